@@ -1,0 +1,42 @@
+# Two commands set up everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check lint types layers tests bench clean
+
+demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
+	$(BIN)/onefit demo
+
+test: check                ## everything that has to hold
+
+check: lint types layers tests   ## exactly what CI runs
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+types: $(VENV)/.ready-dev
+	$(BIN)/mypy
+layers: $(VENV)/.ready-dev
+	$(BIN)/lint-imports
+tests: $(VENV)/.ready-dev
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+bench: $(VENV)/.ready-dev  ## us beside the peers, one table
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "onefit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.ready: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[cli]'
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,201 @@
+"""Every product with X.  Dense, sparse, or known only through its Gram matrix: decided here and nowhere else.
+
+Rows are visited in blocks of dense, centred columns, so no centred copy of X is ever made and a sparse
+X is never densified as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import blas, lapack
+
+from onefit._typing import Array, Design, Index, Mask, Sparse
+
+BLOCK_SIZE = 2**21  # numbers in a block of rows: 16 MiB
+
+
+@dataclass(frozen=True)
+class RowGram:
+    """A design known only through G = X Xᵀ (n, n): a kernel model.
+
+    Its coefficients are the dual ones, a (n,), with η = G a and ‖β‖² = aᵀ G a.
+    """
+
+    gram: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and (dual) columns: (n, n)."""
+        return self.gram.shape[0], self.gram.shape[0]
+
+
+def is_sparse(X: Design) -> TypeGuard[Sparse]:
+    """Whether X is a SciPy sparse matrix or array."""
+    return sp.issparse(X)
+
+
+def times(X: Design, coef: Array) -> Array:
+    """X @ coef: (n,) or (n, c)."""
+    return np.asarray((X.gram if isinstance(X, RowGram) else X) @ coef)
+
+
+def transposed_times(X: Design, rows: Array) -> Array:
+    """Xᵀ @ rows: (p,) or (p, c)."""
+    return np.asarray(X.T @ rows)
+
+
+def column_means(X: Design, weights: Array) -> Array:
+    """Weighted mean of each column: (p,).  Weights may be of either sign but not sum to zero."""
+    return transposed_times(X, weights) / weights.sum()
+
+
+def column_norms(X: Design, weights: Array, *, centred: bool) -> Array:
+    """√(Σ_i w_i (x_ij − x̄_j)²) of each column, or without the mean: (p,)."""
+    means = column_means(X, weights) if centred else None
+    if is_sparse(X):
+        squares = X.copy()
+        squares.data = squares.data**2
+        second = transposed_times(squares, weights)
+        if means is not None:
+            second = second - weights.sum() * means**2
+        return np.sqrt(np.maximum(second, 0.0))
+    total = np.zeros(X.shape[1])
+    for rows, block in centred_blocks(X, None, means):
+        total += np.einsum("i,ij,ij->j", weights[rows], block, block)
+    return np.sqrt(total)
+
+
+def weighted_cross(X: Design, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:
+    """X_Lᵀ diag(d) X_S and X_Lᵀ d, for some columns L and a support S."""
+    left = X[:, columns]
+    if is_sparse(X):
+        right = sp.diags_array(d) @ X[:, np.flatnonzero(support)]
+        return np.asarray((left.T @ right).toarray()), np.asarray(left.T @ d)
+    return (left * d[:, None]).T @ X[:, support], left.T @ d
+
+
+def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Iterator[tuple[slice, Array]]:
+    """Yield (rows, dense block of X[rows, columns] − means), each in the memory order of X.
+
+    ``columns`` None takes all columns, ``means`` None centres nothing; means belong to the columns taken.
+    """
+    n = X.shape[0]
+    k = X.shape[1] if columns is None else len(columns)
+    size = max(64, BLOCK_SIZE // max(k, 1))
+    source = X.tocsr() if is_sparse(X) else X
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        block = _dense_block(source[rows], columns)
+        if means is not None:
+            block -= means
+        yield rows, block
+
+
+def _dense_block(part: Design, columns: Index | None) -> Array:
+    """Return a dense copy of some columns, in the memory order of ``part``."""
+    if is_sparse(part):
+        return (part if columns is None else part[:, columns]).toarray()
+    if columns is None:
+        return part.copy(order="K")
+    tall = part.strides[0] < part.strides[1]
+    return np.take(part.T, columns, axis=0).T if tall else np.take(part, columns, axis=1)
+
+
+def weighted_gram(X: Design, columns: Index | None, means: Array | None, d: Array) -> Array:
+    """(X_S − 1 meansᵀ)ᵀ diag(d) (X_S − 1 meansᵀ): (k, k), lower triangle valid, Fortran order.
+
+    ``means`` must be the d-weighted ones (or None), so that a sparse X needs no centred product.
+    """
+    if is_sparse(X):
+        part = X if columns is None else X[:, columns]
+        gram = np.asarray((part.T @ sp.diags_array(d) @ part).toarray(), order="F")
+        if means is not None:
+            gram -= d.sum() * np.outer(means, means)
+        return gram
+    k = X.shape[1] if columns is None else len(columns)
+    gram = np.zeros((k, k), order="F")
+    if k == 0:
+        return gram
+    root = np.sqrt(d) if d.min() >= 0 else None
+    unit = root is not None and bool(np.all(d == 1.0))
+    for rows, block in centred_blocks(X, columns, means):
+        if root is None:  # a loss that is not convex in eta: the observed curvature may be negative
+            gram += block.T @ (block * d[rows, None])
+            continue
+        if not unit:
+            block *= root[rows, None]
+        tall = block.flags.f_contiguous
+        gram = blas.dsyrk(
+            1.0, block if tall else block.T, beta=1.0, c=gram, trans=tall, lower=1, overwrite_c=1
+        )
+    return gram
+
+
+def row_gram(X: Design, columns: Index | None, column_weights: Array) -> Array:
+    """X_S diag(column_weights) X_Sᵀ: (n, n), full."""
+    if isinstance(X, RowGram):
+        return X.gram * column_weights[0]
+    part = X if columns is None else X[:, columns]
+    if is_sparse(X):
+        return np.asarray((part @ sp.diags_array(column_weights) @ part.T).toarray())
+    scaled = part * np.sqrt(column_weights)
+    return scaled @ scaled.T
+
+
+def cholesky(K: Array) -> Array | None:
+    """Lower Cholesky factor of a symmetric matrix (lower triangle read), or None if it has none.
+
+    A factor whose smallest squared pivot is below rounding, relative to the diagonal it came from,
+    counts as none: what is read from it would be noise.
+    """
+    if K.shape[0] == 0:
+        return K
+    diagonal = K.diagonal().copy()
+    factor, failed = lapack.dpotrf(K, lower=1, clean=1)
+    if failed != 0 or not np.all(factor.diagonal() ** 2 > 1e-13 * diagonal):
+        return None
+    return factor
+
+
+def factor_solve(L: Array, rhs: Array) -> Array:
+    """(L Lᵀ)⁻¹ rhs."""
+    if L.shape[0] == 0:
+        return rhs.copy()
+    return np.asarray(lapack.dpotrs(L, rhs, lower=1)[0]).reshape(rhs.shape)
+
+
+def half_solve(L: Array, block: Array) -> Array:
+    """block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
+    if block.size == 0:
+        return block
+    if block.flags.c_contiguous:
+        return blas.dtrsm(1.0, L, block.T, side=0, lower=1, overwrite_b=1).T
+    return blas.dtrsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
+
+
+def row_quadratic_forms(X: Design, columns: Index | None, means: Array | None, L: Array) -> Array:
+    """z_iᵀ (L Lᵀ)⁻¹ z_i for the centred rows z_i = X[i, S] − means: (n,)."""
+    forms = np.empty(X.shape[0])
+    for rows, block in centred_blocks(X, columns, means):
+        half = half_solve(L, block)
+        forms[rows] = np.einsum("ij,ij->i", half, half)
+    return forms
+
+
+def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
+    """W (k, r) such that W Wᵀ is a generalised inverse of a positive semi-definite K (lower triangle read).
+
+    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter.
+    Quadratic forms of rows in the range of K do not depend on which generalised inverse it is.
+    """
+    full = np.tril(K) + np.tril(K, -1).T
+    root = np.sqrt(np.maximum(full.diagonal(), 0.0))
+    inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+    values, vectors = np.linalg.eigh(full * np.outer(inverse_scale, inverse_scale))
+    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
+    return inverse_scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])

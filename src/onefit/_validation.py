@@ -1,0 +1,72 @@
+"""Every check of user input.  Messages name the argument or the rows, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from onefit._typing import Array, Design, Index
+
+
+def check_fitted(model: Any) -> None:
+    """Refuse an estimator that was not fitted, and what is no estimator at all."""
+    if isinstance(model, type) or not hasattr(model, "get_params"):
+        raise TypeError(f"model must be a fitted scikit-learn estimator, got {model!r}")
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise NotFittedError(
+            f"this {type(model).__name__} is not fitted: call model.fit(X, y) first, then onefit.loo(model, X, y)"
+        ) from error
+
+
+def check_rows(
+    model: Any, X: Any, y: Any, *, several_outputs: bool = False, numeric: bool = True
+) -> tuple[Design, Array]:
+    """Check X and y against what the model was fitted on; X in float64, its memory order kept."""
+    X, y = validate_data(
+        model,
+        X,
+        y,
+        reset=False,
+        accept_sparse=("csr", "csc"),
+        dtype=np.float64,
+        multi_output=several_outputs,
+        y_numeric=numeric,
+    )
+    if X.shape[0] < 2:
+        raise ValueError(f"leave-one-out needs at least 2 rows, got n_samples={X.shape[0]}")
+    return X, np.asarray(y, dtype=np.float64) if numeric else y
+
+
+def check_weights(sample_weight: Any, X: Design) -> Array:
+    """Return weights, (n,) and at least 0: all ones if None."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not np.any(weights > 0):
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit")
+    return np.asarray(weights)
+
+
+def class_numbers(y: Any, classes: Any) -> Index:
+    """Return the number of each label among the classes of a fitted classifier."""
+    labels, classes = np.asarray(y), np.asarray(classes)
+    numbers = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[numbers] != labels
+    if np.any(unknown):
+        row = int(np.flatnonzero(unknown)[0])
+        raise ValueError(
+            f"y[{row}] = {labels[row]!r} is not among the classes that the model was fitted on, {list(classes)}"
+        )
+    return numbers
+
+
+def check_range(y: Array, power: float) -> None:
+    """Refuse responses outside the range of a Tweedie family."""
+    low = "y > 0" if power >= 2 else "y >= 0"
+    outside = y <= 0 if power >= 2 else y < 0
+    if power >= 1 and np.any(outside):
+        row = int(np.flatnonzero(outside)[0])
+        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")

@@ -1,0 +1,121 @@
+"""onefit.loo: leave-one-out of a fitted model, without refitting."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from onefit.adapters import Reading, read
+from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnreliableWarning
+from onefit.risk import one_fit
+from onefit.risk.estimate import FLAGGED_SHARE, RiskEstimate, estimate
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.refit import refit_at_full_leverage
+from onefit.solvers.newton import Solution
+from onefit.solvers.polish import polish
+
+OTHER_DATA = 0.01  # share of the objective that no solver which calls itself converged misses
+
+
+def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
+    """Leave-one-out of a fitted model, for about the price of one fit.
+
+    What ``cross_val_predict(model, X, y, cv=LeaveOneOut())`` would return, and the risk that follows, are
+    computed from the fit: by one Newton step for each row, all with the same factor (Wang et al. 2018,
+    Theorem 3.1; Beirami et al. 2017, Theorem 1).  The reference is the refit of a clone with the same
+    hyperparameters, with its own scaling of the penalty, its intercept and its weights; classes that tune
+    themselves (``RidgeCV``, ``LassoCV``, …) keep what they have chosen.
+
+    Parameters
+    ----------
+    model : fitted scikit-learn estimator
+        ``LinearRegression``, ``Ridge``, ``RidgeCV``, ``RidgeClassifier``, ``Lasso``, ``LassoCV``,
+        ``LassoLars``, ``ElasticNet``, ``ElasticNetCV``, ``LogisticRegression``, ``LogisticRegressionCV``,
+        ``PoissonRegressor``, ``GammaRegressor``, ``TweedieRegressor``, ``HuberRegressor``,
+        ``KernelRidge``, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed).
+    X : array-like, sparse matrix or sparse array of shape (n, p)
+        The data that the model was fitted on.
+    y : array-like of shape (n,) or (n, t)
+    sample_weight : array-like of shape (n,), optional
+        The weights that the model was fitted with.  A row leaves with its whole weight, and the risk is
+        the weighted mean.
+
+    Returns
+    -------
+    RiskEstimate
+
+    Raises
+    ------
+    UnsupportedModelError
+        If there is no formula for the model; the message names those that have one.
+    NotFittedToDataError
+        If the coefficients are far from optimal on X and y.
+
+    Warns
+    -----
+    NotOptimalWarning
+        If polishing moved the coefficients by more than the solver's tolerance explains.
+    UnreliableWarning
+        If rows that determine their own fit carry a large share of the risk.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Lasso
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> est = onefit.loo(Lasso(alpha=0.1).fit(X, y), X, y)
+    >>> print(f"{est.value:.0f} ± {est.std_error:.0f}")
+    3011 ± 156
+    """
+    reading = read(model, X, y, sample_weight)
+    solution = _optimum(reading, type(model).__name__)
+    left_out = refit_at_full_leverage(one_fit.loo(*solution))
+    result = estimate(
+        left_out,
+        reading.response,
+        y,
+        target=reading.target,
+        sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        classes=reading.classes,
+        notes=reading.notes,
+    )
+    warn_if_strained(left_out, result)
+    return result
+
+
+def _optimum(reading: Reading, name: str) -> Solution:
+    """Polish what was fitted; refuse what was fitted on other data."""
+    solution, missed, moved = polish(reading.fit)
+    if missed > OTHER_DATA and reading.converged:
+        raise NotFittedToDataError(
+            f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
+            "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
+        )
+    if missed > reading.tol:
+        warnings.warn(
+            f"the fitted coefficients of this {name} were not optimal: polishing moved them by {moved:.2g} "
+            f"(relative) and the objective by {missed:.2g} of its achievable decrease. The result is for the "
+            "polished model; refit with a smaller tol or a larger max_iter",
+            NotOptimalWarning,
+            stacklevel=3,
+        )
+    return solution
+
+
+def warn_if_strained(left_out: LeftOut, result: RiskEstimate) -> None:
+    """Warn when rows of too high a leverage carry a large share of the risk."""
+    rows = np.flatnonzero(left_out.strained)
+    total = float(result.losses @ left_out.fit.problem.weights)
+    share = float((result.losses * left_out.fit.problem.weights)[rows].sum()) / max(total, 1e-300)
+    if rows.size == 0 or not share > FLAGGED_SHARE:
+        return
+    shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
+    warnings.warn(
+        f"{rows.size} rows have a leverage near 1 and carry {share:.0%} of the risk: one Newton step is not "
+        f"to be trusted there. Rows {shown}; refit without them to check, or regularise more",
+        UnreliableWarning,
+        stacklevel=3,
+    )

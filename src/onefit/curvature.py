@@ -1,0 +1,399 @@
+"""The curvature K = Zᵀ D Z + C of a fit on its tangent, factored once.
+
+Z holds the free columns of X and a column of ones for the intercept, D the second derivatives of the loss
+in the linear predictor, C the penalty's curvature.  Leave-one-out, degrees of freedom, certificates,
+Newton steps and hyperparameter gradients all come from two methods:
+
+* ``quadratic_forms()``: h_i = z_iᵀ K⁻¹ z_i,
+* ``solve(...)``: K⁻¹ times directions.
+
+``factor`` picks the side: k × k (``Primal``), n × n when there are more free columns than rows and all of
+them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``Block``).  The
+intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.penalties import Tangent
+from onefit.problem import Fit, Problem
+
+
+class Direction(NamedTuple):
+    """A direction in parameter space, or a gradient there."""
+
+    coef: Array  # of the shape of the coefficients
+    level: Array  # of the shape of the intercepts
+
+
+class Curvature(ABC):
+    """K, ready to be solved with."""
+
+    @abstractmethod
+    def quadratic_forms(self) -> Array:
+        """h_i = z_iᵀ K⁻¹ z_i: (n,) shared by all outputs, (n, t) one an output, or (n, c, c)."""
+
+    @abstractmethod
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``, zero off the tangent."""
+
+
+class ScalarCurvature(Curvature):
+    """K of a single output."""
+
+    @abstractmethod
+    def responses(self) -> Direction:
+        """K⁻¹ Zᵀ on the free coordinates: coef (k, n) and level (n,)."""
+
+
+def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Curvature:
+    """Factor the curvature of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+    tangent : Tangent, optional
+        Another smooth piece than the one through the coefficients.
+    shrink : float, default 1.0
+        Factor on the penalty's curvature: (n − 1)/n for refits that shrink their penalty.
+    """
+    tangent = fit.tangent if tangent is None else tangent
+    if fit.coef.ndim == 1:
+        return factor_scalar(fit, tangent, shrink)
+    tangent = replace(tangent, hessian=tangent.hessian * shrink)
+    if fit.problem.loss.coupled:
+        return Block(fit.problem, tangent, fit.bend)
+    return _several_outputs(fit.problem, tangent, fit.bend)
+
+
+def factor_scalar(fit: Fit, tangent: Tangent, shrink: float = 1.0) -> ScalarCurvature:
+    """Factor the curvature of a fit with a single output."""
+    tangent = replace(tangent, hessian=tangent.hessian * shrink)
+    return _one_output(fit.problem, tangent, fit.bend, bool(fit.problem.intercept))
+
+
+def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -> ScalarCurvature:
+    support = np.flatnonzero(tangent.support)
+    curved = tangent.hessian[support]
+    n, p = problem.X.shape
+    in_dual = isinstance(problem.X, _linalg.RowGram) or len(support) > n
+    if in_dual and np.all(curved > 0) and d.min() >= 0:
+        return Dual(problem.X, None if len(support) == p else support, p, curved, d, intercept)
+    return Primal(problem.X, None if len(support) == p else support, p, curved, d, intercept)
+
+
+def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:
+    """Independent outputs: one factor for all those with the same support and strengths."""
+    columns = np.vstack([tangent.hessian, tangent.support, problem.intercept[None], d])
+    _, first, group = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    factors = [
+        _one_output(
+            problem,
+            Tangent(tangent.support[:, j], tangent.gradient[:, j], tangent.hessian[:, j]),
+            d[:, j],
+            bool(problem.intercept[j]),
+        )
+        for j in first
+    ]
+    return Independent(factors, group.ravel())
+
+
+def _total(d: Array, intercept: bool) -> float:
+    """Σ d, by which an intercept is curved; infinite where there is none to move."""
+    if not intercept:
+        return np.inf
+    total = float(d.sum())
+    return total if total > 0 else np.inf
+
+
+@dataclass(frozen=True)
+class Primal(ScalarCurvature):
+    """k × k: Cholesky, or a generalised inverse where K has no factor.
+
+    Several right-hand sides are columns of the direction.
+    """
+
+    X: Design
+    support: Index | None  # None: all columns
+    p: int
+    hessian: Array  # (k,)
+    d: Array  # (n,)
+    intercept: bool
+
+    @cached_property
+    def _means(self) -> Array | None:
+        if not self.intercept or not np.isfinite(_total(self.d, True)):
+            return None
+        means = _linalg.column_means(self.X, self.d)
+        return means if self.support is None else means[self.support]
+
+    @cached_property
+    def _gram(self) -> Array:
+        K = _linalg.weighted_gram(self.X, self.support, self._means, self.d)
+        K[np.diag_indices_from(K)] += self.hessian
+        return K
+
+    @cached_property
+    def _cholesky(self) -> Array | None:
+        return _linalg.cholesky(self._gram)
+
+    @cached_property
+    def _pseudo(self) -> Array:
+        return _linalg.pseudo_factor(self._gram)
+
+    @property
+    def full_rank(self) -> bool:
+        """Whether K is invertible to working precision."""
+        return self._cholesky is not None
+
+    def quadratic_forms(self) -> Array:
+        offset = 1.0 / _total(self.d, self.intercept)
+        L = self._cholesky
+        if L is not None:
+            return _linalg.row_quadratic_forms(self.X, self.support, self._means, L) + offset
+        forms = np.empty(self.X.shape[0])
+        for rows, block in _linalg.centred_blocks(self.X, self.support, self._means):
+            forms[rows] = np.sum((block @ self._pseudo) ** 2, axis=1)
+        return forms + offset
+
+    def _inverse_times(self, rhs: Array) -> Array:
+        if self._cholesky is not None:
+            return _linalg.factor_solve(self._cholesky, rhs)
+        return self._pseudo @ (self._pseudo.T @ rhs)
+
+    def solve(self, gradient: Direction) -> Direction:
+        rhs = gradient.coef if self.support is None else gradient.coef[self.support]
+        means = np.zeros(len(rhs)) if self._means is None else self._means
+        free = self._inverse_times(rhs - _outer(means, gradient.level))
+        level = gradient.level / _total(self.d, self.intercept) - means @ free
+        if self.support is None:
+            return Direction(free, level)
+        coef = np.zeros_like(gradient.coef)
+        coef[self.support] = free
+        return Direction(coef, level)
+
+
+    def responses(self) -> Direction:
+        blocks = _linalg.centred_blocks(self.X, self.support, self._means)
+        free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
+        level = np.full(free.shape[1], 1.0 / _total(self.d, self.intercept))
+        return Direction(free, level if self._means is None else level - self._means @ free)
+
+
+def _outer(means: Array, level: Array) -> Array:
+    """means · level, with a column for each right-hand side."""
+    return means.reshape(-1, *(1,) * np.ndim(level)) * level
+
+
+@dataclass(frozen=True)
+class Dual(ScalarCurvature):
+    """n × n, for more free columns than rows: M = I + D^½ G D^½ with G = X C⁻¹ Xᵀ, centred.
+
+    h = G − G D^½ M⁻¹ D^½ G and, where d > 0, d h = 1 − diag M⁻¹ (Woodbury).
+    """
+
+    X: Design
+    support: Index | None
+    p: int
+    hessian: Array  # (k,), all positive
+    d: Array  # (n,), all at least 0
+    intercept: bool
+
+    @cached_property
+    def _share(self) -> Array:
+        """Weights of the centring: d / Σd, or zeros."""
+        return self.d / _total(self.d, self.intercept)
+
+    @cached_property
+    def _gram(self) -> Array:
+        G = _linalg.row_gram(self.X, self.support, 1.0 / self.hessian)
+        along = G @ self._share
+        return G - along - along[:, None] + self._share @ along
+
+    @cached_property
+    def _cholesky(self) -> Array:
+        root = np.sqrt(self.d)
+        M = np.asarray(self._gram * np.outer(root, root), order="F")
+        M[np.diag_indices_from(M)] += 1.0
+        L = _linalg.cholesky(M)
+        if L is None:  # cannot be: M ≥ I, unless the data are not finite
+            raise np.linalg.LinAlgError("the n x n curvature is not positive definite")
+        return L
+
+    def quadratic_forms(self) -> Array:
+        root = np.sqrt(self.d)
+        offset = 1.0 / _total(self.d, self.intercept)
+        if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
+            half = _linalg.half_solve(self._cholesky, np.eye(len(root)))
+            return (1.0 - np.einsum("ij,ij->j", half, half)) / self.d + offset
+        half = _linalg.half_solve(self._cholesky, np.ascontiguousarray(self._gram * root))
+        return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
+
+    def solve(self, gradient: Direction) -> Direction:
+        profiled = gradient.coef - self._transposed(self._share) * gradient.level
+        scaled = self._spread(self._restrict(profiled) / self.hessian)
+        rows = _linalg.times(self.X, scaled)
+        root = np.sqrt(self.d)
+        dual = root * _linalg.factor_solve(self._cholesky, root * (rows - self._share @ rows))
+        centred = dual - self.d / _total(self.d, self.intercept) * dual.sum()
+        back = self._restrict(profiled - self._transposed(centred)) / self.hessian
+        coef = self._spread(back)
+        shift = self._share @ _linalg.times(self.X, coef)
+        return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
+
+    def responses(self) -> Direction:
+        root = np.sqrt(self.d)
+        inner = _linalg.factor_solve(self._cholesky, np.asfortranarray(root[:, None] * self._gram))
+        dual = np.eye(len(root)) - root[:, None] * inner  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
+        centred = dual - np.outer(self._share, dual.sum(axis=0))
+        rows = self._transposed(centred)
+        free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
+        means = self._restrict(self._transposed(self._share))
+        return Direction(free, 1.0 / _total(self.d, self.intercept) - means @ free)
+
+    def _transposed(self, rows: Array) -> Array:
+        return _linalg.transposed_times(self.X, rows)
+
+    def _restrict(self, coef: Array) -> Array:
+        return coef if self.support is None else coef[self.support]
+
+    def _spread(self, free: Array) -> Array:
+        if self.support is None:
+            return free
+        coef = np.zeros(self.p)
+        coef[self.support] = free
+        return coef
+
+
+@dataclass(frozen=True)
+class Independent(Curvature):
+    """Several outputs, each with a curvature of its own; ``group[j]`` is that of output j."""
+
+    factors: list[Curvature]
+    group: Index
+
+    def quadratic_forms(self) -> Array:
+        forms = [K.quadratic_forms() for K in self.factors]
+        return forms[0] if len(forms) == 1 else np.stack(forms, axis=1)[:, self.group]
+
+    def solve(self, gradient: Direction) -> Direction:
+        coef, level = np.zeros_like(gradient.coef), np.zeros_like(gradient.level)
+        for j, which in enumerate(self.group):
+            one = Direction(gradient.coef[:, j], gradient.level[j])
+            coef[:, j], level[j] = self.factors[which].solve(one)
+        return Direction(coef, level)
+
+
+@dataclass(frozen=True)
+class Block(Curvature):
+    """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
+
+    Output a has its own free columns S_a and perhaps an intercept.  Where adding a constant to all
+    outputs changes neither loss nor penalty (symmetric multinomial models), K is singular in a direction
+    that no prediction depends on; it is made definite there, which changes nothing that is read.
+    """
+
+    problem: Problem
+    tangent: Tangent
+    d: Array  # (n, c, c)
+
+    @cached_property
+    def _means(self) -> Array | None:
+        """Plain centring, for conditioning; allowed where every output has an intercept."""
+        if isinstance(self.problem.X, _linalg.RowGram) or not np.all(self.problem.intercept):
+            return None
+        return _linalg.column_means(self.problem.X, self.problem.weights)
+
+    @cached_property
+    def _free(self) -> list[Index]:
+        """Free coordinates of each output among the p columns and, as number p, the intercept."""
+        free = np.vstack([self.tangent.support, self.problem.intercept[None]])
+        return [np.flatnonzero(column) for column in free.T]
+
+    @cached_property
+    def _ends(self) -> Index:
+        return np.concatenate([[0], np.cumsum([len(f) for f in self._free])])
+
+    def _rows(self) -> list[tuple[slice, Array]]:
+        blocks = _linalg.centred_blocks(self.problem.X, None, self._means)
+        return [(rows, np.hstack([block, np.ones((len(block), 1))])) for rows, block in blocks]
+
+    @cached_property
+    def _gram(self) -> Array:
+        ends, free = self._ends, self._free
+        K = np.zeros((ends[-1], ends[-1]), order="F")
+        n_outputs = len(free)
+        for rows, Z in self._rows():
+            for a in range(n_outputs):
+                Za = Z[:, free[a]].T
+                for b in range(a + 1):
+                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += Za @ (
+                        Z[:, free[b]] * self.d[rows, a, b][:, None]
+                    )
+        curved = np.vstack([self.tangent.hessian, np.zeros((1, n_outputs))])
+        K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
+        return self._pinned(K)
+
+    def _pinned(self, K: Array) -> Array:
+        """Add curvature along shifts common to all outputs where there is none."""
+        n_outputs = len(self._free)
+        shift_free = np.abs(self.d.sum(axis=2)).max() <= 1e-10 * np.abs(self.d).max()
+        if not shift_free:
+            return K
+        position = np.full((self.problem.X.shape[1] + 1, n_outputs), -1)
+        for a, f in enumerate(self._free):
+            position[f, a] = self._ends[a] + np.arange(len(f))
+        flat = np.append(self.tangent.hessian.max(axis=1) == 0, True)
+        for common in position[flat & (position >= 0).all(axis=1)]:
+            K[np.ix_(common, common)] += K[common, common].mean() + np.finfo(float).tiny
+        return K
+
+    @cached_property
+    def _cholesky(self) -> Array | None:
+        return _linalg.cholesky(self._gram)
+
+    @cached_property
+    def _pseudo(self) -> Array:
+        return _linalg.pseudo_factor(self._gram)
+
+    def _half(self, columns: Array) -> Array:
+        """Rows (r, K) times a square root of K⁻¹."""
+        if self._cholesky is not None:
+            return _linalg.half_solve(self._cholesky, np.ascontiguousarray(columns))
+        return columns @ self._pseudo
+
+    def quadratic_forms(self) -> Array:
+        ends, n_outputs = self._ends, len(self._free)
+        forms = np.empty((self.problem.n, n_outputs, n_outputs))
+        size = max(16, _linalg.BLOCK_SIZE // max(1, int(ends[-1]) * n_outputs))
+        for rows, Z in self._rows():
+            for start in range(0, len(Z), size):
+                part = Z[start : start + size]
+                spread = np.zeros((len(part), n_outputs, ends[-1]))
+                for a, f in enumerate(self._free):
+                    spread[:, a, ends[a] : ends[a + 1]] = part[:, f]
+                half = self._half(spread.reshape(-1, ends[-1])).reshape(len(part), n_outputs, -1)
+                inside = slice(rows.start + start, rows.start + start + len(part))
+                forms[inside] = half @ half.transpose(0, 2, 1)
+        return forms
+
+    def solve(self, gradient: Direction) -> Direction:
+        means = np.zeros(len(gradient.coef)) if self._means is None else self._means
+        full = np.vstack([gradient.coef - np.outer(means, gradient.level), gradient.level[None]])
+        rhs = np.concatenate([full[f, a] for a, f in enumerate(self._free)])
+        if self._cholesky is not None:
+            flat = _linalg.factor_solve(self._cholesky, rhs)
+        else:
+            flat = self._pseudo @ (self._pseudo.T @ rhs)
+        step = np.zeros_like(full)
+        for a, f in enumerate(self._free):
+            step[f, a] = flat[self._ends[a] : self._ends[a + 1]]
+        return Direction(step[:-1], step[-1] - means @ step[:-1])

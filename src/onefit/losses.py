@@ -1,0 +1,255 @@
+"""Losses: a value and three derivatives in the linear predictor.
+
+A loss knows no data and no weights: it maps responses ``y`` (n,) and linear predictors ``eta`` to one
+number a row.  The derivatives are the *observed* ones: with a non-canonical link the expected (Fisher)
+curvature gives wrong leave-one-out values.
+
+Two shapes of linear predictor exist.  A *separable* loss has one number a row, or several independent
+ones, and its derivatives have the shape of ``eta``.  A *coupled* loss ties ``c`` outputs of a row
+together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the third derivative
+(n, c, c, c).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax, xlogy
+
+from onefit._typing import Array
+
+
+class Loss(ABC):
+    """A convex function of the linear predictor, one value a row."""
+
+    coupled: bool = False  # whether the outputs of a row are tied together
+    quadratic: bool = False  # whether the third derivative is zero everywhere
+
+    @abstractmethod
+    def value(self, y: Array, eta: Array) -> Array:
+        """Loss of each row: (n,), or the shape of ``eta`` for a separable loss."""
+
+    @abstractmethod
+    def gradient(self, y: Array, eta: Array) -> Array:
+        """First derivative in ``eta``, of its shape."""
+
+    @abstractmethod
+    def hessian(self, y: Array, eta: Array) -> Array:
+        """Second derivative in ``eta``: its shape, or (n, c, c) for a coupled loss."""
+
+    @abstractmethod
+    def third(self, y: Array, eta: Array) -> Array:
+        """Third derivative in ``eta``: its shape, or (n, c, c, c) for a coupled loss."""
+
+    @abstractmethod
+    def start(self, y: Array, weights: Array) -> Array:
+        """Linear predictor of a constant model to start a solver from: a number, or (c,)."""
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """½ (y − η)²; several outputs are independent."""
+
+    quadratic = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return 0.5 * (y - eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return eta - y
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.ones_like(eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.average(y, axis=0, weights=weights)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + exp(η)) − y η, with y in {0, 1}."""
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return np.logaddexp(0.0, eta) - y * eta
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return expit(eta) - y
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return expit(eta) * expit(-eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return expit(eta) * expit(-eta) * (expit(-eta) - expit(eta))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
+        return np.log(share / (1 - share))
+
+
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
+
+    n_classes: int
+    coupled = True
+
+    def _one_hot(self, y: Array) -> Array:
+        return np.eye(self.n_classes)[y.astype(np.intp)]
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return -np.take_along_axis(log_softmax(eta, axis=1), y.astype(np.intp)[:, None], 1)[:, 0]
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return softmax(eta, axis=1) - self._one_hot(y)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        share = softmax(eta, axis=1)
+        return share[:, :, None] * (np.eye(self.n_classes) - share[:, None, :])
+
+    def third(self, y: Array, eta: Array) -> Array:
+        p = softmax(eta, axis=1)
+        eye = np.eye(self.n_classes)
+        centred = eye[None] - p[:, None, :]  # (n, category, c): one-hot minus mean
+        return np.einsum("na,nab,nac,nad->nbcd", p, centred, centred, centred)  # third cumulant
+
+    def start(self, y: Array, weights: Array) -> Array:
+        share = np.bincount(y.astype(np.intp), weights, self.n_classes) / weights.sum()
+        logits = np.log(np.clip(share, 1e-6, None))
+        return logits - logits.mean()
+
+
+@dataclass(frozen=True)
+class Tweedie(Loss):
+    """Half the unit deviance of a Tweedie family, with mean μ = exp(η) or μ = η.
+
+    ``power`` 0 is the normal, 1 the Poisson, 2 the gamma, 3 the inverse Gaussian family; with
+    1 < power < 2 the response may be zero.
+    """
+
+    power: float
+    link: Literal["log", "identity"] = "log"
+
+    def mean(self, eta: Array) -> Array:
+        """Return the mean response μ, of the shape of ``eta``."""
+        return np.exp(eta) if self.link == "log" else eta
+
+    def value(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if q == 0:
+            return 0.5 * (y - mu) ** 2
+        if q == 1:
+            return xlogy(y, y / mu) - y + mu
+        if q == 2:
+            return np.log(mu / y) + y / mu - 1
+        at_y = np.maximum(y, 0) ** (2 - q) / ((1 - q) * (2 - q))
+        return at_y - y * mu ** (1 - q) / (1 - q) + mu ** (2 - q) / (2 - q)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        slope = (mu - y) * mu ** (-q)  # dℓ/dμ
+        return slope * mu if self.link == "log" else slope
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if self.link == "log":
+            return (2 - q) * mu ** (2 - q) - (1 - q) * y * mu ** (1 - q)
+        return (1 - q) * mu ** (-q) + q * y * mu ** (-q - 1)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if self.link == "log":
+            return (2 - q) ** 2 * mu ** (2 - q) - (1 - q) ** 2 * y * mu ** (1 - q)
+        return -q * (1 - q) * mu ** (-q - 1) - q * (q + 1) * y * mu ** (-q - 2)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        mean = np.average(y, weights=weights)
+        return np.log(mean) if self.link == "log" else np.asarray(mean)
+
+
+@dataclass(frozen=True)
+class Poisson(Tweedie):
+    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
+
+    power: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gamma(Tweedie):
+    """log(μ / y) + y / μ − 1, μ = exp(η): half the gamma deviance."""
+
+    power: float = 2.0
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
+
+    delta: float = 1.35
+
+    def value(self, y: Array, eta: Array) -> Array:
+        r = np.abs(y - eta)
+        return np.where(r <= self.delta, 0.5 * r**2, self.delta * (r - 0.5 * self.delta))
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return np.clip(eta - y, -self.delta, self.delta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return (np.abs(y - eta) <= self.delta).astype(np.float64)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.average(y, weights=weights)
+
+
+@dataclass(frozen=True)
+class ConcomitantHuber(Loss):
+    """σ + σ H((y − μ)/σ), jointly in η = (μ, σ), with H(z) = z² or 2 epsilon |z| − epsilon².
+
+    The scale is estimated with the coefficients (Owen 2007), so it is one more smooth coordinate
+    and moves too when a row leaves.
+    """
+
+    epsilon: float = 1.35
+    coupled = True
+
+    def _inside(self, y: Array, eta: Array) -> Array:
+        return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]
+
+    def value(self, y: Array, eta: Array) -> Array:
+        r, s, e = y - eta[:, 0], eta[:, 1], self.epsilon
+        inner, outer = r**2 / s, 2 * e * np.abs(r) - e**2 * s
+        return np.where(s > 0, s + np.where(self._inside(y, eta), inner, outer), np.inf)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        r, s, e = y - eta[:, 0], eta[:, 1], self.epsilon
+        inside = self._inside(y, eta)
+        in_mean = np.where(inside, -2 * r / s, -2 * e * np.sign(r))
+        in_scale = np.where(inside, 1 - (r / s) ** 2, 1 - e**2)
+        return np.stack([in_mean, in_scale], axis=1)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        r, s = y - eta[:, 0], eta[:, 1]
+        z = r / s
+        quadratic = np.stack([np.ones_like(z), z, z, z**2], axis=1).reshape(-1, 2, 2)
+        return quadratic * (2 * self._inside(y, eta) / s)[:, None, None]
+
+    def third(self, y: Array, eta: Array) -> Array:
+        r, s = y - eta[:, 0], eta[:, 1]
+        scale = -2 * self._inside(y, eta) / s**2
+        n_sigma = np.indices((2, 2, 2)).sum(axis=0)  # how often σ is differentiated
+        factor = np.array([0.0, 1.0, 2.0, 3.0])[n_sigma]
+        z = (r / s)[:, None, None, None]
+        power = np.where(n_sigma > 0, z ** np.maximum(n_sigma - 1, 0), 0.0)
+        return scale[:, None, None, None] * factor * power
+
+    def start(self, y: Array, weights: Array) -> Array:
+        mean = np.average(y, weights=weights)
+        return np.array([mean, np.sqrt(np.average((y - mean) ** 2, weights=weights)) + 1e-12])

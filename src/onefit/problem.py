@@ -1,0 +1,148 @@
+"""What was minimised (Problem) and what came out (Fit), whoever computed it.
+
+    minimise over (β, b):   Σ_i w_i ℓ(y_i, η_i) + P(β),      η = X β + b
+
+The loss is a sum, never a mean; other conventions are translated once, in the adapters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index, Mask
+from onefit.losses import Loss
+from onefit.penalties import SeparablePenalty, Tangent
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Classes whose weights a refit computes anew, ω_k = W / (c W_k) (``class_weight="balanced"``).
+
+    Attributes
+    ----------
+    classes : (n,) int array
+        Class of each row, 0 … c − 1.
+    raw_weights : (n,) array
+        Weights before balancing; W_k is their sum over class k.
+    """
+
+    classes: Index
+    raw_weights: Array
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A regularised linear model and its data.
+
+    Attributes
+    ----------
+    loss : Loss
+    penalty : SeparablePenalty
+    X : (n, p) array, SciPy sparse matrix or array, or RowGram
+    y : (n,) or (n, c) array
+    weights : (n,) array
+        Weight of each row in the sum, at least 0.
+    intercept : bool array of shape () or (c,)
+        Which outputs have an intercept.
+    mean_scaled : bool
+        Whether a refit without row i shrinks the penalty by w_i / Σw, as estimators do that minimise a
+        mean.
+    balance : Balance or None
+        Set when the weights are balanced over classes, so that they change when a row leaves.
+    """
+
+    loss: Loss
+    penalty: SeparablePenalty
+    X: Design
+    y: Array
+    weights: Array
+    intercept: Mask = field(default_factory=lambda: np.array(True))
+    mean_scaled: bool = False
+    balance: Balance | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    def linear_predictor(self, coef: Array, intercept: Array) -> Array:
+        """Return η: (n,) or (n, c)."""
+        return _linalg.times(self.X, coef) + intercept
+
+    def objective(self, coef: Array, eta: Array) -> float:
+        """Return Σ w ℓ + P."""
+        losses = self.loss.value(self.y, eta)
+        return float(self.weights @ losses.reshape(self.n, -1).sum(axis=1)) + self.penalty_value(coef)
+
+    def penalty_value(self, coef: Array) -> float:
+        """Return P(β); a kernel model's is ½ α aᵀ G a."""
+        if isinstance(self.X, _linalg.RowGram):
+            root = np.sqrt(np.maximum(np.sum(coef * (self.X.gram @ coef), axis=0), 0.0))
+            return self.penalty.value(np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:]))
+        return self.penalty.value(coef)
+
+    def per_row(self, weights_times: Array) -> Array:
+        """Multiply an array whose first axis is the rows by the weights."""
+        return weights_times * self.weights.reshape(-1, *(1,) * (weights_times.ndim - 1))
+
+    def at_start(self) -> Fit:
+        """Return the constant model that solvers start from."""
+        level = np.where(self.intercept, self.loss.start(self.y, self.weights), 0.0)
+        outputs = self.intercept.shape
+        return Fit(self, np.zeros((self.X.shape[1], *outputs)), level)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A problem and coefficients that are meant to solve it.
+
+    Attributes
+    ----------
+    problem : Problem
+    coef : (p,) or (p, c) array
+        For a RowGram the dual coefficients, (n,) or (n, c).
+    level : array of shape () or (c,)
+        Intercepts, zero where there is none.
+    """
+
+    problem: Problem
+    coef: Array
+    level: Array
+
+    @cached_property
+    def eta(self) -> Array:
+        """Linear predictor of each row: (n,) or (n, c)."""
+        return self.problem.linear_predictor(self.coef, self.level)
+
+    @cached_property
+    def slope(self) -> Array:
+        """g_i = w_i ∂ℓ/∂η: the shape of ``eta``."""
+        return self.problem.per_row(self.problem.loss.gradient(self.problem.y, self.eta))
+
+    @cached_property
+    def bend(self) -> Array:
+        """d_i = w_i ∂²ℓ/∂η²: the shape of ``eta``, or (n, c, c) for a coupled loss."""
+        return self.problem.per_row(self.problem.loss.hessian(self.problem.y, self.eta))
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """Smooth piece of the penalty through the coefficients."""
+        return self.problem.penalty.tangent(self.coef)
+
+    @cached_property
+    def loss_gradient(self) -> Array:
+        """Xᵀ g: the shape of the coefficients."""
+        return _linalg.transposed_times(self.problem.X, self.slope)
+
+    @cached_property
+    def objective(self) -> float:
+        """Σ w ℓ + P."""
+        return self.problem.objective(self.coef, self.eta)
+
+    def moved(self, coef: Array, level: Array) -> Fit:
+        """Return the same problem at other coefficients."""
+        return replace(self, coef=coef, level=level)

@@ -1,0 +1,115 @@
+"""Proof, row by row, that a left-out value equals the refit.
+
+For a quadratic loss with an ℓ2, ℓ1 or elastic-net penalty the Newton step lands on the refit as long as
+the active pattern stays: the signs on the support, and |x_lᵀ g| ≤ l1_l for every coordinate l off it, at
+the left-out residual.  With c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the
+rows (else 0), u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
+
+    left-out coefficients:  β̃ = β + c_i u_i + f_i v
+    left-out correlations:  x_lᵀ g̃ = x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) + f_i x_lᵀ D Z v
+
+The second costs a product over all rows and columns, so it is bounded first: the norm of
+D^½ Z u_i − e_i/√d_i is at most √(1/d_i − h_i), which clears most coordinates for all rows at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Direction, ScalarCurvature, factor_scalar
+from onefit.problem import Fit
+
+MARGIN = 1e-12  # relative room that a sign or a correlation must have, against rounding
+
+
+def certify(fit: Fit, eta: Array) -> Mask:
+    """Rows whose left-out linear predictor ``eta`` is proven equal to that of the refit: (n,)."""
+    gone = fit.problem.weights == 0  # such a row leaves nothing behind
+    if not _step_is_exact(fit):
+        return gone
+    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    if not np.any(l1):  # no pattern that could change
+        return np.ones(fit.problem.n, dtype=bool)
+    return _pattern_stays(fit, eta, l1) | gone
+
+
+def _step_is_exact(fit: Fit) -> bool:
+    """Whether the Newton step is the refit as long as the pattern stays."""
+    problem = fit.problem
+    if not problem.loss.quadratic or problem.balance is not None:
+        return False
+    # a curved penalty that shrinks differently with each row is only followed to first order
+    unequal = bool(np.ptp(problem.weights) > 1e-12 * problem.weights.max())
+    return not (problem.mean_scaled and unequal and np.any(fit.tangent.hessian))
+
+
+def _pattern_stays(fit: Fit, eta: Array, l1: Array) -> Mask:
+    """Check signs and correlations of every left-out solution."""
+    problem = fit.problem
+    shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
+    curvature = factor_scalar(fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0)
+    residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution
+    drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
+    steps = curvature.responses()  # u_i in columns
+    kept = _signs_kept(fit, l1, residual * steps.coef + np.outer(_free(fit, drift.coef), shrink))
+    return kept & _correlations_kept(fit, l1, residual, shrink, drift, curvature, steps)
+
+
+def _free(fit: Fit, coef: Array) -> Array:
+    return coef[fit.tangent.support]
+
+
+def _signs_kept(fit: Fit, l1: Array, change: Array) -> Mask:
+    """Whether β + change (k, n) keeps the signs of β wherever there is a kink at zero."""
+    beta = _free(fit, fit.coef)
+    kinked = _free(fit, l1) > 0
+    towards_zero = -np.sign(beta[kinked])[:, None] * change[kinked]
+    return np.all(towards_zero < np.abs(beta[kinked])[:, None] * (1.0 - MARGIN), axis=0)
+
+
+def _correlations_kept(
+    fit: Fit,
+    l1: Array,
+    residual: Array,
+    shrink: Array,
+    drift: Direction,
+    curvature: ScalarCurvature,
+    steps: Direction,
+) -> Mask:
+    """Whether no coordinate off the support would enter."""
+    problem, d = fit.problem, fit.bend
+    off = np.flatnonzero(~fit.tangent.support & np.isfinite(l1))
+    if off.size == 0:
+        return np.ones(problem.n, dtype=bool)
+    drifted = _linalg.transposed_times(problem.X, d * problem.linear_predictor(*drift))
+    room = l1 - np.abs(fit.loss_gradient)
+    room = (room - shrink.max() * (l1 + np.abs(drifted)))[off]  # what is left after the shrinking
+    norms = _linalg.column_norms(problem.X, d, centred=bool(problem.intercept))[off]
+    h = curvature.quadratic_forms()
+    with np.errstate(divide="ignore"):
+        reach = np.abs(residual) * np.sqrt(np.maximum(np.where(d > 0, 1.0 / d, 0.0) - h, 0.0))
+    near = norms * reach.max() >= room * (1.0 - 1e-9)
+    rows = np.flatnonzero(reach >= np.min(room[near] / norms[near], initial=np.inf))
+    passed = np.ones(problem.n, dtype=bool)
+    if rows.size == 0 or not near.any():
+        return passed
+    columns = off[near]
+    moved = _left_out_correlations(fit, columns, rows, residual, steps)
+    moved += np.outer(drifted[columns], shrink[rows])
+    bound = np.outer(l1[columns], 1.0 - shrink[rows]) * (1.0 - MARGIN)
+    passed[rows] = np.all(np.abs(moved) <= bound, axis=0)
+    return passed
+
+
+def _left_out_correlations(
+    fit: Fit, columns: Index, rows: Index, residual: Array, steps: Direction
+) -> Array:
+    """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
+    problem, d = fit.problem, fit.bend
+    cross, level = _linalg.weighted_cross(problem.X, columns, fit.tangent.support, d)
+    part = problem.X[:, columns][rows]
+    own = np.asarray(part.toarray() if _linalg.is_sparse(part) else part).T
+    along = cross @ steps.coef[:, rows] + np.outer(level, steps.level[rows])
+    return fit.loss_gradient[columns][:, None] + residual[rows] * (along - own)

@@ -1,0 +1,187 @@
+"""Leave-one-out from one fit: a Newton step for each row that leaves, all with the same factor.
+
+With K = Zᵀ D Z + C, h_i = z_iᵀ K⁻¹ z_i, and ``s`` for what a refit rescales besides dropping the row,
+
+    η̃_i = η_i + (h_i g_i + s_i) / (1 − d_i h_i)
+
+(Rad & Maleki 2020; Wang et al. 2018, Theorem 3.1 and eq. 17; Beirami et al. 2017, Theorem 1).  Derivation:
+at the optimum the gradient of the objective without row i is −g_i z_i (plus what is rescaled), its
+Hessian K − d_i z_i z_iᵀ; Sherman–Morrison inverts the latter.  It is exact when the loss is quadratic and
+the active pattern does not change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Mask
+from onefit.curvature import Curvature, Direction, factor
+from onefit.problem import Balance, Fit
+from onefit.risk.certificate import certify
+
+FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
+HIGH_LEVERAGE = 0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The linear predictor of every row when that row is left out.
+
+    Attributes
+    ----------
+    fit : Fit
+    eta : (n,) or (n, c) array
+        Left-out linear predictors η̃.
+    leverages : (n,) array
+        d_i h_i in [0, 1]; the trace of D_i H_i, in [0, c], for coupled outputs.
+    slack : (n,) array
+        1 − d_i h_i; the smallest singular value of I − D_i H_i for coupled outputs.
+    """
+
+    fit: Fit
+    eta: Array
+    leverages: Array
+    slack: Array
+
+    @property
+    def effective_df(self) -> float:
+        """Σ d_i h_i, the effective degrees of freedom; the mean over independent outputs."""
+        return float(self.leverages.sum())
+
+    @cached_property
+    def certified(self) -> Mask:
+        """Rows whose left-out value is proven equal to the refit."""
+        return certify(self.fit, self.eta) & (self.slack >= FULL_LEVERAGE)
+
+    @property
+    def strained(self) -> Mask:
+        """Rows on which one Newton step is asked for too much, judged by their leverage alone."""
+        limit = FULL_LEVERAGE if self.fit.problem.loss.quadratic else HIGH_LEVERAGE
+        return self.slack < limit
+
+
+def loo(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
+    """Leave every row out of a fit that is optimal on its pattern.
+
+    Parameters
+    ----------
+    fit : Fit
+    curvature : Curvature, optional
+        That of the fit, if it is at hand; factored here when missing, or when a refit shrinks it.
+    """
+    if _is_minimum_norm(fit):
+        interpolated = _leave_out_of_interpolation(fit)
+        if interpolated is not None:
+            return interpolated
+    if fit.problem.mean_scaled and np.any(fit.tangent.hessian):
+        curvature = factor(fit, shrink=1.0 - 1.0 / fit.problem.n)
+    elif curvature is None:
+        curvature = factor(fit)
+    forms = curvature.quadratic_forms()
+    growth, shift = _rescaling(fit, curvature)
+    slope = (fit.slope.T * (1.0 + growth)).T
+    if fit.problem.loss.coupled:
+        return _coupled(fit, forms, slope, shift)
+    return _separable(fit, forms, slope, shift)
+
+
+def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
+    h = h.reshape(len(h), -1) if g.ndim == 2 else h
+    leverages = fit.bend * h
+    slack = 1.0 - leverages
+    eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
+    if g.ndim == 2:
+        leverages, slack = leverages.mean(axis=1), slack.min(axis=1)
+    return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
+
+
+def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
+    D, eye = fit.bend, np.eye(g.shape[1])
+    kept = eye - D @ H
+    slack = np.linalg.svd(kept, compute_uv=False)[:, -1]
+    kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)
+    # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
+    step = np.linalg.solve(kept, g[:, :, None] + D @ shift[:, :, None])
+    eta = fit.eta + (H @ step)[:, :, 0] + shift
+    leverages = np.einsum("nab,nba->n", D, H)
+    return LeftOut(fit, eta, np.maximum(leverages, 0.0), slack)
+
+
+def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
+    """What a refit changes besides dropping row i.
+
+    Returns
+    -------
+    growth : (n,) array
+        By how much the weight of row i would have grown: its whole slope leaves, grown.
+    shift : array of the shape of ``eta``
+        s_i = −z_iᵀ K⁻¹ (gradient of all that the refit adds to the objective).
+    """
+    problem = fit.problem
+    growth, shift = np.zeros(problem.n), np.zeros_like(fit.eta)
+    if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
+        penalty = Direction(fit.tangent.gradient, np.zeros_like(fit.level))
+        shift += problem.per_row(_response(fit, curvature, penalty)) / problem.weights.sum()
+    if problem.balance is None:
+        return growth, shift
+    for k in range(int(problem.balance.classes.max()) + 1):
+        own, change = _rebalancing(problem.balance, k)
+        growth[own] = change[own]
+        slope = (fit.slope.T * own).T
+        gradient = Direction(
+            np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
+            np.where(problem.intercept, slope.sum(axis=0), 0.0),
+        )
+        shift -= (_response(fit, curvature, gradient).T * change).T
+    return growth, shift
+
+
+def _response(fit: Fit, curvature: Curvature, gradient: Direction) -> Array:
+    """Z K⁻¹ ``gradient``, without the free common level of symmetric models: the shape of ``eta``."""
+    return fit.problem.linear_predictor(*curvature.solve(gradient))
+
+
+def _rebalancing(balance: Balance, k: int) -> tuple[Mask, Array]:
+    """Rows of class k, and by how much its weights grow, relatively, when row i leaves: (n,)."""
+    own, raw = balance.classes == k, balance.raw_weights
+    share = raw / raw.sum()
+    share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
+    return own, (1.0 - share) / np.maximum(1.0 - share_of_class, FULL_LEVERAGE) - 1.0
+
+
+def _is_minimum_norm(fit: Fit) -> bool:
+    """Whether the fit is an unpenalised least-squares one with at least as many columns as rows."""
+    problem = fit.problem
+    unpenalised = bool(np.all(fit.tangent.support)) and not np.any(fit.tangent.hessian)
+    columns_suffice = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
+    return problem.loss.quadratic and unpenalised and columns_suffice
+
+
+def _leave_out_of_interpolation(fit: Fit) -> LeftOut | None:
+    """Left-out predictions of the interpolating solution of minimum norm; None if it does not interpolate.
+
+    They are the limit of ridge as its strength goes to zero, where g and 1 − d h vanish together:
+    y_i − η̃_i = (Q y)_i / Q_ii with Q the pseudo-inverse of the (centred) n × n Gram matrix.
+    """
+    problem = fit.problem
+    rows = np.flatnonzero(problem.weights)
+    X, y = problem.X[rows], problem.y[rows]
+    intercept = bool(np.all(problem.intercept))
+    G = _linalg.row_gram(X, None, np.ones(X.shape[1]))
+    if intercept:
+        along = G.mean(axis=0)
+        G = G - along - along[:, None] + along.mean()
+    values, vectors = np.linalg.eigh(G)
+    values, vectors = values[int(intercept) :], vectors[:, int(intercept) :]
+    if len(values) == 0 or values[0] <= 1e-11 * values[-1]:
+        return None
+    root = vectors / np.sqrt(values)
+    residual = (root @ (root.T @ y)).T / np.sum(root**2, axis=1)
+    eta, slack = fit.eta.copy(), np.ones(problem.n)
+    eta[rows] = y - residual.T
+    leverages = np.where(problem.weights > 0, 1.0, 0.0)
+    return LeftOut(fit, eta, leverages, slack)

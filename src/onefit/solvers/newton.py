@@ -1,0 +1,135 @@
+"""Newton's method on the active pattern: any loss with two derivatives, any separable penalty.
+
+In the orthant of the current signs the objective is smooth.  A Newton step on the free coordinates,
+followed back into the orthant, either stays on the pattern (and then converges quadratically) or drops
+coordinates that reach zero; coordinates at zero whose optimality condition fails enter.  Each step needs
+the factor of the curvature that leave-one-out needs at the end, so a solution comes with its factor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.curvature import Curvature, Direction, factor
+from onefit.exceptions import SolverError
+from onefit.penalties import Tangent
+from onefit.problem import Fit
+
+
+class Solution(NamedTuple):
+    """A fit at its optimum and the curvature there."""
+
+    fit: Fit
+    curvature: Curvature
+
+
+def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
+    """Minimise the objective of ``start.problem`` from ``start``.
+
+    Parameters
+    ----------
+    start : Fit
+        Any point with a finite objective; its zeros are tried as the inactive coordinates.
+    tol : float, default 1e-11
+        Bound on the Newton decrement, relative to the objective of the constant model: about the
+        relative error of the coefficients, whose square is that of the objective.
+    max_steps : int, default 100
+
+    Raises
+    ------
+    SolverError
+        If the steps do not become small: the problem has no finite minimum (perfectly separable
+        classes without a penalty), or is not convex.
+    """
+    scale = max(start.problem.at_start().objective, np.finfo(float).tiny)
+    fit, last, step = start, np.inf, None
+    for _ in range(max_steps):
+        step = _newton_step(fit, step)
+        small = step.decrement <= 1e-9 * scale
+        moved = _orthant_step(fit, step) if small else _line_search(fit, step)
+        settled = np.array_equal(moved.coef != 0, fit.coef != 0)
+        done = settled and small and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last)
+        fit, last = moved, step.decrement if small and settled else np.inf
+        if done:
+            return Solution(fit, step.curvature)
+        if not np.isfinite(step.decrement):
+            break
+    raise SolverError(
+        f"Newton's method did not settle in {max_steps} steps (objective "
+        f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
+        "classes and no penalty; add a penalty"
+    )
+
+
+class _Step(NamedTuple):
+    """A Newton step on a smooth piece."""
+
+    orthant: Array  # signs to stay in, 0 where there is no kink
+    tangent: Tangent
+    curvature: Curvature
+    direction: Direction
+    decrement: float
+
+
+def _newton_step(fit: Fit, last: _Step | None) -> _Step:
+    """Newton step on the piece of the current signs and of the coordinates that enter.
+
+    Entering coordinates that the step would push out of their orthant at once are held at zero.
+    """
+    penalty = fit.problem.penalty
+    orthant = penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9)
+    while True:
+        tangent = penalty.piece(fit.coef, orthant)
+        curvature = _curvature(fit, tangent, last)
+        gradient = Direction(
+            np.where(tangent.support, fit.loss_gradient + tangent.gradient, 0.0),
+            np.where(fit.problem.intercept, fit.slope.sum(axis=0), 0.0),
+        )
+        direction = Direction(*(-part for part in curvature.solve(gradient)))
+        wrong = (fit.coef == 0) & (orthant != 0) & (np.sign(direction.coef) == -orthant)
+        if not wrong.any():
+            break
+        orthant = np.where(wrong, 0.0, orthant)
+    decrement = -_inner(gradient, direction)
+    if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
+        direction = Direction(-gradient.coef, -gradient.level)
+        decrement = _inner(gradient, gradient)
+    return _Step(orthant, tangent, curvature, direction, decrement)
+
+
+def _inner(one: Direction, other: Direction) -> float:
+    return float(np.sum(one.coef * other.coef) + np.sum(one.level * other.level))
+
+
+def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
+    """Factor the curvature, unless the last one is still it."""
+    if (
+        last is not None
+        and fit.problem.loss.quadratic
+        and np.array_equal(last.tangent.support, tangent.support)
+        and np.array_equal(last.tangent.hessian, tangent.hessian)
+    ):
+        return last.curvature
+    return factor(fit, tangent)
+
+
+def _orthant_step(fit: Fit, step: _Step, length: float = 1.0) -> Fit:
+    """Move, and stop coordinates at zero instead of letting them cross it."""
+    coef = fit.coef + length * step.direction.coef
+    crossed = (step.orthant != 0) & (np.sign(coef) == -step.orthant)
+    return fit.moved(np.where(crossed, 0.0, coef), fit.level + length * step.direction.level)
+
+
+def _line_search(fit: Fit, step: _Step) -> Fit:
+    """Halve the step until the objective falls by a share of what the model promises."""
+    length = 1.0
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(60):
+            moved = _orthant_step(fit, step, length)
+            if moved.objective <= fit.objective - 1e-4 * length * step.decrement:
+                return moved
+            length *= 0.5
+    return fit

@@ -45,8 +45,8 @@ def times(X: Design, coef: Array) -> Array:
 
 
 def transposed_times(X: Design, rows: Array) -> Array:
-    """Xᵀ @ rows: (p,) or (p, c)."""
-    return np.asarray(X.T @ rows)
+    """Xᵀ @ rows: (p,) or (p, c); in the dual coordinates of a RowGram it is ``rows`` itself."""
+    return rows if isinstance(X, RowGram) else np.asarray(X.T @ rows)
 
 
 def column_means(X: Design, weights: Array) -> Array:
@@ -79,7 +79,9 @@ def weighted_cross(X: Design, columns: Index, support: Mask, d: Array) -> tuple[
     return (left * d[:, None]).T @ X[:, support], left.T @ d
 
 
-def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Iterator[tuple[slice, Array]]:
+def centred_blocks(
+    X: Design, columns: Index | None, means: Array | None
+) -> Iterator[tuple[slice, Array]]:
     """Yield (rows, dense block of X[rows, columns] − means), each in the memory order of X.
 
     ``columns`` None takes all columns, ``means`` None centres nothing; means belong to the columns taken.

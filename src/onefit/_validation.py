@@ -69,4 +69,6 @@ def check_range(y: Array, power: float) -> None:
     outside = y <= 0 if power >= 2 else y < 0
     if power >= 1 and np.any(outside):
         row = int(np.flatnonzero(outside)[0])
-        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
+        raise ValueError(
+            f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})"
+        )

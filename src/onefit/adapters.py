@@ -92,7 +92,9 @@ def _refuse(model: Any, parameter: str, why: str) -> None:
 
 def _refuse_positive(model: Any) -> None:
     if getattr(model, "positive", False):
-        _refuse(model, "positive", "sign constraints have no formula yet; refit with positive=False")
+        _refuse(
+            model, "positive", "sign constraints have no formula yet; refit with positive=False"
+        )
 
 
 @as_fit.register(Pipeline)
@@ -137,19 +139,27 @@ def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Readin
 def _ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     _refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
-    return _least_squares(model, data, check_weights(sample_weight, data[0]), _ridge_penalty(model.alpha, data[1]))
+    return _least_squares(
+        model, data, check_weights(sample_weight, data[0]), _ridge_penalty(model.alpha, data[1])
+    )
 
 
 @as_fit.register(linear_model.RidgeCV)
 def _ridge_cv(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = check_rows(model, X, y, several_outputs=True)
-    return _least_squares(model, data, check_weights(sample_weight, data[0]), _ridge_penalty(model.alpha_, data[1]))
+    return _least_squares(
+        model, data, check_weights(sample_weight, data[0]), _ridge_penalty(model.alpha_, data[1])
+    )
 
 
 def _ridge_penalty(alpha: Any, y: Array) -> L2:
     """One strength, or one for each output: (1, t)."""
     strengths = np.asarray(alpha, dtype=np.float64)
-    return L2(strengths.reshape(1, -1) if y.ndim == 2 and strengths.size > 1 else float(strengths.reshape(-1)[0]))
+    return L2(
+        strengths.reshape(1, -1)
+        if y.ndim == 2 and strengths.size > 1
+        else float(strengths.reshape(-1)[0])
+    )
 
 
 @as_fit.register(linear_model.RidgeClassifier)
@@ -167,7 +177,9 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
     alpha = model.alpha_ if isinstance(model, linear_model.RidgeClassifierCV) else model.alpha
     reading = _least_squares(model, (X, signs), weights, _ridge_penalty(alpha, signs))
     fit = replace(reading.fit, problem=replace(reading.fit.problem, balance=balance))
-    return Reading(fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
+    return Reading(
+        fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_
+    )
 
 
 @as_fit.register(linear_model.Lasso)
@@ -212,7 +224,9 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
         )
     named = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     params = (model.kernel_params or {}) if callable(model.kernel) else named
-    gram = pairwise_kernels(X, metric=model.kernel, filter_params=not callable(model.kernel), **params)
+    gram = pairwise_kernels(
+        X, metric=model.kernel, filter_params=not callable(model.kernel), **params
+    )
     problem = Problem(
         Squared(),
         _ridge_penalty(model.alpha, y),
@@ -273,7 +287,9 @@ def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, loss: Tweedie) -> R
     problem = Problem(
         loss, penalty, X, y, weights, np.array(bool(model.fit_intercept)), mean_scaled=True
     )
-    fit = Fit(problem, np.asarray(model.coef_, dtype=np.float64), np.asarray(float(model.intercept_)))
+    fit = Fit(
+        problem, np.asarray(model.coef_, dtype=np.float64), np.asarray(float(model.intercept_))
+    )
     return Reading(fit, Mean(loss), y)
 
 
@@ -334,7 +350,12 @@ def _logistic_penalty(strength: float, mix: float) -> SeparablePenalty:
 
 
 def _logistic_fit(
-    model: Any, X: Design, y: Array, weights: Array, penalty: SeparablePenalty, balance: Balance | None
+    model: Any,
+    X: Design,
+    y: Array,
+    weights: Array,
+    penalty: SeparablePenalty,
+    balance: Balance | None,
 ) -> Fit:
     n_classes = len(model.classes_)
     coef, level = np.asarray(model.coef_, np.float64), np.asarray(model.intercept_, np.float64)
@@ -345,7 +366,9 @@ def _logistic_fit(
         loss, coef = Multinomial(n_classes), coef.T
         level = np.broadcast_to(level, (n_classes,)).copy()
     intercept = np.full(np.shape(level), bool(model.fit_intercept))
-    if model.solver == "liblinear" and model.fit_intercept:  # its intercept is one more penalised column
+    if (
+        model.solver == "liblinear" and model.fit_intercept
+    ):  # its intercept is one more penalised column
         scale = float(model.intercept_scaling)
         X = _with_constant(X, scale)
         coef, level = np.append(coef, level / scale), np.zeros(())

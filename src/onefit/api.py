@@ -12,7 +12,6 @@ from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, Unreliabl
 from onefit.risk import one_fit
 from onefit.risk.estimate import FLAGGED_SHARE, RiskEstimate, estimate
 from onefit.risk.one_fit import LeftOut
-from onefit.risk.refit import refit_at_full_leverage
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
 
@@ -72,13 +71,15 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     """
     reading = read(model, X, y, sample_weight)
     solution = _optimum(reading, type(model).__name__)
-    left_out = refit_at_full_leverage(one_fit.loo(*solution))
+    left_out = one_fit.loo(*solution)
     result = estimate(
         left_out,
         reading.response,
         y,
         target=reading.target,
-        sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        sample_weight=None
+        if sample_weight is None
+        else np.asarray(sample_weight, dtype=np.float64),
         classes=reading.classes,
         notes=reading.notes,
     )

@@ -45,6 +45,10 @@ class Curvature(ABC):
     def solve(self, gradient: Direction) -> Direction:
         """K⁻¹ ``gradient``, zero off the tangent."""
 
+    @abstractmethod
+    def hat(self, rows: Array) -> Array:
+        """Z K⁻¹ Zᵀ times columns of one number a row and output: (n, r), or (n, c, r)."""
+
 
 class ScalarCurvature(Curvature):
     """K of a single output."""
@@ -180,6 +184,17 @@ class Primal(ScalarCurvature):
         coef[self.support] = free
         return Direction(coef, level)
 
+    def hat(self, rows: Array) -> Array:
+        total = rows.sum(axis=0)
+        gradient = _linalg.transposed_times(self.X, rows)
+        gradient = gradient if self.support is None else gradient[self.support]
+        means = np.zeros(len(gradient)) if self._means is None else self._means
+        free = self._inverse_times(gradient - np.outer(means, total))
+        coef = free
+        if self.support is not None:
+            coef = np.zeros((self.p, rows.shape[1]))
+            coef[self.support] = free
+        return _linalg.times(self.X, coef) - means @ free + total / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
         blocks = _linalg.centred_blocks(self.X, self.support, self._means)
@@ -233,7 +248,7 @@ class Dual(ScalarCurvature):
         offset = 1.0 / _total(self.d, self.intercept)
         if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
             half = _linalg.half_solve(self._cholesky, np.eye(len(root)))
-            return (1.0 - np.einsum("ij,ij->j", half, half)) / self.d + offset
+            return (1.0 - np.einsum("ij,ij->i", half, half)) / self.d + offset
         half = _linalg.half_solve(self._cholesky, np.ascontiguousarray(self._gram * root))
         return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
 
@@ -248,6 +263,12 @@ class Dual(ScalarCurvature):
         coef = self._spread(back)
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
+
+    def hat(self, rows: Array) -> Array:
+        root = np.sqrt(self.d)[:, None]
+        along = self._gram @ rows
+        inner = root * _linalg.factor_solve(self._cholesky, np.asfortranarray(root * along))
+        return along - self._gram @ inner + rows.sum(axis=0) / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
         root = np.sqrt(self.d)
@@ -290,6 +311,10 @@ class Independent(Curvature):
             one = Direction(gradient.coef[:, j], gradient.level[j])
             coef[:, j], level[j] = self.factors[which].solve(one)
         return Direction(coef, level)
+
+    def hat(self, rows: Array) -> Array:
+        columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
+        return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -385,15 +410,25 @@ class Block(Curvature):
                 forms[inside] = half @ half.transpose(0, 2, 1)
         return forms
 
+    def _inverse_times(self, rhs: Array) -> Array:
+        """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
+        stacked = np.concatenate([rhs[f, a] for a, f in enumerate(self._free)])
+        if self._cholesky is not None:
+            flat = _linalg.factor_solve(self._cholesky, stacked)
+        else:
+            flat = self._pseudo @ (self._pseudo.T @ stacked)
+        full = np.zeros_like(rhs)
+        for a, f in enumerate(self._free):
+            full[f, a] = flat[self._ends[a] : self._ends[a + 1]]
+        return full
+
     def solve(self, gradient: Direction) -> Direction:
         means = np.zeros(len(gradient.coef)) if self._means is None else self._means
-        full = np.vstack([gradient.coef - np.outer(means, gradient.level), gradient.level[None]])
-        rhs = np.concatenate([full[f, a] for a, f in enumerate(self._free)])
-        if self._cholesky is not None:
-            flat = _linalg.factor_solve(self._cholesky, rhs)
-        else:
-            flat = self._pseudo @ (self._pseudo.T @ rhs)
-        step = np.zeros_like(full)
-        for a, f in enumerate(self._free):
-            step[f, a] = flat[self._ends[a] : self._ends[a + 1]]
+        profiled = gradient.coef - np.outer(means, gradient.level)
+        step = self._inverse_times(np.vstack([profiled, gradient.level[None]]))
         return Direction(step[:-1], step[-1] - means @ step[:-1])
+
+    def hat(self, rows: Array) -> Array:
+        gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())
+        full = self._inverse_times(np.asarray(gradient))
+        return np.concatenate([np.tensordot(Z, full, (1, 0)) for _, Z in self._rows()])

@@ -49,7 +49,9 @@ def _pattern_stays(fit: Fit, eta: Array, l1: Array) -> Mask:
     """Check signs and correlations of every left-out solution."""
     problem = fit.problem
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
-    curvature = factor_scalar(fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0)
+    curvature = factor_scalar(
+        fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0
+    )
     residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns

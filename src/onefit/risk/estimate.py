@@ -139,7 +139,9 @@ class RiskEstimate:
             fitted=self.fitted,
             left_out=self.decision,
             leverages=self.leverages,
-            flagged=np.flatnonzero(self._left_out.strained) if self._left_out else np.array([], int),
+            flagged=np.flatnonzero(self._left_out.strained)
+            if self._left_out
+            else np.array([], int),
         ).plot(ax)
 
     def __str__(self) -> str:

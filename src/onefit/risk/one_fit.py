@@ -12,19 +12,24 @@ the active pattern does not change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.problem import Balance, Fit
 from onefit.risk.certificate import certify
+from onefit.risk.refinement import refine
+from onefit.risk.refit import refit_rows
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
-HIGH_LEVERAGE = 0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
+INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
+HIGH_LEVERAGE = (
+    0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class LeftOut:
         return self.slack < limit
 
 
-def loo(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
+def loo(fit: Fit, curvature: Curvature | None = None, *, refits: bool = True) -> LeftOut:
     """Leave every row out of a fit that is optimal on its pattern.
 
     Parameters
@@ -72,6 +77,8 @@ def loo(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
     fit : Fit
     curvature : Curvature, optional
         That of the fit, if it is at hand; factored here when missing, or when a refit shrinks it.
+    refits : bool, default True
+        Whether the few rows that no step from the fit reaches may be solved anew.
     """
     if _is_minimum_norm(fit):
         interpolated = _leave_out_of_interpolation(fit)
@@ -84,9 +91,46 @@ def loo(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
     forms = curvature.quadratic_forms()
     growth, shift = _rescaling(fit, curvature)
     slope = (fit.slope.T * (1.0 + growth)).T
-    if fit.problem.loss.coupled:
-        return _coupled(fit, forms, slope, shift)
-    return _separable(fit, forms, slope, shift)
+    step = _coupled if fit.problem.loss.coupled else _separable
+    left_out = step(fit, forms, slope, shift)
+    if not fit.problem.loss.quadratic:
+        eta, unsettled = refine(fit, curvature, left_out.eta, forms, slope, shift)
+        left_out = _without_slack(replace(left_out, eta=eta), unsettled)
+    return _refitted(left_out, _out_of_reach(left_out)) if refits else left_out
+
+
+def _out_of_reach(left_out: LeftOut) -> Index:
+    """Rows that no step on the pattern of the fit gets right: most important first.
+
+    They are those that determine their own fit, those whose steps did not settle and, where the pattern
+    may change under a curved loss, those that weigh most in the correction of the risk.
+    """
+    fit = left_out.fit
+    problem = fit.problem
+    change = problem.per_row(problem.loss.value(problem.y, left_out.eta))
+    change = np.abs(change - problem.per_row(problem.loss.value(problem.y, fit.eta)))
+    change = change.reshape(problem.n, -1).sum(axis=1)
+    lost = (left_out.slack < FULL_LEVERAGE) & (problem.weights > 0)
+    l1, _ = problem.penalty.strengths(fit.coef.shape)
+    if np.any(l1 > 0) and not problem.loss.quadratic:
+        lost |= change > INFLUENTIAL * abs(fit.objective)
+    rows = np.flatnonzero(lost)
+    return rows[np.argsort(-change[rows])]
+
+
+def _without_slack(left_out: LeftOut, rows: Index) -> LeftOut:
+    slack = left_out.slack.copy()
+    slack[rows] = 0.0
+    return replace(left_out, slack=slack)
+
+
+def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
+    """Solve anew without each of a few rows."""
+    eta, slack = left_out.eta.copy(), left_out.slack.copy()
+    # least squares that lose a direction: the reference is the solution of minimum norm, from zero
+    values, done = refit_rows(left_out.fit, rows, warm=not left_out.fit.problem.loss.quadratic)
+    eta[done], slack[done] = values, 1.0
+    return replace(left_out, eta=eta, slack=slack)
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:

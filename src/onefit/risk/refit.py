@@ -6,37 +6,46 @@ from dataclasses import replace
 
 import numpy as np
 
+from onefit._typing import Array, Index
+from onefit.exceptions import SolverError
 from onefit.problem import Fit
-from onefit.risk.one_fit import FULL_LEVERAGE, LeftOut
 from onefit.solvers import newton
 
-REFIT_BUDGET = 1e11  # multiplications that refits of rows at full leverage may cost
+REFIT_BUDGET = 2e10  # multiplications that refits of a few difficult rows may always cost
 
 
-def refit_at_full_leverage(left_out: LeftOut) -> LeftOut:
-    """Refit without each row that determines its own fit, for least squares, while that is cheap.
+def without(fit: Fit, i: int, *, warm: bool = True) -> Fit:
+    """Refit without row i, from the fit or from the constant model.
 
-    Such a row is the only one that fixes some direction of the coefficients.  Without it that direction
-    is free, and the reference is the solution of minimum norm.
+    The latter is for least squares that leave a direction free: from zero, the solution is the one of
+    minimum norm.
     """
-    fit = left_out.fit
-    rows = np.flatnonzero((left_out.slack < FULL_LEVERAGE) & (fit.problem.weights > 0))
-    k = int(np.count_nonzero(fit.tangent.support))
-    cost = rows.size * float(fit.problem.n) * k * min(k, fit.problem.n)
-    if rows.size == 0 or not fit.problem.loss.quadratic or cost > REFIT_BUDGET:
-        return left_out
-    eta, slack = left_out.eta.copy(), left_out.slack.copy()
-    for i in rows:
-        eta[i] = without(fit, i).eta[i]
-        slack[i] = 1.0
-    return replace(left_out, eta=eta, slack=slack)
-
-
-def without(fit: Fit, i: int) -> Fit:
-    """Refit without row i, from the constant model."""
     problem = fit.problem
     weights = problem.weights.copy()
     weights[i] = 0.0
     scale = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
     left = replace(problem, weights=weights, penalty=problem.penalty.scaled(scale))
-    return newton.solve(left.at_start()).fit
+    return newton.solve(replace(fit, problem=left) if warm else left.at_start()).fit
+
+
+def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Index]:
+    """Left-out linear predictors of as many of the rows as a few factorisations allow.
+
+    Returns
+    -------
+    eta : (r,) or (r, c) array
+    done : (r,) int array
+        The rows they belong to: the first ones of ``rows`` whose refit has a minimum.
+    """
+    k = max(1, int(np.count_nonzero(fit.tangent.support)))
+    steps = 1 if fit.problem.loss.quadratic else 6
+    cost = float(fit.problem.n) * k * min(k, fit.problem.n) * steps
+    eta, done = [], []
+    for i in rows[: int(max(8.0, REFIT_BUDGET / cost))]:
+        try:
+            eta.append(without(fit, i, warm=warm).eta[i])
+        except SolverError:  # without the row the problem has no minimum: it stays flagged
+            continue
+        done.append(i)
+    shape = (len(done), *fit.eta.shape[1:])
+    return np.array(eta).reshape(shape), np.array(done, dtype=np.intp)

@@ -36,8 +36,10 @@ _CONSTANT = 1e-13
 _EXCESS = 1e-12
 # Rounding that following the leverages may gather before they are computed afresh, and the relative
 # length below which a direction that joined or left is not followed at all.
-_DRIFT = 1e-11
-_UNSAFE = 1e-6
+_DRIFT = 2e-12
+_UNSAFE = 1e-4
+# Violators that may join at once, however small the support.
+_BLOCK = 64
 # Rounds without progress, in single steps, after which rounding is all that is left.
 _PATIENCE = 5
 # How often the way from one set of strengths to the next may be halved when the method cycles.
@@ -45,6 +47,7 @@ _HALVINGS = 6
 # Strengths this near to one another, relatively, are not worth halving.
 _CLOSE = 0.02
 _EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class _Design(Protocol):
@@ -65,6 +68,7 @@ class _Design(Protocol):
 @final
 class _DenseDesign:
     def __init__(self, X: Array) -> None:
+        X = np.asarray(X, dtype=np.float64)
         contiguous = X.flags.f_contiguous or X.flags.c_contiguous
         self._X = X if contiguous else np.asfortranarray(X)
         self.shape = X.shape
@@ -158,7 +162,7 @@ class _ColumnStore:
         return blas.dgemv(1.0, self.matrix, scattered)
 
     def correlations(self, weighted_residual: Array) -> Array:
-        """``A' (W r)``, shape (m,)."""
+        """Correlations ``A' (W r)`` of the stored columns, shape (m,)."""
         if self.count == 0:
             return np.zeros(0)
         return blas.dgemv(1.0, self.matrix, weighted_residual, trans=1)
@@ -242,7 +246,11 @@ class ActiveSet:
         self._barred: Mask = np.zeros(p, dtype=np.bool_)
         self.rounds = 0
         self._unresolved = 0
-        self._empty_support()
+        self._slots: Index = np.empty(0, dtype=np.intp)
+        self._signs: Array = np.empty(0)
+        self._beta: Array = np.empty(0)
+        self._residual: Array | None = None
+        self._correlation: Array | None = None
         self._set_response(y, weights)
 
     # --- the problem ----------------------------------------------------------------------------
@@ -264,7 +272,7 @@ class ActiveSet:
             msg = "weights must have a positive sum"
             raise ValueError(msg)
         y = np.asarray(y, dtype=np.float64)
-        self._mean = float(np.average(y, weights=self._weights)) if self._fit_intercept else 0.0
+        self._mean = self._average(y) if self._fit_intercept else 0.0
         self._response = y - self._mean
         self._store = _ColumnStore(
             self._design, self._response, self._weights, centre=self._fit_intercept
@@ -278,6 +286,9 @@ class ActiveSet:
 
     def _weigh(self, v: Array) -> Array:
         return v if self._weights is None else self._weights * v
+
+    def _average(self, v: Array) -> float:
+        return float(self._weigh(v).sum()) / self._mass
 
     @property
     def _intercept_leverage(self) -> float:
@@ -319,7 +330,8 @@ class ActiveSet:
         part is feasible.  As a sum of non-negative terms the gap suffers no cancellation:
 
             (1 - t)^2 |r|^2 / 2
-            + sum_j l1_j |beta_j| + l2_j beta_j^2 / 2 - t c_j beta_j + (t |c_j| - l1_j)_+^2 / (2 l2_j)
+            + sum_j l1_j |beta_j| + l2_j beta_j^2 / 2 - t c_j beta_j
+                    + (t |c_j| - l1_j)_+^2 / (2 l2_j)
 
         Unpenalised columns need ``c_j = 0``; that is taken for granted up to rounding.
         """
@@ -336,7 +348,7 @@ class ActiveSet:
         slack[(l1 == 0) & (l2 == 0)] = 0.0
         gap = (1 - t) ** 2 * loss + float(np.abs(slack).sum())
         null = float(self._response @ self._weigh(self._response))
-        return gap / max(loss + float(penalty.sum()), _EPS * null, np.finfo(np.float64).tiny)
+        return gap / max(loss + float(penalty.sum()), _EPS * null, _TINY)
 
     # --- the factor -----------------------------------------------------------------------------
 
@@ -473,7 +485,7 @@ class ActiveSet:
         share = np.full(target.size, np.inf)
         # A coordinate that just joined sits at zero and leaves at once if it heads the wrong way.
         held, beyond = np.abs(self._beta[wrong]), np.abs(target[wrong])
-        share[wrong] = held / np.maximum(held + beyond, np.finfo(np.float64).tiny)
+        share[wrong] = held / np.maximum(held + beyond, _TINY)
         step = share.min()
         self._beta = self._beta + step * (target - self._beta)
         return share <= step
@@ -486,7 +498,9 @@ class ActiveSet:
         excess[self.support] = -1.0
         excess[self._barred] = -1.0
         found = np.flatnonzero(excess > 0)
-        return found[np.argsort(-excess[found], kind="stable")]
+        found = found[np.argsort(-excess[found], kind="stable")]
+        # A support that at most doubles does not fill up with columns that must leave again.
+        return found[: max(_BLOCK, self._slots.size)]
 
     def _fitted_length(self) -> float:
         """Size of the terms that cancel in ``X beta``."""
@@ -545,7 +559,7 @@ class ActiveSet:
         squared_distance = self._squared_distance(slot, fit)
         share = self._steps_to_zero(sign * fit)
         step = float(share.min(initial=np.inf))
-        if (abs(correlation) - self._l1[column]) < step * squared_distance:
+        if abs(correlation) - self._l1[column] < step * max(squared_distance, _TINY):
             joined = self._join(slot, 0.0, squared_distance)
         else:
             self._beta = self._beta - step * sign * fit
@@ -589,11 +603,6 @@ class ActiveSet:
     def _ridge(self) -> Array:
         return self._l2[self.support]
 
-    def _empty_support(self) -> None:
-        self._slots: Index = np.empty(0, dtype=np.intp)
-        self._signs: Array = np.empty(0)
-        self._beta: Array = np.empty(0)
-
     def _drop(self, leaving: Mask) -> None:
         self._factor.delete(np.flatnonzero(leaving))
         self._keep(~leaving)
@@ -614,8 +623,8 @@ class ActiveSet:
             self._keep(self._factor.append(cross, block.T, floor))
 
     def _forget_residual(self) -> None:
-        self._residual: Array | None = None
-        self._correlation: Array | None = None
+        self._residual = None
+        self._correlation = None
 
     def _current_residual(self) -> Array:
         """``y - eta``, shape (n,)."""
@@ -623,11 +632,11 @@ class ActiveSet:
             self._residual = self._response - self._store.times(self._slots, self._beta)
             if self._fit_intercept:
                 # Rounding only, but a column far from zero would magnify it.
-                self._residual -= np.average(self._residual, weights=self._weights)
+                self._residual -= self._average(self._residual)
         return self._residual
 
     def _current_correlations(self) -> Array:
-        """``X' W r``, shape (p,); the weighted residuals sum to zero, so ``X`` needs no centring."""
+        """``X' W r``, shape (p,); weighted residuals sum to zero, so ``X`` needs no centring."""
         if self._correlation is None:
             self._correlation = self._design.correlations(self._weigh(self._current_residual()))
         return self._correlation
@@ -656,9 +665,7 @@ class _Leverages:
         """Weights or ridge strengths changed: start afresh at the next call."""
         self._slots = None
 
-    def at(
-        self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
-    ) -> Array:
+    def at(self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array:
         """Leverages on the columns in ``slots``, in the order of ``factor``; shape (n,)."""
         change = self._follow(store, slots, factor, l2)
         if change is None:
@@ -773,12 +780,13 @@ def _pivot_floor(diagonal: Array, ridge: Array) -> Array:
 
     A ridge part bounds the distance from below by itself, whatever the columns.
     """
-    floor = np.where(ridge > 0, np.minimum(_DEPENDENT * diagonal, 0.5 * ridge), _DEPENDENT * diagonal)
-    return np.maximum(floor, _DEPENDENT_WITH_RIDGE * diagonal)
+    floor = _DEPENDENT * diagonal
+    vouched = np.clip(0.5 * ridge, _DEPENDENT_WITH_RIDGE * diagonal, floor)
+    return np.where(ridge > 0, vouched, floor)
 
 
 def _weighted_means(rows: Array, weights: Array | None) -> Array:
     """Weighted mean of each row."""
     if weights is None:
         return rows.mean(axis=1)
-    return rows @ weights / weights.sum()
+    return blas.dgemv(1.0 / weights.sum(), rows.T, weights, trans=1)

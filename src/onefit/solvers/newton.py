@@ -51,7 +51,9 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         small = step.decrement <= 1e-9 * scale
         moved = _orthant_step(fit, step) if small else _line_search(fit, step)
         settled = np.array_equal(moved.coef != 0, fit.coef != 0)
-        done = settled and small and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last)
+        done = (
+            settled and small and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last)
+        )
         fit, last = moved, step.decrement if small and settled else np.inf
         if done:
             return Solution(fit, step.curvature)

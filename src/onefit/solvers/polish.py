@@ -17,8 +17,8 @@ class Polished(NamedTuple):
     ----------
     solution : Solution
     missed : float
-        Share of the achievable decrease of the objective, from the constant model to the optimum, that
-        the given coefficients miss.
+        Share of the achievable decrease of the objective, from the constant model to the optimum (taken
+        as at least a tenth of the former), that the given coefficients miss.
     moved : float
         ‖Δβ‖ / ‖β‖.
     """
@@ -32,7 +32,7 @@ def polish(fit: Fit) -> Polished:
     """Solve from ``fit`` to machine precision, following changes of the active pattern."""
     solution = newton.solve(fit)
     start, best = fit.problem.at_start().objective, solution.fit.objective
-    achievable = max(start - best, 1e-12 * abs(start), np.finfo(float).tiny)
+    achievable = max(start - best, 0.1 * abs(start), np.finfo(float).tiny)
     excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf
     size = max(float(np.linalg.norm(solution.fit.coef)), np.finfo(float).tiny)
     moved = float(np.linalg.norm(solution.fit.coef - fit.coef)) / size

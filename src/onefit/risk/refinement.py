@@ -1,0 +1,129 @@
+"""More than one Newton step where one is not enough: chord steps at the left-out point.
+
+Without row i, stationarity at θ + Δ reads, with the same factor K as everywhere,
+
+    K Δ = z_i c_i + q_i − Σ_{j≠i} z_j e_j(Δ),      e_j = g_j(η_j + z_jᵀΔ) − g_j − d_j z_jᵀΔ,
+
+where c_i = g_i + d_i z_iᵀΔ takes the row's own term out and q_i is what the refit rescales.  With e = 0 this
+is the Newton step; iterating it costs one product Z K⁻¹ Zᵀ e a step for all rows together.  Only rows
+whose loss bends along the step need it, so the rows with the largest second-order effect are taken, as
+many as the price of the fit allows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.curvature import Curvature
+from onefit.problem import Fit
+
+MAX_STEPS = 30
+NEGLIGIBLE = (
+    1e-4  # second-order effect on a row's loss, relative to the mean loss, that needs no step
+)
+SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
+
+
+class LeftOutStep(NamedTuple):
+    """The ingredients of the Newton step, with an axis for the outputs: c = 1 for scalar losses."""
+
+    slope: Array  # (n, c): g, grown by what the refit rescales
+    bend: Array  # (n, c, c): D
+    forms: Array  # (n, c, c): H
+    shift: Array  # (n, c): s
+
+
+def refine(
+    fit: Fit, curvature: Curvature, eta: Array, forms: Array, slope: Array, shift: Array
+) -> tuple[Array, Index]:
+    """Improve left-out linear predictors of a loss that is not quadratic.
+
+    Returns
+    -------
+    eta : array of the shape of ``fit.eta``
+    unsettled : (r,) int array
+        Rows whose iteration did not settle; they keep the Newton step.
+    """
+    n, c = len(eta), eta[0].size
+    step = LeftOutStep(
+        slope.reshape(n, c), fit.bend.reshape(n, c, c), forms.reshape(n, c, c), shift.reshape(n, c)
+    )
+    rows = _rows_that_bend(fit, step, eta)
+    if rows.size == 0:
+        return eta, rows
+    refined, settled = _chord(fit, curvature, step, rows)
+    result = eta.copy()
+    result[rows[settled]] = refined[settled].reshape(-1, *eta.shape[1:])
+    return result, rows[~settled]
+
+
+def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
+    """Rows by the size of the second-order effect of the step, largest first."""
+    n, c = step.slope.shape
+    problem = fit.problem
+    change = (eta - fit.eta).reshape(n, c)
+    there = problem.per_row(problem.loss.gradient(problem.y, eta)).reshape(n, c)
+    bent = there - fit.slope.reshape(n, c) - np.einsum("nab,nb->na", step.bend, change)
+    effect = np.abs(np.einsum("na,nab,nb->n", there, step.forms, bent))
+    losses = problem.per_row(problem.loss.value(problem.y, eta))
+    count = np.count_nonzero(effect > NEGLIGIBLE * np.mean(losses))
+    return np.argsort(-effect)[: min(count, _affordable(fit))]
+
+
+def _affordable(fit: Fit) -> int:
+    """How many rows cost no more than two factorisations, or a few hundredths of a second."""
+    n, free = fit.problem.n, max(1, int(np.count_nonzero(fit.tangent.support)))
+    k = min(n, free)
+    return int((2e9 + 2.0 * n * k**2) / (16.0 * n * k))
+
+
+def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Array]:
+    """Iterate to the left-out solution of some rows; (r, c) predictors and which of them settled."""
+    problem, (n, c), r = fit.problem, step.slope.shape, len(rows)
+    base = fit.eta.reshape(n, c)
+    own = np.arange(r)
+    unit = np.zeros((n, c, r, c))
+    for a in range(c):
+        unit[rows, a, own, a] = 1.0
+    columns = _hat(curvature, unit.reshape(n, c, r * c), fit).reshape(n, c, r, c)
+    kept = np.eye(c) - step.bend[rows] @ step.forms[rows]
+    remainder = np.zeros((n, c, r))
+    previous = np.full((r, c), np.inf)
+    moved = np.full((r, c), np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(MAX_STEPS):
+            others = -_hat(curvature, remainder, fit)
+            at_row = others[rows, :, own] + step.shift[rows]
+            inside = np.linalg.solve(
+                kept,
+                (step.slope[rows] + np.einsum("rab,rb->ra", step.bend[rows], at_row))[:, :, None],
+            )[:, :, 0]
+            change = others + np.einsum("nbra,ra->nbr", columns, inside)
+            value = at_row + np.einsum("rab,rb->ra", step.forms[rows], inside)
+            moved, previous = np.abs(value - previous), value
+            if np.nanmax(moved) < SETTLED:
+                break
+            remainder = _remainder(fit, step, base, change)
+            remainder[rows, :, own] = 0.0
+    return base[rows] + previous, np.all(moved < 100 * SETTLED, axis=1)
+
+
+def _hat(curvature: Curvature, rows: Array, fit: Fit) -> Array:
+    """Z K⁻¹ Zᵀ times (n, c, r), whatever the shape of the linear predictor."""
+    if fit.eta.ndim == 1:
+        return curvature.hat(rows[:, 0])[:, None]
+    return curvature.hat(rows)
+
+
+def _remainder(fit: Fit, step: LeftOutStep, base: Array, change: Array) -> Array:
+    """e(Δ) of all rows for each left-out solution: (n, c, r)."""
+    problem = fit.problem
+    n, c, r = change.shape
+    eta = (base[:, :, None] + change).transpose(2, 0, 1).reshape(r * n, c)
+    eta = eta[:, 0] if fit.eta.ndim == 1 else eta
+    slope = problem.loss.gradient(np.tile(problem.y, r), eta).reshape(r, n, c).transpose(1, 2, 0)
+    linear = np.einsum("nab,nbr->nar", step.bend, change)
+    return problem.weights[:, None, None] * slope - fit.slope.reshape(n, c, 1) - linear

@@ -84,6 +84,7 @@ def interleaved(calls: list[Callable[[], Any]], repetitions: int) -> list[float]
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(repetitions):
         for call, spent in zip(calls, times, strict=True):
+            time.sleep(0.1)  # idle BLAS threads spin for a while and would slow the next call
             start = time.perf_counter()
             call()
             spent.append(time.perf_counter() - start)

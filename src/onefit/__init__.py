@@ -2,6 +2,7 @@
 
 from onefit import penalties
 from onefit.api import loo
+from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.exceptions import (
     NotFittedToDataError,
     NotOptimalWarning,
@@ -14,9 +15,14 @@ from onefit.risk.estimate import RiskEstimate
 __version__ = "0.1.0"
 
 __all__ = [
+    "ElasticNetLOO",
+    "LassoLOO",
+    "LogisticLOO",
     "NotFittedToDataError",
     "NotOptimalWarning",
     "OnefitWarning",
+    "PoissonLOO",
+    "RidgeLOO",
     "RiskEstimate",
     "UnreliableWarning",
     "UnsupportedModelError",

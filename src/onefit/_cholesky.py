@@ -159,6 +159,8 @@ def _factor_independent(schur: Array, floor: Array) -> tuple[Index, Array]:
     unit = np.sqrt(floor)
     scaled = np.triu(schur) / unit[:, None] / unit
     corner, order, rank, _ = lapack.dpstrf(scaled, tol=1.0, lower=0)
+    # LAPACK asks no more of its first pivot than to be positive.
+    rank = rank if corner[0, 0] > 1.0 else 0
     accepted = order[:rank].astype(np.intp) - 1
     return accepted, np.triu(corner[:rank, :rank]) * unit[accepted]
 

@@ -16,7 +16,7 @@ from scipy.linalg import blas, lapack
 
 from onefit._typing import Array, Design, Index, Mask, Sparse
 
-BLOCK_SIZE = 2**21  # numbers in a block of rows: 16 MiB
+BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
 
 
 @dataclass(frozen=True)

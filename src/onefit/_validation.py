@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,3 +74,20 @@ def check_range(y: Array, power: float) -> None:
         raise ValueError(
             f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})"
         )
+
+
+def check_strengths(
+    name: str, given: Any, automatic: Callable[[], tuple[float, float]], *, positive: bool = True
+) -> Array:
+    """Strengths in decreasing order: those given, or so many between the automatic ends."""
+    if isinstance(given, numbers.Integral) and not isinstance(given, bool):
+        if given < 1:
+            raise ValueError(f"{name} must be at least 1 strength, got {given}")
+        high, low = automatic()
+        return np.geomspace(high, low, int(given)) if given > 1 else np.array([np.sqrt(high * low)])
+    strengths = np.asarray(given, dtype=np.float64)
+    wrong = strengths.ndim != 1 or strengths.size == 0 or not np.all(np.isfinite(strengths))
+    if wrong or np.any(strengths <= 0 if positive else strengths < 0):
+        kind = "positive" if positive else "non-negative"
+        raise ValueError(f"{name} must be a whole number or a list of {kind} numbers, got {given!r}")
+    return np.sort(strengths)[::-1].copy()

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from onefit.adapters import Reading, read
-from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnreliableWarning
+from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
 from onefit.risk import one_fit
-from onefit.risk.estimate import FLAGGED_SHARE, RiskEstimate, estimate
-from onefit.risk.one_fit import LeftOut
+from onefit.risk.estimate import RiskEstimate, estimate, warn_if_strained
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
 
@@ -104,19 +103,3 @@ def _optimum(reading: Reading, name: str) -> Solution:
             stacklevel=3,
         )
     return solution
-
-
-def warn_if_strained(left_out: LeftOut, result: RiskEstimate) -> None:
-    """Warn when rows of too high a leverage carry a large share of the risk."""
-    rows = np.flatnonzero(left_out.strained)
-    total = float(result.losses @ left_out.fit.problem.weights)
-    share = float((result.losses * left_out.fit.problem.weights)[rows].sum()) / max(total, 1e-300)
-    if rows.size == 0 or not share > FLAGGED_SHARE:
-        return
-    shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
-    warnings.warn(
-        f"{rows.size} rows have a leverage near 1 and carry {share:.0%} of the risk: one Newton step is not "
-        f"to be trusted there. Rows {shown}; refit without them to check, or regularise more",
-        UnreliableWarning,
-        stacklevel=3,
-    )

@@ -46,6 +46,10 @@ class Curvature(ABC):
         """K⁻¹ ``gradient``, zero off the tangent."""
 
     @abstractmethod
+    def respond(self, gradient: Direction) -> Array:
+        """Z K⁻¹ ``gradient``: the linear predictor's answer to a gradient, (n,) or (n, c)."""
+
+    @abstractmethod
     def hat(self, rows: Array) -> Array:
         """Z K⁻¹ Zᵀ times columns of one number a row and output: (n, r), or (n, c, r)."""
 
@@ -184,6 +188,10 @@ class Primal(ScalarCurvature):
         coef[self.support] = free
         return Direction(coef, level)
 
+    def respond(self, gradient: Direction) -> Array:
+        coef, level = self.solve(gradient)
+        return _linalg.times(self.X, coef) + level
+
     def hat(self, rows: Array) -> Array:
         total = rows.sum(axis=0)
         gradient = _linalg.transposed_times(self.X, rows)
@@ -264,6 +272,10 @@ class Dual(ScalarCurvature):
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
 
+    def respond(self, gradient: Direction) -> Array:
+        coef, level = self.solve(gradient)
+        return _linalg.times(self.X, coef) + level
+
     def hat(self, rows: Array) -> Array:
         root = np.sqrt(self.d)[:, None]
         along = self._gram @ rows
@@ -311,6 +323,13 @@ class Independent(Curvature):
             one = Direction(gradient.coef[:, j], gradient.level[j])
             coef[:, j], level[j] = self.factors[which].solve(one)
         return Direction(coef, level)
+
+    def respond(self, gradient: Direction) -> Array:
+        columns = [
+            self.factors[which].respond(Direction(gradient.coef[:, j], gradient.level[j]))
+            for j, which in enumerate(self.group)
+        ]
+        return np.stack(columns, axis=1)
 
     def hat(self, rows: Array) -> Array:
         columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
@@ -427,6 +446,9 @@ class Block(Curvature):
         profiled = gradient.coef - np.outer(means, gradient.level)
         step = self._inverse_times(np.vstack([profiled, gradient.level[None]]))
         return Direction(step[:-1], step[-1] - means @ step[:-1])
+
+    def respond(self, gradient: Direction) -> Array:
+        return self.problem.linear_predictor(*self.solve(gradient))
 
     def hat(self, rows: Array) -> Array:
         gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())

@@ -169,7 +169,7 @@ class Tweedie(Loss):
 
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
-        return np.log(mean) if self.link == "log" else np.asarray(mean)
+        return np.log(np.maximum(mean, 1e-30)) if self.link == "log" else np.asarray(mean)
 
 
 @dataclass(frozen=True)

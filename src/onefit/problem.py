@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -97,7 +98,8 @@ class Problem:
         """Return the constant model that solvers start from."""
         level = np.where(self.intercept, self.loss.start(self.y, self.weights), 0.0)
         outputs = self.intercept.shape
-        return Fit(self, np.zeros((self.X.shape[1], *outputs)), level)
+        eta = np.broadcast_to(level, (self.n, *outputs)).copy()
+        return Fit(self, np.zeros((self.X.shape[1], *outputs)), level).known(eta=eta)
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,11 @@ class Fit:
     def objective(self) -> float:
         """Σ w ℓ + P."""
         return self.problem.objective(self.coef, self.eta)
+
+    def known(self, **values: Any) -> Self:
+        """Take values of ``eta`` and the like that a solver has at hand, instead of computing them."""
+        self.__dict__.update(values)
+        return self
 
     def moved(self, coef: Array, level: Array) -> Fit:
         """Return the same problem at other coefficients."""

@@ -83,9 +83,7 @@ def test_path_is_optimal_and_leverages_follow(name, shape):
     fit_intercept = options.get("fit_intercept", True)
     l2 = options.get("l2", 0.0)
     scale = rng.uniform(0.5, 2, shape[1]) if options.get("scaled") else 1.0
-    solver = ActiveSet(
-        STORAGES[options.get("storage", "F")](X), y, weights, fit_intercept=fit_intercept
-    )
+    solver = ActiveSet(STORAGES[options.get("storage", "F")](X), y, weights, fit_intercept=fit_intercept)
     full = np.ones(shape[0]) if weights is None else weights
     for strength in path(X, y, weights=weights):
         l1 = strength * scale
@@ -115,9 +113,7 @@ def test_zero_weight_is_a_row_left_out():
         weighted.solve(l1)
         reduced.solve(l1)
         np.testing.assert_allclose(weighted.coef, reduced.coef, atol=1e-10)
-        np.testing.assert_allclose(
-            weighted.quadratic_forms()[20:], reduced.quadratic_forms(), rtol=1e-8
-        )
+        np.testing.assert_allclose(weighted.quadratic_forms()[20:], reduced.quadratic_forms(), rtol=1e-8)
 
 
 def test_weight_two_is_a_row_repeated():
@@ -184,6 +180,33 @@ def test_degenerate_design(name, varied):
         assert np.isfinite(solver.quadratic_forms()).all()
 
 
+@pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6])
+def test_nearly_dependent_columns_join_once_they_pay(distance):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100, 15))
+    X = np.column_stack([X, X + distance * rng.normal(size=X.shape)])
+    y = X[:, :15].sum(axis=1) + rng.normal(size=100)
+    solver = ActiveSet(X, y)
+    for l1 in path(X, y, ratio=1e-7, size=40):
+        solver.solve(l1)
+        assert solver.relative_gap() < 1e-9
+        assert np.isfinite(solver.quadratic_forms()).all()
+    assert solver.support.size > 15 or distance < 1e-5
+
+
+def test_leverages_where_what_joins_or_leaves_is_almost_dependent():
+    X, y = toeplitz(60, 12)
+    X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
+    solver = ActiveSet(X, y)
+    for excluded in ([0, 1], [], [1], [0, 1], [0]):
+        l1 = np.full(12, 1e-3)
+        l1[excluded] = np.inf
+        solver.solve(l1)
+        assert solver.support.size == 12 - len(excluded)
+        expected = brute_leverages(X, solver.support, np.ones(60), 0, fit_intercept=True)
+        np.testing.assert_allclose(solver.quadratic_forms(), expected, rtol=1e-9)
+
+
 def test_unpenalised_and_excluded_columns():
     X, y = toeplitz(60, 30)
     l1 = np.full(30, 5.0)
@@ -207,12 +230,14 @@ def test_no_penalty_at_all(shape):
 
 
 def test_dependent_unpenalised_column_takes_the_place_of_a_penalised_one():
-    X, y = toeplitz(60, 5)
-    X = np.column_stack([X, X[:, 0] + X[:, 1]])
+    X, y = toeplitz(60, 5, nonzero=5)
+    X = np.column_stack([X, X[:, 0] + 0.5 * X[:, 1]])
+    l1 = np.r_[np.ones(5), 0.0]
     solver = ActiveSet(X, y)
-    solver.solve(np.full(6, 1.0))
-    solver.solve(np.r_[np.ones(5), 0.0])
+    solver.solve(1.0)
+    solver.solve(l1)
     assert solver.relative_gap() < 1e-12
+    assert kkt_violation(solver, X, y, np.ones(60), l1, 0) < 1e-12
     assert 5 in solver.support
 
 
@@ -266,6 +291,18 @@ def test_reweight_starts_warm_and_ends_where_a_cold_start_does():
         assert warm.relative_gap() < 1e-12
         np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-10)
         np.testing.assert_allclose(warm.quadratic_forms(), cold.quadratic_forms(), rtol=1e-9)
+
+
+def test_gap_is_infinite_where_an_unpenalised_column_is_not_fitted():
+    X, y = toeplitz(20, 8)
+    assert ActiveSet(X, y).relative_gap() == np.inf
+
+
+def test_stopping_short_is_said(monkeypatch):
+    X, y = toeplitz(20, 8)
+    monkeypatch.setattr(ActiveSet, "_enter", lambda *_: None)
+    with pytest.warns(RuntimeWarning, match="correlations above their strength"):
+        ActiveSet(X, y).solve(0.1)
 
 
 def test_weights_need_a_positive_sum():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Index, Mask
+from onefit.exceptions import UnreliableWarning
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
 
@@ -214,3 +216,19 @@ def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
         return mean, float("nan")
     spread = np.sum((weights[held] * (losses[held] - mean)) ** 2) * n / (n - 1)
     return mean, float(np.sqrt(spread) / total)
+
+
+def warn_if_strained(left_out: LeftOut, result: RiskEstimate) -> None:
+    """Warn when rows of too high a leverage carry a large share of the risk."""
+    rows = np.flatnonzero(left_out.strained)
+    total = float(result.losses @ left_out.fit.problem.weights)
+    share = float((result.losses * left_out.fit.problem.weights)[rows].sum()) / max(total, 1e-300)
+    if rows.size == 0 or not share > FLAGGED_SHARE:
+        return
+    shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
+    warnings.warn(
+        f"{rows.size} rows have a leverage near 1 and carry {share:.0%} of the risk: one Newton step is not "
+        f"to be trusted there. Rows {shown}; refit without them to check, or regularise more",
+        UnreliableWarning,
+        stacklevel=3,
+    )

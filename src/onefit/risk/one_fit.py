@@ -169,7 +169,7 @@ def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
     growth, shift = np.zeros(problem.n), np.zeros_like(fit.eta)
     if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
         penalty = Direction(fit.tangent.gradient, np.zeros_like(fit.level))
-        shift += problem.per_row(_response(fit, curvature, penalty)) / problem.weights.sum()
+        shift += problem.per_row(curvature.respond(penalty)) / problem.weights.sum()
     if problem.balance is None:
         return growth, shift
     for k in range(int(problem.balance.classes.max()) + 1):
@@ -180,13 +180,8 @@ def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
             np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
             np.where(problem.intercept, slope.sum(axis=0), 0.0),
         )
-        shift -= (_response(fit, curvature, gradient).T * change).T
+        shift -= (curvature.respond(gradient).T * change).T
     return growth, shift
-
-
-def _response(fit: Fit, curvature: Curvature, gradient: Direction) -> Array:
-    """Z K⁻¹ ``gradient``, without the free common level of symmetric models: the shape of ``eta``."""
-    return fit.problem.linear_predictor(*curvature.solve(gradient))
 
 
 def _rebalancing(balance: Balance, k: int) -> tuple[Mask, Array]:

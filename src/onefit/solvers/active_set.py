@@ -34,9 +34,9 @@ _CONSTANT = 1e-13
 # Relative excess of a correlation over its strength that still counts as optimal; the duality gap
 # inherits it.
 _EXCESS = 1e-12
-# Rounding that following the leverages may gather before they are computed afresh, and the relative
-# length below which a direction that joined or left is not followed at all.
-_DRIFT = 2e-12
+# Relative rounding that following the leverages may gather before they are computed afresh, and the
+# relative squared length below which a direction that joined or left is not followed at all.
+_DRIFT = 1e-12
 _UNSAFE = 1e-4
 # Violators that may join at once, however small the support.
 _BLOCK = 64
@@ -44,6 +44,10 @@ _BLOCK = 64
 _PATIENCE = 5
 # How often the way from one set of strengths to the next may be halved when the method cycles.
 _HALVINGS = 6
+# Condition number beyond which the normal equations alone are too coarse to choose the next pivot,
+# and the most steps of refinement.
+_ILL_CONDITIONED = 1e6
+_REFINEMENTS = 4
 # Strengths this near to one another, relatively, are not worth halving.
 _CLOSE = 0.02
 _EPS = float(np.finfo(np.float64).eps)
@@ -123,9 +127,7 @@ class _ColumnStore:
         ``A' W y`` for the centred response ``y``.
     """
 
-    def __init__(
-        self, design: _Design, response: Array, weights: Array | None, *, centre: bool
-    ) -> None:
+    def __init__(self, design: _Design, response: Array, weights: Array | None, *, centre: bool) -> None:
         n, p = design.shape
         self._design = design
         self._response = response
@@ -233,9 +235,7 @@ class ActiveSet:
         Number of rounds (one product ``X' r`` each) since construction.
     """
 
-    def __init__(
-        self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True
-    ) -> None:
+    def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
         self._design: _Design = _SparseDesign(X) if sp.issparse(X) else _DenseDesign(X)
         self._fit_intercept = fit_intercept
         self._lengths = self._design.lengths()
@@ -244,6 +244,7 @@ class ActiveSet:
         self._l2: Array = np.zeros(p)
         self._factor = UpdatableCholesky(min(p, 32))
         self._barred: Mask = np.zeros(p, dtype=np.bool_)
+        self._set_aside: Mask = np.zeros(p, dtype=np.bool_)
         self.rounds = 0
         self._unresolved = 0
         self._slots: Index = np.empty(0, dtype=np.intp)
@@ -274,14 +275,12 @@ class ActiveSet:
         y = np.asarray(y, dtype=np.float64)
         self._mean = self._average(y) if self._fit_intercept else 0.0
         self._response = y - self._mean
-        self._store = _ColumnStore(
-            self._design, self._response, self._weights, centre=self._fit_intercept
-        )
-        # Rounding in a residual of unit length, as every column sees it.
+        self._store = _ColumnStore(self._design, self._response, self._weights, centre=self._fit_intercept)
+        # What rounding in a response of unit length does to each correlation.
         largest = 1.0 if self._weights is None else float(self._weights.max())
         self._noise = 8 * _EPS * largest * self._lengths
         self._spread = float(np.linalg.norm(self._response))
-        self._leverages = _Leverages(self._response.size, self._intercept_leverage)
+        self._leverages = _Leverages(self._response.size, self.intercept_leverage)
         self._forget_residual()
 
     def _weigh(self, v: Array) -> Array:
@@ -291,7 +290,8 @@ class ActiveSet:
         return float(self._weigh(v).sum()) / self._mass
 
     @property
-    def _intercept_leverage(self) -> float:
+    def intercept_leverage(self) -> float:
+        """Leverage of the intercept, 1 / sum(w) times each weight, or 0 without one."""
         return 1.0 / self._mass if self._fit_intercept else 0.0
 
     # --- the solution ---------------------------------------------------------------------------
@@ -333,22 +333,18 @@ class ActiveSet:
             + sum_j l1_j |beta_j| + l2_j beta_j^2 / 2 - t c_j beta_j
                     + (t |c_j| - l1_j)_+^2 / (2 l2_j)
 
-        Unpenalised columns need ``c_j = 0``; that is taken for granted up to rounding.
+        An unpenalised column needs ``c_j = 0``: the gap is infinite unless that holds to rounding.
         """
-        c, beta = self._current_correlations(), self.coef
-        used = np.isfinite(self._l1)
-        c, beta, l1, l2 = c[used], beta[used], self._l1[used], self._l2[used]
+        c = self._current_correlations()
+        free = (self._l1 == 0) & (self._l2 == 0)
+        if (np.abs(c) > 100 * self._rounding(self._beta))[free].any():
+            return np.inf
+        used = np.isfinite(self._l1) & ~free
+        slack, t = _slack(c[used], self.coef[used], self._l1[used], self._l2[used])
         residual = self._current_residual()
         loss = 0.5 * float(residual @ self._weigh(residual))
-        hard = (l2 == 0) & (l1 > 0) & (np.abs(c) > l1)
-        t = float((l1[hard] / np.abs(c[hard])).min()) if hard.any() else 1.0
-        penalty = l1 * np.abs(beta) + 0.5 * l2 * beta**2
-        excess = np.where(l2 > 0, np.maximum(t * np.abs(c) - l1, 0.0), 0.0)
-        slack = penalty - t * c * beta + excess**2 / (2 * np.where(l2 > 0, l2, 1.0))
-        slack[(l1 == 0) & (l2 == 0)] = 0.0
-        gap = (1 - t) ** 2 * loss + float(np.abs(slack).sum())
         null = float(self._response @ self._weigh(self._response))
-        return gap / max(loss + float(penalty.sum()), _EPS * null, _TINY)
+        return ((1 - t) ** 2 * loss + slack) / max(self._objective(), _EPS * null, _TINY)
 
     # --- the factor -----------------------------------------------------------------------------
 
@@ -359,6 +355,11 @@ class ActiveSet:
     def design_times(self, v: Array) -> Array:
         """``A_S v``, shape (n,), with the centred columns of the support."""
         return self._store.times(self._slots, v)
+
+    @property
+    def means(self) -> Array:
+        """Weighted means of the support's columns, shape (k,); zeros without an intercept."""
+        return self._store.means[self._slots]
 
     @property
     def columns(self) -> Array:
@@ -427,6 +428,7 @@ class ActiveSet:
     def _take_strengths(self, l1: Array) -> None:
         self._l1 = l1
         self._barred = np.isinf(l1)
+        self._set_aside = np.zeros_like(self._barred)
         excluded = self._barred[self.support]
         if excluded.any():
             self._drop(excluded)
@@ -455,7 +457,6 @@ class ActiveSet:
         for _ in range(100 + 10 * sum(self._design.shape)):
             self._settle(one_at_a_time=careful)
             entering = self._violators()
-            self._unresolved = entering.size
             objective = self._objective()
             stalled = 0 if objective < previous else stalled + 1
             if entering.size == 0 or stalled > _PATIENCE:
@@ -469,16 +470,22 @@ class ActiveSet:
     def _settle(self, *, one_at_a_time: bool) -> None:
         """Solve on the support, dropping coordinates until the signs agree."""
         while True:
-            l1 = self._l1[self.support]
-            target = self._factor.solve(self._store.targets[self._slots] - l1 * self._signs)
-            wrong = (target * self._signs <= 0) & (l1 > 0)
+            target, residual = self._stationary_point()
+            wrong = (target * self._signs <= 0) & (self._l1[self.support] > 0)
             if not wrong.any():
                 break
             if one_at_a_time:
                 wrong = self._step_to_crossing(target, wrong)
             self._drop(wrong)
-        self._beta = target
-        self._forget_residual()
+        self._beta, self._residual, self._correlation = target, residual, None
+
+    def _stationary_point(self) -> tuple[Array, Array | None]:
+        """``beta_S`` that solves the normal equations, and its residual if that was needed."""
+        slope = self._l1[self.support] * self._signs
+        beta = self._factor.solve(self._store.targets[self._slots] - slope)
+        if self._factor.condition() > _ILL_CONDITIONED:
+            return self._polished(beta)
+        return beta, None
 
     def _step_to_crossing(self, target: Array, wrong: Mask) -> Mask:
         """Move towards ``target`` up to the first coordinate that changes sign; say which do."""
@@ -493,18 +500,21 @@ class ActiveSet:
     def _violators(self) -> Index:
         """Columns outside the support whose correlation exceeds their strength, worst first."""
         self.rounds += 1
-        rounding = (self._spread + self._fitted_length()) * self._noise
-        excess = np.abs(self._current_correlations()) - self._l1 * (1 + _EXCESS) - rounding
+        allowed = self._l1 * (1 + _EXCESS) + self._rounding(self._beta)
+        excess = np.abs(self._current_correlations()) - allowed
         excess[self.support] = -1.0
         excess[self._barred] = -1.0
+        self._unresolved = int(np.count_nonzero(excess > 0))
+        excess[self._set_aside] = -1.0
         found = np.flatnonzero(excess > 0)
         found = found[np.argsort(-excess[found], kind="stable")]
         # A support that at most doubles does not fill up with columns that must leave again.
         return found[: max(_BLOCK, self._slots.size)]
 
-    def _fitted_length(self) -> float:
-        """Size of the terms that cancel in ``X beta``."""
-        return float(np.linalg.norm(self._lengths[self.support] * self._beta))
+    def _rounding(self, beta: Array) -> Array:
+        """Error to expect in each correlation, from the terms that cancel in the residual; (p,)."""
+        fitted = float(np.linalg.norm(self._lengths[self.support] * beta))
+        return (self._spread + fitted) * self._noise
 
     def _objective(self) -> float:
         residual = self._current_residual()
@@ -555,8 +565,7 @@ class ActiveSet:
         column = int(self._store.owner[slot[0]])
         correlation = self._current_correlations()[column]
         sign = float(np.sign(correlation))
-        fit = self._factor.solve(self._store.gram[self._slots, slot[0]])
-        squared_distance = self._squared_distance(slot, fit)
+        fit, squared_distance = self._projection(slot)
         share = self._steps_to_zero(sign * fit)
         step = float(share.min(initial=np.inf))
         if abs(correlation) - self._l1[column] < step * max(squared_distance, _TINY):
@@ -565,13 +574,14 @@ class ActiveSet:
             self._beta = self._beta - step * sign * fit
             self._drop(np.arange(share.size) == share.argmin())
             joined = self._join(slot, step)
-        self._barred[column] = not joined
+        self._set_aside[column] = not joined
 
-    def _squared_distance(self, slot: Index, fit: Array) -> float:
-        """Of a column from the span of the support, free of the cancellation in a pivot."""
+    def _projection(self, slot: Index) -> tuple[Array, float]:
+        """Fit of a column by the support, and its squared distance without cancellation."""
+        fit = self._factor.solve(self._store.gram[self._slots, slot[0]])
         apart = self._store.times(slot, np.ones(1)) - self._store.times(self._slots, fit)
         ridge = self._l2[self._store.owner[slot[0]]] + fit @ (self._ridge() * fit)
-        return float(apart @ self._weigh(apart) + ridge)
+        return fit, float(apart @ self._weigh(apart) + ridge)
 
     def _steps_to_zero(self, direction: Array) -> Array:
         """Step against ``direction`` at which each penalised coordinate is zero, or infinity."""
@@ -581,22 +591,33 @@ class ActiveSet:
         return share
 
     def _refine(self) -> None:
-        """Take one Newton step with the gradient of the residual itself.
+        """End on correlations of the support that are right to the last digits."""
+        beta, self._residual = self._polished(self._beta)
+        # A coordinate within rounding of zero must not end on the wrong side of it.
+        wrong = (beta * self._signs < 0) & (self._l1[self.support] > 0)
+        self._beta = np.where(wrong, 0.0, beta)
+        self._correlation = None
+
+    def _polished(self, beta: Array) -> tuple[Array, Array]:
+        """Newton steps with the gradient of the residual itself; ``beta_S`` and the residual.
 
         The normal equations lose what forming ``A' W y - K beta`` cancels; the residual does not.
+        One step is enough unless the support is close to dependent.
         """
-        if self._slots.size == 0:
-            return
-        c = self._store.correlations(self._weigh(self._current_residual()))[self._slots]
-        l1 = self._l1[self.support]
-        step = self._factor.solve(c - l1 * self._signs - self._ridge() * self._beta)
-        # Taken off the residual rather than formed from ``y`` again, the step leaves correlations
-        # right to rounding in the residual, which may be far smaller than ``y``.
-        residual = self._current_residual() - self.design_times(step)
-        beta = self._beta + step
-        # A coordinate within rounding of zero must not end on the wrong side of it.
-        self._beta = np.where((beta * self._signs < 0) & (l1 > 0), 0.0, beta)
-        self._residual, self._correlation = residual, None
+        residual = self._residual_at(beta)
+        rounding = self._rounding(beta)[self.support]
+        slope = self._l1[self.support] * self._signs
+        for _ in range(_REFINEMENTS):
+            c = self._store.correlations(self._weigh(residual))[self._slots]
+            gradient = c - slope - self._ridge() * beta
+            step = self._factor.solve(gradient)
+            beta = beta + step
+            # Taken off the residual rather than formed from ``y`` again, the step leaves
+            # correlations right to rounding in the residual, which may be far smaller than ``y``.
+            residual = residual - self.design_times(step)
+            if bool((np.abs(gradient) <= rounding).all()):
+                break
+        return beta, residual
 
     # --- support and caches ---------------------------------------------------------------------
 
@@ -627,13 +648,17 @@ class ActiveSet:
         self._correlation = None
 
     def _current_residual(self) -> Array:
-        """``y - eta``, shape (n,)."""
         if self._residual is None:
-            self._residual = self._response - self._store.times(self._slots, self._beta)
-            if self._fit_intercept:
-                # Rounding only, but a column far from zero would magnify it.
-                self._residual -= self._average(self._residual)
+            self._residual = self._residual_at(self._beta)
         return self._residual
+
+    def _residual_at(self, beta: Array) -> Array:
+        """``y - eta``, shape (n,)."""
+        residual = self._response - self.design_times(beta)
+        if self._fit_intercept:
+            # Rounding only, but a column far from zero would magnify it.
+            residual -= self._average(residual)
+        return residual
 
     def _current_correlations(self) -> Array:
         """``X' W r``, shape (p,); weighted residuals sum to zero, so ``X`` needs no centring."""
@@ -667,35 +692,35 @@ class _Leverages:
 
     def at(self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array:
         """Leverages on the columns in ``slots``, in the order of ``factor``; shape (n,)."""
-        change = self._follow(store, slots, factor, l2)
-        if change is None:
-            self._value = self._base + _afresh(store, slots, factor)
+        value = self._follow(store, slots, factor, l2)
+        # Rounding was relative to leverages that may have been larger than these.
+        if value is None or self._drift > _DRIFT * value.max():
+            value = self._base + _afresh(store, slots, factor)
             self._drift = 0.0
-        else:
-            self._value = self._value + change
-        self._slots = slots
-        return self._value.copy()
+        self._drift += _EPS * factor.condition() * float(value.max())
+        self._value, self._slots = value, slots
+        return value.copy()
 
     def _follow(
         self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
     ) -> Array | None:
-        """Change since the last call; None where a fresh start is cheaper or safer."""
+        """Leverages by way of those of the last call; None where afresh is cheaper or safer."""
         if self._slots is None:
             return None
         before, now = np.zeros((2, store.count), dtype=np.bool_)
         before[self._slots] = now[slots] = True
         joined = np.flatnonzero(~before[slots])
         left = np.flatnonzero(before & ~now)
-        if joined.size + left.size == 0:
-            return np.zeros_like(self._value)
-        self._drift += _EPS * factor.condition()
-        if 2 * (joined.size + left.size) > slots.size or self._drift > _DRIFT:
+        changed = joined.size + left.size
+        if changed == 0:
+            return self._value
+        if 2 * changed > slots.size:
             return None
         directions = _exchanged_directions(store, slots, factor, l2, joined, left)
         if directions is None:
             return None
         squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
-        return squares[: joined.size].sum(axis=0) - squares[joined.size :].sum(axis=0)
+        return self._value + squares[: joined.size].sum(axis=0) - squares[joined.size :].sum(axis=0)
 
 
 def _afresh(store: _ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
@@ -734,13 +759,13 @@ def _exchanged_directions(
     rhs[:, count:] = common
     solved = factor.solve(rhs)
     gained, fit = solved[:, :count], solved[:, count:]
-    root = _root(gained[joined])
+    root = _root(gained[joined], gained[joined].diagonal())
     if root is None:
         return None
     gained = _divide(gained, root)
     fit = fit - blas.dgemm(1.0, gained, _divide(fit[joined].T, root), trans_b=1)
     lost = store.gram[np.ix_(left, left)] + np.diag(l2[store.owner[left]])
-    root = _root(lost - blas.dgemm(1.0, common, fit, trans_a=1))
+    root = _root(lost - blas.dgemm(1.0, common, fit, trans_a=1), lost.diagonal())
     if root is None:
         return None
     directions = np.zeros((store.count, rhs.shape[1]), order="F")
@@ -750,13 +775,12 @@ def _exchanged_directions(
     return directions
 
 
-def _root(block: Array) -> Array | None:
-    """Upper Cholesky factor, or None where ``block`` is too close to singular to trust it."""
+def _root(block: Array, scale: Array) -> Array | None:
+    """Upper Cholesky factor, or None where a pivot is too small a share of its ``scale``."""
     if block.size == 0:
         return block
     root, info = lapack.dpotrf(block, lower=0, clean=1)
-    diagonal = root.diagonal() ** 2
-    if info != 0 or bool((diagonal <= _UNSAFE * block.diagonal()).any()):
+    if info != 0 or bool((root.diagonal() ** 2 <= _UNSAFE * scale).any()):
         return None
     return root
 
@@ -764,6 +788,16 @@ def _root(block: Array) -> Array | None:
 def _divide(rows: Array, upper: Array) -> Array:
     """``rows R^-1`` for an upper triangular ``R``."""
     return blas.dtrsm(1.0, upper, rows, side=1) if rows.size else rows
+
+
+def _slack(c: Array, beta: Array, l1: Array, l2: Array) -> tuple[float, float]:
+    """Penalty's part of the duality gap, and the factor ``t`` that makes the residual feasible."""
+    hard = (l2 == 0) & (np.abs(c) > l1)
+    t = float((l1[hard] / np.abs(c[hard])).min(initial=1.0))
+    excess = np.maximum(t * np.abs(c) - l1, 0.0) ** 2
+    conjugate = np.divide(excess, 2 * l2, out=np.zeros_like(c), where=l2 > 0)
+    terms = l1 * np.abs(beta) + 0.5 * l2 * beta**2 - t * c * beta + conjugate
+    return float(np.abs(terms).sum()), t
 
 
 def _halfway(origin: Array, target: Array) -> Array | None:

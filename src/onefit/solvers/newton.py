@@ -48,17 +48,12 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     fit, last, step = start, np.inf, None
     for _ in range(max_steps):
         step = _newton_step(fit, step)
-        small = step.decrement <= 1e-9 * scale
-        moved = _orthant_step(fit, step) if small else _line_search(fit, step)
-        settled = np.array_equal(moved.coef != 0, fit.coef != 0)
-        done = (
-            settled and small and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last)
-        )
-        fit, last = moved, step.decrement if small and settled else np.inf
-        if done:
-            return Solution(fit, step.curvature)
+        if step.holds and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last):
+            return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
             break
+        small = step.decrement <= 1e-9 * scale
+        fit, last = _move(fit, step, small), step.decrement if small and step.holds else np.inf
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
         f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
@@ -74,6 +69,7 @@ class _Step(NamedTuple):
     curvature: Curvature
     direction: Direction
     decrement: float
+    holds: bool  # whether it stays on the pattern of the coefficients
 
 
 def _newton_step(fit: Fit, last: _Step | None) -> _Step:
@@ -99,7 +95,10 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.level)
         decrement = _inner(gradient, gradient)
-    return _Step(orthant, tangent, curvature, direction, decrement)
+    kinked = orthant != 0
+    stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
+    holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
+    return _Step(orthant, tangent, curvature, direction, decrement, holds)
 
 
 def _inner(one: Direction, other: Direction) -> float:
@@ -116,6 +115,11 @@ def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
     ):
         return last.curvature
     return factor(fit, tangent)
+
+
+def _move(fit: Fit, step: _Step, small: bool) -> Fit:
+    """Take the step: whole where it is too small for the objective to tell, else by a line search."""
+    return _orthant_step(fit, step) if small else _line_search(fit, step)
 
 
 def _orthant_step(fit: Fit, step: _Step, length: float = 1.0) -> Fit:

@@ -1,0 +1,441 @@
+"""The command line: a table in; a table, a saved model, predictions and a report out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import skops.io
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from skops.io.exceptions import UnsupportedTypeException, UntrustedTypesFoundException
+
+import onefit
+from onefit import report
+from onefit.api import loo as leave_one_out
+from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.exceptions import OnefitWarning, SolverError, UnsupportedModelError
+from onefit.report import Candidate, Comparison
+from onefit.table import (
+    TASKS,
+    Table,
+    TableError,
+    feature_names,
+    preprocessing,
+    read_table,
+    require_column,
+    split,
+)
+
+MIXES = (0.1, 0.5, 0.9)
+NUMBERS, CLASSES, COUNTS = ("regression",), ("binary", "multiclass"), ("counts",)
+FAMILIES: dict[str, tuple[tuple[str, ...], Callable[[], BaseEstimator]]] = {
+    "ridge": (NUMBERS + COUNTS, RidgeLOO),
+    "lasso": (NUMBERS + COUNTS, LassoLOO),
+    "elasticnet": (NUMBERS + COUNTS, lambda: ElasticNetLOO(l1_ratio=MIXES)),
+    "logistic": (CLASSES, LogisticLOO),
+    "logistic-l1": (CLASSES, lambda: LogisticLOO(l1_ratio=1.0)),
+    "poisson": (COUNTS, PoissonLOO),
+}
+COMPARED = {
+    "regression": ("ridge", "lasso", "elasticnet"),
+    "binary": ("logistic", "logistic-l1"),
+    "multiclass": ("logistic", "logistic-l1"),
+    "counts": ("poisson", "ridge"),  # compared by squared error, which both can be judged by
+}
+TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itself
+    [
+        *(
+            f"onefit.estimators.{cls.__name__}"
+            for cls in (ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO)
+        ),
+        "onefit.risk.estimate.RiskEstimate",
+        "onefit.table.as_days",
+        "onefit.table.as_levels",
+        "onefit.table.as_numbers",
+        "onefit.table.level_name",
+        "numpy.dtype",
+    ]
+)
+BAD_INPUT = (ValueError, UnsupportedModelError, SolverError, NotFittedError, OSError, MemoryError)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process if missing.
+
+    Returns
+    -------
+    int
+        0, 2 for bad usage or bad data, 130 after Ctrl-C.
+    """
+    try:
+        return _invoke(list(sys.argv[1:] if arguments is None else arguments))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\nonefit: interrupted", err=True)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to be flushed to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except BAD_INPUT as error:
+        return _fail(str(error) or type(error).__name__)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run a command of click, whose own errors become one line too."""
+    try:
+        with main.make_context("onefit", arguments) as context:
+            main.invoke(context)
+    except click.exceptions.Exit as done:  # --help and --version
+        return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as usage:
+        click.echo(usage.ctx.get_help(), err=True)
+        return 2
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    return 0
+
+
+def _fail(message: str) -> int:
+    click.echo(f"onefit: error: {' '.join(message.split())}", err=True)
+    return 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(onefit.__version__, prog_name="onefit")
+def main() -> None:
+    """Leave-one-out accuracy for the price of one fit."""
+
+
+# --- commands --------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("file")
+@click.option("--target", required=True, metavar="COLUMN", help="Column to predict.")
+@click.option("--model", default="auto", type=click.Choice(["auto", *FAMILIES]), show_default=True)
+@click.option("--task", default="auto", type=click.Choice(["auto", *TASKS]), show_default=True)
+@click.option("--weights", metavar="COLUMN", help="Column of sample weights.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Column to leave out; may be repeated.")
+@click.option(
+    "--keep", multiple=True, metavar="COLUMN", help="Column to keep though it looks like an identifier."
+)
+@click.option("--out", metavar="DIR", help="Folder for model.skops, predictions.csv and report.html.")
+def tune(
+    file: str,
+    target: str,
+    model: str,
+    task: str,
+    weights: str | None,
+    drop: tuple[str, ...],
+    keep: tuple[str, ...],
+    out: str | None,
+) -> None:
+    """Tune models on FILE by leave-one-out and compare them.
+
+    FILE is CSV (also ; or tab separated, also .gz) or Parquet.  With --model auto every family that suits
+    the target is tuned, and the one with the smallest left-out risk is taken: ridge, lasso and elasticnet for
+    numbers; logistic and logistic-l1 for classes; poisson and ridge, by squared error, for counts.
+    """
+    with _folder(out) as folder:
+        frame = read_table(file)
+        table = split(
+            frame, target, task=_task(task, model, frame, target), weights=weights, drop=drop, keep=keep
+        )
+        _tune(table, Path(file).name, model, folder)
+
+
+@main.command()
+@click.argument("model_file", metavar="MODEL")
+@click.argument("file")
+@click.option("--target", required=True, metavar="COLUMN", help="Column that the model predicts.")
+@click.option("--weights", metavar="COLUMN", help="Column of the weights that the model was fitted with.")
+@click.option("--out", metavar="FILE", help="CSV file for the left-out predictions.")
+def loo(model_file: str, file: str, target: str, weights: str | None, out: str | None) -> None:
+    """Leave-one-out of a saved MODEL on FILE, the table that it was fitted on."""
+    with _writable(out) as path:
+        pipeline = load(model_file)
+        table = _as_fitted(pipeline, read_table(file), target, weights)
+        with _our_warnings("loo"):
+            est = leave_one_out(pipeline, _features(pipeline, table.features), table.y, table.weights)
+            certified = int(est.certified.sum())
+        click.echo(est)
+        click.echo(f"note: {certified} of {len(est.losses)} rows are proven equal to the refit")
+        if path is not None:
+            _write(path, report.predictions(table, est).to_csv(index=False).encode())
+
+
+@main.command()
+@click.argument("model_file", metavar="MODEL")
+@click.argument("file")
+@click.option("--out", metavar="FILE", help="CSV file for the predictions instead of standard output.")
+def predict(model_file: str, file: str, out: str | None) -> None:
+    """Predict every row of FILE with a saved MODEL, as CSV."""
+    with _writable(out) as path:
+        pipeline = load(model_file)
+        features = _features(pipeline, read_table(file))
+        classes = getattr(pipeline, "classes_", None)
+        by_probability = classes is not None and hasattr(pipeline, "predict_proba")
+        values = pipeline.predict_proba(features) if by_probability else pipeline.predict(features)
+        columns = report.predicted(values, classes if by_probability else None, "prediction")
+        text = pd.DataFrame({"row": np.arange(len(features)), **columns}).to_csv(index=False)
+        if path is None:
+            click.echo(text, nl=False)
+        else:
+            _write(path, text.encode())
+
+
+@main.command()
+@click.option("--out", metavar="DIR", help="Folder for the results; a temporary one if missing.")
+def demo(out: str | None) -> None:
+    """Tune models on two data sets that scikit-learn ships; takes seconds."""
+    place = out or tempfile.mkdtemp(prefix="onefit-demo-")
+    for name, loader in (("diabetes", load_diabetes), ("breast_cancer", load_breast_cancer)):
+        bunch = loader(as_frame=True)
+        frame = bunch.frame
+        if hasattr(bunch, "target_names"):
+            frame = frame.assign(target=bunch.target_names[bunch.target])
+        with _folder(str(Path(place) / name)) as folder:
+            _tune(split(frame, "target"), f"scikit-learn's {name}", "auto", folder)
+        click.echo()
+
+
+# --- tuning ----------------------------------------------------------------------------------------
+
+
+def _task(task: str, model: str, frame: pd.DataFrame, target: str) -> str:
+    """Let a model that was asked for decide the task."""
+    if task != "auto" or model == "auto":
+        if model != "auto" and task not in FAMILIES[model][0]:
+            suited = [name for name, (tasks, _) in FAMILIES.items() if task in tasks]
+            raise TableError(f"{model} does not suit {task}: use --model {' or '.join(suited)}")
+        return task
+    tasks, _ = FAMILIES[model]
+    if tasks != CLASSES:
+        return tasks[0]
+    require_column(frame, target)
+    return "binary" if frame[target].nunique() <= 2 else "multiclass"
+
+
+def _tune(table: Table, source: str, model: str, folder: Path | None) -> None:
+    """Fit, compare, tell and write."""
+    columns = preprocessing(table.features)
+    X = columns.fit_transform(table.features)
+    names = COMPARED[table.task] if model == "auto" else (model,)
+    fitted = _fit_all(names, X, table)
+    loss_name, losses = report.common_loss([one.loo_ for one in fitted.values()], table.y)
+    candidates = [
+        Candidate(name, one, each) for (name, one), each in zip(fitted.items(), losses, strict=True)
+    ]
+    candidates.sort(key=lambda candidate: float(np.average(candidate.losses, weights=table.weights)))
+    comparison = Comparison(
+        table,
+        source,
+        tuple(candidates),
+        loss_name,
+        report.constant_losses(table, loss_name),
+        tuple(feature_names(columns)),
+    )
+    _tell(comparison)
+    if folder is not None:
+        _save(folder, comparison, Pipeline([("preprocessing", columns), ("model", comparison.best.model)]))
+
+
+def _fit_all(names: Sequence[str], X: Any, table: Table) -> dict[str, Any]:
+    """Fit families one after the other; one that fails is told and left out, unless it is the only one."""
+    fitted: dict[str, Any] = {}
+    with _progress(names) as steps:
+        for name in steps:
+            try:
+                with _our_warnings(name):
+                    model = FAMILIES[name][1]()
+                    fitted[name] = model.fit(X, table.y, sample_weight=table.weights)
+            except (SolverError, ValueError) as error:
+                if len(names) == 1:
+                    raise
+                click.echo(f"onefit: warning: {name} was left out: {error}", err=True)
+    if not fitted:
+        raise TableError("none of the models could be fitted")
+    return fitted
+
+
+@contextmanager
+def _progress(names: Sequence[str]) -> Iterator[Any]:
+    """Iterate with a bar on a terminal, and silently elsewhere."""
+    if not sys.stderr.isatty():
+        yield names
+        return
+    with click.progressbar(
+        names, label="tuning", item_show_func=lambda name: name or "", file=sys.stderr
+    ) as bar:
+        yield bar
+
+
+@contextmanager
+def _our_warnings(about: str) -> Iterator[None]:
+    """Show each warning as one line."""
+    with warnings.catch_warnings(record=True) as caught:
+        for category in (UserWarning, RuntimeWarning, OnefitWarning):
+            warnings.simplefilter("always", category)
+        yield
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        click.echo(f"onefit: warning: {about}: {' '.join(text.split())}", err=True)
+
+
+def _tell(comparison: Comparison) -> None:
+    click.echo(report.describe(comparison))
+    for name, why in comparison.table.dropped:
+        click.echo(f"left out column {name}: {why}")
+    for note in comparison.table.notes:
+        click.echo(f"note: {note}")
+    click.echo("\n" + report.aligned(comparison.columns, comparison.lines) + "\n")
+    click.echo(report.verdict(comparison))
+    for line in report.first_cautions(comparison):
+        click.echo(line)
+
+
+def _save(folder: Path, comparison: Comparison, pipeline: Pipeline) -> None:
+    best = comparison.best
+    table = report.predictions(comparison.table, best.estimate, best.losses)
+    made = {
+        "model.skops": skops.io.dumps(pipeline),
+        "predictions.csv": table.to_csv(index=False).encode(),
+        "report.html": report.render(comparison, onefit.__version__).encode(),
+    }
+    for name, content in made.items():
+        _write(folder / name, content)
+    click.echo(f"wrote {', '.join(made)} to {folder}")
+
+
+# --- saved models ----------------------------------------------------------------------------------
+
+
+def load(path: str) -> Any:
+    """Load a saved model that holds nothing but types of onefit, scikit-learn and NumPy.
+
+    Raises
+    ------
+    TableError
+        If there is no such file, or it holds anything else.
+    """
+    content = _model_bytes(Path(path))
+    try:
+        foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)
+        if foreign:
+            raise TableError(
+                f"{path} holds types that are neither scikit-learn's nor onefit's: {', '.join(foreign)}. "
+                "They could run any code, so it was not loaded; save a pipeline without them"
+            )
+        model = skops.io.loads(content, trusted=sorted(TRUSTED))
+    except (zipfile.BadZipFile, KeyError, UnsupportedTypeException, UntrustedTypesFoundException) as error:
+        raise TableError(f"{path} is not a model saved by skops: {error}") from error
+    if not hasattr(model, "predict"):
+        raise TableError(f"{path} holds a {type(model).__name__}, which cannot predict")
+    return model
+
+
+def _model_bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise TableError(
+            f"{path}: no such file; a model is the model.skops that onefit tune --out DIR writes"
+        )
+    return path.read_bytes()
+
+
+def _features(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns that the model was fitted on, in its order."""
+    names = getattr(pipeline, "feature_names_in_", None)
+    if names is None:
+        return frame
+    for name in names:
+        require_column(frame, name)
+    return frame[list(names)]
+
+
+def _as_fitted(pipeline: Any, frame: pd.DataFrame, target: str, weights: str | None) -> Table:
+    """Rows and target as a saved model takes them."""
+    require_column(frame, target)
+    classes = getattr(pipeline, "classes_", None)
+    task = "regression" if classes is None else ("binary" if len(classes) == 2 else "multiclass")
+    used = [name for name in _features(pipeline, frame).columns if name not in (target, weights)]
+    wanted = [*used, target, *([weights] if weights else [])]
+    return split(frame[wanted], target, task=task, weights=weights, keep=used)
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a whole file or none: into a neighbour first, which then takes the name."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101
+        os.replace(temporary, path)  # noqa: PTH105
+    except BaseException:
+        os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def _folder(out: str | None) -> Iterator[Path | None]:
+    """Make a folder and see that it takes files, before any work; leave no empty one behind."""
+    if out is None:
+        yield None
+        return
+    folder = Path(out)
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _check_folder(folder)
+    except OSError as error:
+        raise TableError(f"cannot write into {folder}: {error.strerror}") from error
+    try:
+        yield folder
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+@contextmanager
+def _writable(out: str | None) -> Iterator[Path | None]:
+    """See that a file can be written, before any work."""
+    if out is None:
+        yield None
+        return
+    path = Path(out)
+    if path.is_dir():
+        raise TableError(f"cannot write {path}: it is a folder")
+    try:
+        _check_folder(path.parent)
+    except OSError as error:
+        raise TableError(f"cannot write {path}: {error.strerror}") from error
+    yield path
+
+
+def _check_folder(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder):
+        return

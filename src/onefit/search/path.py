@@ -1,0 +1,143 @@
+"""The risk along a path of strengths, judged while the path is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.problem import Fit, Problem
+from onefit.risk import one_fit
+from onefit.risk.estimate import mean_and_error
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.response import Response
+from onefit.solvers import newton
+from onefit.solvers.path import least_squares_path, newton_path
+
+Selection = Literal["min", "1se"]
+PATIENCE = 5  # strengths past the best one before the path may stop
+CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A path of fits and their leave-one-out risks, from the strongest penalty to the weakest.
+
+    Attributes
+    ----------
+    strengths : (J,) array
+        Those that were visited.
+    losses : (n, J) array
+        Left-out loss of each row at each strength.
+    risks, std_errors : (J,) arrays
+    coefs : (J, p) or (J, p, c) array
+    levels : (J,) or (J, c) array
+    best : int
+        Position of the strength that was chosen.
+    """
+
+    strengths: Array
+    losses: Array
+    risks: Array
+    std_errors: Array
+    coefs: Array
+    levels: Array
+    best: int
+
+
+def search_path(
+    strengths: Array,
+    problem_at: Callable[[float], Problem],
+    response: Response,
+    target: Array,
+    weights: Array,
+    *,
+    selection: Selection = "min",
+    early_stopping: bool = True,
+) -> SearchResult:
+    """Solve problems along a path and judge each by leave-one-out.
+
+    Parameters
+    ----------
+    strengths : (J,) array
+        From the strongest penalty to the weakest.
+    problem_at : callable
+        The problem at a strength.
+    response, target, weights
+        How left-out predictors are judged, and the weights of the mean.
+    selection : "min" or "1se"
+        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+    early_stopping : bool, default True
+        Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
+        worse than it by two standard errors of the paired difference.
+    """
+    walked = Walk([], [], [], [])
+    for fit, left_out in _solved(strengths, problem_at):
+        walked.add(fit, response.losses(target, left_out.eta), weights)
+        if early_stopping and walked.past_minimum(weights):
+            break
+    visited = strengths[: len(walked.risks)]
+    risks, errors = np.array(walked.risks), np.array(walked.errors)
+    return SearchResult(
+        visited,
+        np.stack(walked.losses, axis=1),
+        risks,
+        errors,
+        np.stack([fit.coef for fit in walked.fits]),
+        np.stack([fit.level for fit in walked.fits]),
+        choose(risks, errors, selection),
+    )
+
+
+def _solved(
+    strengths: Array, problem_at: Callable[[float], Problem]
+) -> Iterator[tuple[Fit, LeftOut]]:
+    """Each fit of the path and its left-out predictors, without refits of single rows."""
+    problems = (problem_at(float(strength)) for strength in strengths)
+    first = problem_at(float(strengths[0]))
+    path = least_squares_path if first.loss.quadratic else newton_path
+    for solution in path(problems):
+        yield solution.fit, one_fit.loo(*solution, refits=False)
+
+
+@dataclass
+class Walk:
+    """What a path has seen so far."""
+
+    fits: list[Fit]
+    losses: list[Array]
+    risks: list[float]
+    errors: list[float]
+
+    def add(self, fit: Fit, losses: Array, weights: Array) -> None:
+        """Take in the next strength."""
+        risk, error = mean_and_error(losses, weights)
+        self.fits.append(fit)
+        self.losses.append(losses)
+        self.risks.append(risk)
+        self.errors.append(error)
+
+    def past_minimum(self, weights: Array) -> bool:
+        """Whether the last risk is clearly above the smallest one."""
+        best = int(np.nanargmin(self.risks)) if np.isfinite(self.risks).any() else 0
+        if len(self.risks) - 1 < best + PATIENCE:
+            return False
+        rise, error = mean_and_error(self.losses[-1] - self.losses[best], weights)
+        return rise > CLEARLY_WORSE * error
+
+
+def choose(risks: Array, errors: Array, selection: Selection) -> int:
+    """Position of the chosen strength; the strongest comes first."""
+    best = int(np.nanargmin(risks))
+    if selection == "min":
+        return best
+    return int(np.flatnonzero(risks <= risks[best] + np.nan_to_num(errors[best]))[0])
+
+
+def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:
+    """Fit and leave-one-out, refits of single rows included, at the chosen strength."""
+    solution = newton.solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
+    return solution.fit, one_fit.loo(*solution)

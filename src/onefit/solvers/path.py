@@ -1,0 +1,71 @@
+"""Sequences of fits from the strongest to the weakest penalty, each started from the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.curvature import Direction, ScalarCurvature
+from onefit.problem import Fit, Problem
+from onefit.solvers import newton
+from onefit.solvers.active_set import ActiveSet
+
+
+def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
+    """Solve problems that differ in their penalty, by Newton's method on the pattern."""
+    last: Fit | None = None
+    for problem in problems:
+        start = problem.at_start() if last is None else Fit(problem, last.coef, last.level)
+        solution = newton.solve(start)
+        last = solution.fit
+        yield solution
+
+
+def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
+    """Solve least-squares problems that differ in their penalty, by the exact active-set method."""
+    active: ActiveSet | None = None
+    for problem in problems:
+        if active is None:
+            active = ActiveSet(
+                problem.X, problem.y, problem.weights, fit_intercept=bool(problem.intercept)
+            )
+        active.solve(*problem.penalty.strengths((problem.X.shape[1],)))
+        fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
+        yield newton.Solution(fit, ActiveSetCurvature(active, active.support.copy()))
+
+
+@dataclass(frozen=True)
+class ActiveSetCurvature(ScalarCurvature):
+    """The curvature that an active set keeps up to date; valid until the set moves on."""
+
+    active: ActiveSet
+    support: Index
+
+    def quadratic_forms(self) -> Array:
+        return self.active.quadratic_forms()
+
+    def _free(self, gradient: Direction) -> Array:
+        rhs = gradient.coef[self.support] - self.active.means * gradient.level
+        return self.active.solve_factor(rhs)
+
+    def solve(self, gradient: Direction) -> Direction:
+        free = self._free(gradient)
+        coef = np.zeros_like(gradient.coef)
+        coef[self.support] = free
+        offset = gradient.level * self.active.intercept_leverage
+        return Direction(coef, offset - self.active.means @ free)
+
+    def respond(self, gradient: Direction) -> Array:
+        offset = gradient.level * self.active.intercept_leverage
+        return self.active.design_times(self._free(gradient)) + offset
+
+    def hat(self, rows: Array) -> Array:
+        A = self.active.columns
+        return A @ self.active.solve_factor(A.T @ rows) + rows.sum(axis=0) * self.active.intercept_leverage
+
+    def responses(self) -> Direction:
+        free = self.active.solve_factor(self.active.columns.T)
+        return Direction(free, self.active.intercept_leverage - self.active.means @ free)

@@ -1,0 +1,93 @@
+"""Data, storage formats and the slow reference: refits without each row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+
+def _read_only(X):
+    X = X.copy()
+    X.setflags(write=False)
+    return X
+
+
+def _every_other_column(X):
+    wide = np.zeros((X.shape[0], 2 * X.shape[1]))
+    wide[:, ::2] = X
+    return wide[:, ::2]
+
+
+STORAGES: dict[str, Callable[[np.ndarray], Any]] = {
+    "C order": np.ascontiguousarray,
+    "F order": np.asfortranarray,
+    "read-only": _read_only,
+    "strided": _every_other_column,
+    "csr_matrix": sp.csr_matrix,
+    "csc_matrix": sp.csc_matrix,
+    "csr_array": sp.csr_array,
+    "csc_array": sp.csc_array,
+}
+
+
+@pytest.fixture(params=STORAGES, ids=str)
+def store(request):
+    """Every way in which X may be stored."""
+    return STORAGES[request.param]
+
+
+def _weights(kind: str, n: int):
+    rng = np.random.default_rng(11)
+    if kind == "unweighted":
+        return None
+    if kind == "integers and zeros":
+        return rng.integers(0, 4, n).astype(float)
+    return rng.uniform(0.2, 3.0, n)
+
+
+@pytest.fixture(params=["unweighted", "integers and zeros", "real weights"])
+def weigh(request):
+    """Weights of n rows, or None: a function of n."""
+    return lambda n: _weights(request.param, n)
+
+
+@pytest.fixture(params=[True, False], ids=["intercept", "no intercept"])
+def fit_intercept(request):
+    return request.param
+
+
+@pytest.fixture
+def refits():
+    """Left-out predictions by refitting, row after row."""
+    return _refits
+
+
+def _refits(model, X, y, method="predict", sample_weight=None, rows=None):
+    n = X.shape[0]
+    X = X.tocsr() if sp.issparse(X) else np.asarray(X)
+    y, precomputed = np.asarray(y), getattr(model, "kernel", None) == "precomputed"
+    out = []
+    for i in range(n) if rows is None else rows:
+        kept = np.flatnonzero(np.arange(n) != i)
+        weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)[kept]}
+        inside = X[np.ix_(kept, kept)] if precomputed else X[kept]
+        outside = X[[i]][:, kept] if precomputed else X[[i]]
+        out.append(getattr(clone(model).fit(inside, y[kept], **weights), method)(outside)[0])
+    return np.array(out)
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """Folder of the real data sets: ONEFIT_DATA, or ``shared/data`` beside the repository."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("ONEFIT_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"no real data in {folder}: set ONEFIT_DATA")
+    return folder

@@ -1,0 +1,320 @@
+"""K against an explicit inverse: every side, every loss, with and without an intercept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from onefit import _linalg
+from onefit._linalg import RowGram
+from onefit.curvature import Block, Direction, Dual, Independent, Primal, factor, factor_scalar
+from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
+from onefit.penalties import L1, L2, ElasticNet
+from onefit.problem import Fit, Problem
+
+N = 90
+rows_of_weight_zero = slice(0, 90, 11)
+
+
+def _weights(weighted):
+    weights = np.random.default_rng(1).uniform(0.2, 2.0, N) if weighted else np.ones(N)
+    if weighted:
+        weights[rows_of_weight_zero] = 0.0
+    return weights
+
+
+def _fit(loss, penalty, p, outputs=(), fit_intercept=True, weighted=True, store=np.asarray, seed=0):
+    """A point, not a solution: the curvature is defined at any."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, p)) + 1.0
+    coef = 0.3 * rng.normal(size=(p, *outputs))
+    coef[1::3] = 0.0
+    level = np.where(np.full(outputs, fit_intercept), 0.5, 0.0)
+    y = rng.normal(size=(N, *outputs))
+    if isinstance(loss, Multinomial):
+        y = rng.integers(0, loss.n_classes, N).astype(float)
+    elif isinstance(loss, ConcomitantHuber):
+        coef[:, 1], level, y = 0.0, np.array([level[0], 1.3]), rng.normal(size=N) * 2
+    elif isinstance(loss, Logistic | Poisson):
+        y = rng.integers(0, 2, N).astype(float)
+    intercept = np.full(outputs, fit_intercept)
+    if isinstance(loss, ConcomitantHuber):
+        intercept[1] = True
+    problem = Problem(loss, penalty, store(X), y, _weights(weighted), intercept)
+    return Fit(problem, coef, level), X
+
+
+def _explicit(fit, X, shrink=1.0):
+    """Z (n, c, k), D (n, c, c), K (k, k) and the places of the free coordinates, outputs kept apart."""
+    outputs = fit.coef.shape[1:]
+    c = int(np.prod(outputs, dtype=int))
+    support = fit.tangent.support.reshape(-1, c)
+    hessian = fit.tangent.hessian.reshape(-1, c) * shrink
+    intercept = fit.problem.intercept.reshape(c)
+    places = [(j, a) for a in range(c) for j in [*np.flatnonzero(support[:, a]), *([-1] if intercept[a] else [])]]
+    Z = np.zeros((N, c, len(places)))
+    for k, (j, a) in enumerate(places):
+        Z[:, a, k] = 1.0 if j < 0 else X[:, j]
+    bend = fit.bend
+    D = bend if bend.ndim == 3 else np.einsum("na,ab->nab", bend.reshape(N, c), np.eye(c))
+    C = np.diag([0.0 if j < 0 else hessian[j, a] for j, a in places])
+    return Z, D, np.einsum("nak,nab,nbl->kl", Z, D, Z) + C, places
+
+
+def _check(fit, X, curvature, shrink=1.0, tol=1e-8):
+    """Compare all four products; predictions are compared where K has a free direction."""
+    Z, D, K, places = _explicit(fit, X, shrink)
+    inverse = np.linalg.pinv(K, rcond=1e-11, hermitian=True)
+    H = np.einsum("nak,kl,nbl->nab", Z, inverse, Z)
+    forms = curvature.quadratic_forms()
+    c = Z.shape[1]
+    if forms.ndim == 3:  # up to what the outputs share, which no derivative of the loss sees
+        np.testing.assert_allclose(D @ forms @ D, D @ H @ D, atol=tol * np.abs(D @ H @ D).max())
+    else:
+        expected = np.diagonal(H, axis1=1, axis2=2)
+        forms = np.broadcast_to(forms.reshape(N, -1), (N, c))
+        np.testing.assert_allclose(forms, expected, rtol=tol, atol=tol * np.abs(expected).max())
+    # degrees of freedom: Σ tr(D_i H_i) = tr(K⁻¹ ZᵀDZ)
+    total = np.trace(inverse @ np.einsum("nak,nab,nbl->kl", Z, D, Z))
+    ours = np.einsum("nab,nba->", D, forms) if forms.ndim == 3 else np.sum(fit.bend.reshape(N, c) * forms)
+    np.testing.assert_allclose(ours, total, rtol=tol)
+    _check_solve(fit, Z, D, K, places, curvature, tol)
+    _check_hat(fit, Z, D, inverse, curvature, tol)
+
+
+def _check_solve(fit, Z, D, K, places, curvature, tol):
+    """K times the answer is the question, for a gradient in the range of K."""
+    rng = np.random.default_rng(4)
+    c = Z.shape[1]
+    asked = K @ rng.normal(size=len(places))
+    gradient = Direction(np.zeros((fit.coef.shape[0], c)), np.zeros(c))
+    for value, (j, a) in zip(asked, places, strict=True):
+        (gradient.level if j < 0 else gradient.coef[j])[a] = value
+    outputs = fit.coef.shape[1:]
+    shaped = Direction(gradient.coef.reshape(-1, *outputs), gradient.level.reshape(outputs))
+    answer = curvature.solve(shaped)
+    assert answer.coef.shape == fit.coef.shape
+    coef, level = answer.coef.reshape(-1, c), np.reshape(answer.level, c)
+    theta = np.array([level[a] if j < 0 else coef[j, a] for j, a in places])
+    np.testing.assert_allclose(K @ theta, asked, atol=tol * np.abs(asked).max())
+    assert not np.any(coef[~fit.tangent.support.reshape(-1, c)])
+    responded = np.asarray(curvature.respond(shaped)).reshape(N, c)
+    np.testing.assert_allclose(
+        np.einsum("nab,nb->na", D, responded), np.einsum("nab,nbk,k->na", D, Z, theta), atol=tol * 10
+    )
+
+
+def _check_hat(fit, Z, D, inverse, curvature, tol):
+    c = Z.shape[1]
+    # rows in the range of D, as slopes and remainders are: constants cancel in multinomial models
+    rows = np.einsum("nab,nbr->nar", D, np.random.default_rng(5).normal(size=(N, c, 3)))
+    expected = np.einsum("nak,kl,mbl,mbr->nar", Z, inverse, Z, rows)
+    expected = np.einsum("nab,nbr->nar", D, expected)
+    shaped = rows if fit.eta.ndim == 2 else rows[:, 0]
+    ours = np.asarray(curvature.hat(shaped)).reshape(N, c, 3)
+    ours = np.einsum("nab,nbr->nar", D, ours)
+    np.testing.assert_allclose(ours, expected, atol=tol * np.abs(expected).max())
+
+
+SCALAR = [Squared(), Logistic(), Poisson(), Huber()]
+PENALTIES = [L2(0.7), L1(0.5), ElasticNet(0.8, 0.4), L2(0.0)]
+
+
+@pytest.mark.parametrize("loss", SCALAR, ids=repr)
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_primal(loss, penalty, weighted, fit_intercept):
+    fit, X = _fit(loss, penalty, 8, fit_intercept=fit_intercept, weighted=weighted)
+    curvature = factor(fit)
+    assert isinstance(curvature, Primal)
+    assert curvature.full_rank
+    _check(fit, X, curvature)
+
+
+def test_primal_in_every_storage(store, fit_intercept, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64)
+    for penalty in (L2(0.7), L1(0.5)):
+        fit, X = _fit(Logistic(), penalty, 8, fit_intercept=fit_intercept, store=store)
+        _check(fit, X, factor(fit))
+        steps = factor(fit).responses()
+        _check_responses(fit, X, steps)
+
+
+def _check_responses(fit, X, steps):
+    Z, _, K, places = _explicit(fit, X)
+    inverse = np.linalg.pinv(K, rcond=1e-11, hermitian=True)
+    expected = inverse @ Z[:, 0].T
+    free = len(places) - bool(fit.problem.intercept)
+    np.testing.assert_allclose(steps.coef, expected[:free], atol=1e-9)
+    if fit.problem.intercept:
+        np.testing.assert_allclose(steps.level, expected[free], atol=1e-9)
+    else:
+        np.testing.assert_allclose(steps.level, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Poisson()], ids=repr)
+@pytest.mark.parametrize("penalty", [L2(0.7), L2(np.linspace(0.3, 2.0, 140)), ElasticNet(0.8, 0.4)], ids=["L2", "per feature", "net"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dual(loss, penalty, weighted, fit_intercept):
+    fit, X = _fit(loss, penalty, 140, fit_intercept=fit_intercept, weighted=weighted)
+    curvature = factor(fit)
+    assert isinstance(curvature, Dual)
+    _check(fit, X, curvature)
+    _check_responses(fit, X, curvature.responses())
+
+
+def test_dual_in_every_storage(store, fit_intercept):
+    fit, X = _fit(Squared(), L2(0.7), 140, fit_intercept=fit_intercept, store=store)
+    curvature = factor(fit)
+    assert isinstance(curvature, Dual)
+    _check(fit, X, curvature)
+
+
+@pytest.mark.parametrize("p", [8, 140])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_primal_and_dual_agree(p, weighted, fit_intercept):
+    fit, X = _fit(Logistic(), L2(np.linspace(0.3, 2.0, p)), p, fit_intercept=fit_intercept, weighted=weighted)
+    parts = (X, None, p, fit.tangent.hessian, fit.bend, fit_intercept)
+    primal, dual = Primal(*parts), Dual(*parts)
+    np.testing.assert_allclose(primal.quadratic_forms(), dual.quadratic_forms(), rtol=1e-8)
+    gradient = Direction(np.random.default_rng(0).normal(size=p), np.array(0.7 * fit_intercept))
+    for one, other in zip(primal.solve(gradient), dual.solve(gradient), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    for one, other in zip(primal.responses(), dual.responses(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    rows = np.random.default_rng(1).normal(size=(N, 4))
+    np.testing.assert_allclose(primal.hat(rows), dual.hat(rows), atol=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("p", [8, 140])
+def test_a_gram_matrix_is_as_good_as_the_columns(p, weighted):
+    fit, X = _fit(Squared(), L2(0.7), p, fit_intercept=False, weighted=weighted)
+    kernel = Fit(replace(fit.problem, X=RowGram(X @ X.T)), np.random.default_rng(0).normal(size=N), np.zeros(()))
+    ours, explicit = factor(kernel), Primal(X, None, p, fit.tangent.hessian, fit.bend, False)
+    np.testing.assert_allclose(ours.quadratic_forms(), explicit.quadratic_forms(), rtol=1e-7)
+    rows = np.random.default_rng(1).normal(size=(N, 4))
+    np.testing.assert_allclose(ours.hat(rows), explicit.hat(rows), atol=1e-8)
+    dual = rows[:, 0]  # the gradient Xᵀ rows in both coordinates
+    eta = kernel.problem.X.gram @ ours.solve(
+        Direction(dual, np.zeros(()))
+    ).coef
+    np.testing.assert_allclose(eta, X @ explicit.solve(Direction(X.T @ dual, np.zeros(()))).coef, atol=1e-8)
+
+
+@pytest.mark.parametrize("strength", [0.7, np.array([[0.5, 2.0, 0.5]])], ids=["shared", "one an output"])
+@pytest.mark.parametrize("penalty", [L2, L1])
+@pytest.mark.parametrize("p", [8, 140])
+def test_independent_outputs(strength, penalty, p, fit_intercept):
+    if penalty is L1 and p > N:
+        pytest.skip("more free columns than rows")
+    fit, X = _fit(Squared(), penalty(strength), p, (3,), fit_intercept)
+    curvature = factor(fit)
+    assert isinstance(curvature, Independent)
+    _check(fit, X, curvature)
+    alike = np.ndim(strength) == 0
+    assert len(curvature.factors) == (1 if alike else 2 if penalty is L2 else 1)
+
+
+def test_outputs_with_patterns_of_their_own(fit_intercept):
+    fit, X = _fit(Squared(), L1(0.5), 8, (3,), fit_intercept)
+    coef = fit.coef.copy()
+    coef[0, 1] = 0.0
+    fit = fit.moved(coef, fit.level)
+    curvature = factor(fit)
+    assert len(curvature.factors) == 2
+    _check(fit, X, curvature)
+
+
+@pytest.mark.parametrize("loss", [Multinomial(3), ConcomitantHuber()], ids=repr)
+@pytest.mark.parametrize("penalty", ["l2", "l1", "net", "some free"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_coupled_outputs(loss, penalty, weighted, fit_intercept):
+    c = 3 if isinstance(loss, Multinomial) else 2
+    strength = np.full((6, c), 0.6)
+    if penalty == "some free":
+        strength[:2] = 0.0
+    if isinstance(loss, ConcomitantHuber):
+        strength[:, 1] = np.inf
+    family = {"l1": L1, "net": ElasticNet}.get(penalty, L2)
+    fit, X = _fit(loss, family(strength), 6, (c,), fit_intercept, weighted)
+    curvature = factor(fit)
+    assert isinstance(curvature, Block)
+    _check(fit, X, curvature)
+
+
+def test_coupled_outputs_in_every_storage(store, fit_intercept, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64)
+    fit, X = _fit(Multinomial(3), L2(0.6), 6, (3,), fit_intercept, store=store)
+    _check(fit, X, factor(fit))
+
+
+def test_no_penalty_leaves_a_shift_common_to_all_classes(fit_intercept):
+    # K has a null direction for each column: forms and solutions must not blow up along it
+    fit, X = _fit(Multinomial(3), L2(0.0), 5, (3,), fit_intercept)
+    curvature = factor(fit)
+    assert curvature._cholesky is not None
+    _check(fit, X, curvature)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 1e5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rank_deficient(scale, weighted, fit_intercept):
+    fit, X = _fit(Squared(), L2(0.0), 6, fit_intercept=fit_intercept, weighted=weighted)
+    wide = np.column_stack([X, scale * X[:, 0], scale * (X[:, 1] + X[:, 2]), np.zeros(N)])
+    deficient = Fit(replace(fit.problem, X=wide), np.zeros(9), fit.level)
+    curvature = factor(deficient)
+    assert not curvature.full_rank
+    # the same column space: the same forms and the same hat matrix
+    full = factor(Fit(replace(fit.problem, X=X), np.zeros(6), fit.level))
+    np.testing.assert_allclose(curvature.quadratic_forms(), full.quadratic_forms(), rtol=1e-8)
+    rows = np.random.default_rng(0).normal(size=(N, 2))
+    np.testing.assert_allclose(curvature.hat(rows), full.hat(rows), atol=1e-8)
+    df = fit.bend @ curvature.quadratic_forms()
+    np.testing.assert_allclose(df, 6 + fit_intercept, rtol=1e-9)
+
+
+def test_a_column_of_ones_besides_an_intercept():
+    fit, X = _fit(Squared(), L2(0.0), 4)
+    wide = Fit(replace(fit.problem, X=np.column_stack([X, np.full(N, 3.0)])), np.zeros(5), fit.level)
+    np.testing.assert_allclose(factor(wide).quadratic_forms() @ fit.bend, 5.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e3, 1e6])
+def test_the_intercept_makes_the_location_of_columns_irrelevant(mean):
+    fit, X = _fit(Logistic(), L2(0.3), 5)
+    centred = X - X.mean(axis=0)
+    moved = Fit(replace(fit.problem, X=centred + mean), fit.coef, fit.level - mean * fit.coef.sum())
+    there = Fit(replace(fit.problem, X=centred), fit.coef, fit.level)
+    np.testing.assert_allclose(factor(moved).quadratic_forms(), factor(there).quadratic_forms(), rtol=1e-12 + 1e-14 * mean)
+
+
+@pytest.mark.parametrize("shrink", [1.0, 0.9])
+@pytest.mark.parametrize("p", [8, 140])
+def test_shrinking_the_penalty(shrink, p, fit_intercept):
+    fit, X = _fit(Squared(), L2(0.7), p, fit_intercept=fit_intercept)
+    _check(fit, X, factor(fit, shrink=shrink), shrink=shrink)
+    scalar = factor_scalar(fit, fit.tangent, shrink)
+    np.testing.assert_allclose(scalar.quadratic_forms(), factor(fit, shrink=shrink).quadratic_forms())
+
+
+def test_ridge_on_all_columns_has_the_textbook_hat_matrix():
+    fit, X = _fit(Squared(), L2(2.0), 5, weighted=False)
+    centred = X - X.mean(axis=0)
+    hat = centred @ np.linalg.solve(centred.T @ centred + 2 * np.eye(5), centred.T) + 1 / N
+    np.testing.assert_allclose(factor(fit).hat(np.eye(N)), hat, atol=1e-12)
+    np.testing.assert_allclose(factor(fit).quadratic_forms(), hat.diagonal(), rtol=1e-10)
+
+
+def test_nothing_free(fit_intercept):
+    fit, X = _fit(Squared(), L1(1.0), 5, fit_intercept=fit_intercept)
+    empty = fit.moved(np.zeros(5), fit.level)
+    curvature = factor(empty)
+    expected = fit_intercept / fit.problem.weights.sum()
+    np.testing.assert_allclose(curvature.quadratic_forms(), np.full(N, expected), rtol=1e-12)
+    answer = curvature.solve(Direction(np.ones(5), np.array(1.0 * fit_intercept)))
+    np.testing.assert_array_equal(answer.coef, 0.0)
+    np.testing.assert_allclose(answer.level, expected)
+    np.testing.assert_allclose(curvature.hat(np.eye(N)), np.full((N, N), expected), rtol=1e-12)

@@ -1,0 +1,201 @@
+"""Every product with X, for every way of storing it, against plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onefit import _linalg
+from onefit._linalg import RowGram
+
+N, P = 150, 7
+COLUMNS = np.array([5, 0, 3])
+subsets = pytest.mark.parametrize("columns", [None, COLUMNS, np.array([], int)], ids=["all", "some", "none"])
+
+
+@pytest.fixture(params=[64 * P, 2**21], ids=["many blocks", "one block"])
+def block_size(request, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", request.param)
+
+
+@pytest.fixture
+def dense():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, P)) + 2.0
+    X[rng.random((N, P)) < 0.4] = 0.0
+    return X
+
+
+@pytest.fixture
+def d():
+    d = np.random.default_rng(1).uniform(0.1, 2.0, N)
+    d[::7] = 0.0
+    return d
+
+
+def taken(X, columns):
+    return X if columns is None else X[:, columns]
+
+
+def close(one, other, rtol=1e-12):
+    np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-12 * max(1.0, np.abs(other).max(initial=0)))
+
+
+def test_products(store, dense):
+    X, rng = store(dense), np.random.default_rng(2)
+    for shape in ((P,), (P, 2)):
+        coef = rng.normal(size=shape)
+        close(_linalg.times(X, coef), dense @ coef)
+    for shape in ((N,), (N, 2)):
+        rows = rng.normal(size=shape)
+        close(_linalg.transposed_times(X, rows), dense.T @ rows)
+    assert type(_linalg.times(X, coef)) is np.ndarray
+
+
+def test_means_and_norms(store, dense, d, block_size):
+    X = store(dense)
+    means = d @ dense / d.sum()
+    close(_linalg.column_means(X, d), means)
+    close(_linalg.column_norms(X, d, centred=True), np.sqrt(d @ (dense - means) ** 2))
+    close(_linalg.column_norms(X, d, centred=False), np.sqrt(d @ dense**2))
+
+
+def test_norms_leave_the_data_alone(store, dense, d):
+    X = store(dense)
+    _linalg.column_norms(X, d, centred=True)
+    close(_linalg.times(X, np.eye(P)), dense)
+
+
+def test_weighted_cross(store, dense, d):
+    support = np.zeros(P, bool)
+    support[[1, 4]] = True
+    cross, level = _linalg.weighted_cross(store(dense), COLUMNS, support, d)
+    close(cross, dense[:, COLUMNS].T @ (d[:, None] * dense[:, support]))
+    close(level, dense[:, COLUMNS].T @ d)
+
+
+@subsets
+@pytest.mark.parametrize("centred", [True, False])
+def test_blocks_are_dense_centred_copies(store, dense, columns, centred, block_size):
+    X, part = store(dense), taken(dense, columns)
+    means = part.mean(axis=0) if centred else None
+    blocks = []
+    for rows, block in _linalg.centred_blocks(X, columns, means):
+        expected = part[rows] - (0 if means is None else means)
+        close(block, expected)
+        block[:] = np.nan  # must be a copy
+        blocks.append(rows)
+    np.testing.assert_array_equal(np.concatenate([np.arange(N)[rows] for rows in blocks]), np.arange(N))
+    close(_linalg.times(X, np.eye(P)), dense)
+
+
+def test_small_blocks_are_many(dense, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64 * P)
+    sizes = [len(block) for _, block in _linalg.centred_blocks(dense, None, None)]
+    assert sizes == [64, 64, 22]
+
+
+@subsets
+@pytest.mark.parametrize("kind", ["ones", "zeros among them", "negative too"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_weighted_gram(store, dense, d, columns, kind, centred, block_size):
+    weights = {"ones": np.ones(N), "zeros among them": d, "negative too": d - 0.2}[kind]
+    part = taken(dense, columns)
+    means = weights @ part / weights.sum() if centred else None
+    gram = _linalg.weighted_gram(store(dense), columns, means, weights)
+    Z = part - (0 if means is None else means)
+    close(np.tril(gram), np.tril(Z.T @ (weights[:, None] * Z)), rtol=1e-10)
+    assert gram.flags.f_contiguous
+
+
+@subsets
+def test_row_gram(store, dense, columns):
+    part = taken(dense, columns)
+    weights = np.random.default_rng(3).uniform(0.5, 2.0, part.shape[1])
+    close(_linalg.row_gram(store(dense), columns, weights), (part * weights) @ part.T)
+
+
+@pytest.mark.parametrize("columns", [None, COLUMNS], ids=["all", "some"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_row_quadratic_forms(store, dense, columns, centred, block_size):
+    part = taken(dense, columns)
+    means = part.mean(axis=0) if centred else None
+    A = np.random.default_rng(4).normal(size=(part.shape[1], 20))
+    K = A @ A.T
+    Z = part - (0 if means is None else means)
+    expected = np.einsum("ij,jk,ik->i", Z, np.linalg.inv(K), Z)
+    forms = _linalg.row_quadratic_forms(store(dense), columns, means, np.linalg.cholesky(K))
+    close(forms, expected, rtol=1e-10)
+
+
+def test_a_kernel_model_is_a_design_in_dual_coordinates(dense):
+    G = dense @ dense.T
+    X, dual = RowGram(G), np.random.default_rng(0).normal(size=(N, 2))
+    assert X.shape == (N, N)
+    close(_linalg.times(X, dual), G @ dual)
+    assert _linalg.transposed_times(X, dual) is dual
+    close(_linalg.row_gram(X, None, np.full(N, 0.25)), G / 4)
+    assert not _linalg.is_sparse(X)
+
+
+def test_cholesky_and_solves():
+    A = np.random.default_rng(5).normal(size=(P, 30))
+    K = np.asfortranarray(A @ A.T)
+    L = _linalg.cholesky(K)
+    close(L, np.linalg.cholesky(K))
+    for shape in ((P,), (P, 3)):
+        rhs = np.random.default_rng(6).normal(size=shape)
+        close(_linalg.factor_solve(L, rhs), np.linalg.solve(K, rhs), rtol=1e-9)
+    for order in "CF":
+        block = np.array(A.T, order=order)
+        close(_linalg.half_solve(L, block.copy(order="K")), np.linalg.solve(L, A).T, rtol=1e-9)
+
+
+def test_only_the_lower_triangle_is_read():
+    A = np.random.default_rng(5).normal(size=(P, 30))
+    K = np.asfortranarray(np.tril(A @ A.T) + np.triu(np.full((P, P), np.nan), 1))
+    close(_linalg.cholesky(K.copy(order="F")), np.linalg.cholesky(A @ A.T))
+    W = _linalg.pseudo_factor(K)
+    close(W @ W.T, np.linalg.inv(A @ A.T), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_singular_matrix_has_no_factor_in_any_unit(scale):
+    A = np.random.default_rng(7).normal(size=(4, 30))
+    A = np.vstack([A, A[:1] * scale])
+    assert _linalg.cholesky(np.asfortranarray(A @ A.T)) is None
+    A[-1, 0] += 1e-3 * scale
+    assert _linalg.cholesky(np.asfortranarray(A @ A.T)) is not None
+
+
+def test_an_indefinite_matrix_has_no_factor():
+    assert _linalg.cholesky(np.asfortranarray(np.diag([1.0, -1.0]))) is None
+
+
+def test_nothing_to_factor():
+    empty = np.zeros((0, 0), order="F")
+    L = _linalg.cholesky(empty)
+    assert L.shape == (0, 0)
+    assert _linalg.factor_solve(L, np.zeros(0)).shape == (0,)
+    assert _linalg.half_solve(L, np.zeros((4, 0))).shape == (4, 0)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_pseudo_factor_is_a_generalised_inverse(scale):
+    A = np.random.default_rng(8).normal(size=(4, 30)) * np.array([1.0, scale, 1.0, 1.0])[:, None]
+    A = np.vstack([A, A[:1] + A[2:3], np.zeros((1, 30))])
+    K = A @ A.T
+    W = _linalg.pseudo_factor(np.asfortranarray(K))
+    assert W.shape == (6, 4)
+    unit = np.sqrt(np.outer(K.diagonal(), K.diagonal()))
+    unit[unit == 0] = 1.0
+    np.testing.assert_allclose(K @ (W @ W.T) @ K / unit, K / unit, atol=1e-10)
+
+
+def test_pseudo_factor_gives_the_solution_of_minimum_norm():
+    # the least-squares solution that scikit-learn and LAPACK choose has the smallest norm of all
+    A = np.random.default_rng(9).normal(size=(3, 30))
+    A = np.vstack([A, 2 * A[:1], A[1:2] + 3 * A[2:3]])
+    W = _linalg.pseudo_factor(np.asfortranarray(A @ A.T))
+    y = np.random.default_rng(10).normal(size=30)
+    np.testing.assert_allclose(W @ (W.T @ (A @ y)), np.linalg.lstsq(A.T, y, rcond=None)[0], atol=1e-10)

@@ -79,9 +79,7 @@ def weighted_cross(X: Design, columns: Index, support: Mask, d: Array) -> tuple[
     return (left * d[:, None]).T @ X[:, support], left.T @ d
 
 
-def centred_blocks(
-    X: Design, columns: Index | None, means: Array | None
-) -> Iterator[tuple[slice, Array]]:
+def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Iterator[tuple[slice, Array]]:
     """Yield (rows, dense block of X[rows, columns] − means), each in the memory order of X.
 
     ``columns`` None takes all columns, ``means`` None centres nothing; means belong to the columns taken.
@@ -172,7 +170,7 @@ def factor_solve(L: Array, rhs: Array) -> Array:
 
 
 def half_solve(L: Array, block: Array) -> Array:
-    """block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
+    """Block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
     if block.size == 0:
         return block
     if block.flags.c_contiguous:
@@ -201,3 +199,14 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     values, vectors = np.linalg.eigh(full * np.outer(inverse_scale, inverse_scale))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return inverse_scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+
+
+def wide_pseudo_factor(
+    X: Design, columns: Index | None, means: Array | None, d: Array, rtol: float = 1e-11
+) -> Array:
+    """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
+    root = np.sqrt(np.maximum(d, 0.0))[:, None]
+    Z = np.vstack([block for _, block in centred_blocks(X, columns, means)]) * root
+    values, vectors = np.linalg.eigh(Z @ Z.T)
+    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
+    return Z.T @ (vectors[:, keep] / values[keep])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,8 @@ def check_fitted(model: Any) -> None:
         check_is_fitted(model)
     except NotFittedError as error:
         raise NotFittedError(
-            f"this {type(model).__name__} is not fitted: call model.fit(X, y) first, then onefit.loo(model, X, y)"
+            f"this {type(model).__name__} is not fitted: call model.fit(X, y) first, then "
+            "onefit.loo(model, X, y)"
         ) from error
 
 
@@ -60,7 +60,8 @@ def class_numbers(y: Any, classes: Any) -> Index:
     if np.any(unknown):
         row = int(np.flatnonzero(unknown)[0])
         raise ValueError(
-            f"y[{row}] = {labels[row]!r} is not among the classes that the model was fitted on, {list(classes)}"
+            f"y[{row}] = {labels[row]!r} is not among the classes that the model was fitted on, "
+            f"{list(classes)}"
         )
     return numbers
 
@@ -71,20 +72,19 @@ def check_range(y: Array, power: float) -> None:
     outside = y <= 0 if power >= 2 else y < 0
     if power >= 1 and np.any(outside):
         row = int(np.flatnonzero(outside)[0])
-        raise ValueError(
-            f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})"
-        )
+        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
 
 
 def check_strengths(
     name: str, given: Any, automatic: Callable[[], tuple[float, float]], *, positive: bool = True
 ) -> Array:
     """Strengths in decreasing order: those given, or so many between the automatic ends."""
-    if isinstance(given, numbers.Integral) and not isinstance(given, bool):
-        if given < 1:
+    if isinstance(given, int | np.integer):
+        count = int(given)
+        if count < 1 or given is True:
             raise ValueError(f"{name} must be at least 1 strength, got {given}")
         high, low = automatic()
-        return np.geomspace(high, low, int(given)) if given > 1 else np.array([np.sqrt(high * low)])
+        return np.geomspace(high, low, count) if count > 1 else np.array([np.sqrt(high * low)])
     strengths = np.asarray(given, dtype=np.float64)
     wrong = strengths.ndim != 1 or strengths.size == 0 or not np.all(np.isfinite(strengths))
     if wrong or np.any(strengths <= 0 if positive else strengths < 0):

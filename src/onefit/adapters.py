@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -92,9 +92,7 @@ def _refuse(model: Any, parameter: str, why: str) -> None:
 
 def _refuse_positive(model: Any) -> None:
     if getattr(model, "positive", False):
-        _refuse(
-            model, "positive", "sign constraints have no formula yet; refit with positive=False"
-        )
+        _refuse(model, "positive", "sign constraints have no formula yet; refit with positive=False")
 
 
 @as_fit.register(Pipeline)
@@ -156,9 +154,7 @@ def _ridge_penalty(alpha: Any, y: Array) -> L2:
     """One strength, or one for each output: (1, t)."""
     strengths = np.asarray(alpha, dtype=np.float64)
     return L2(
-        strengths.reshape(1, -1)
-        if y.ndim == 2 and strengths.size > 1
-        else float(strengths.reshape(-1)[0])
+        strengths.reshape(1, -1) if y.ndim == 2 and strengths.size > 1 else float(strengths.reshape(-1)[0])
     )
 
 
@@ -177,9 +173,7 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
     alpha = model.alpha_ if isinstance(model, linear_model.RidgeClassifierCV) else model.alpha
     reading = _least_squares(model, (X, signs), weights, _ridge_penalty(alpha, signs))
     fit = replace(reading.fit, problem=replace(reading.fit.problem, balance=balance))
-    return Reading(
-        fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_
-    )
+    return Reading(fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
 
 
 @as_fit.register(linear_model.Lasso)
@@ -195,7 +189,8 @@ def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = check_rows(model, X, y, several_outputs=True)
     if data[1].ndim == 2:
         raise UnsupportedModelError(
-            f"{type(model).__name__} with {data[1].shape[1]} outputs is not supported: fit one model an output"
+            f"{type(model).__name__} with {data[1].shape[1]} outputs is not supported: "
+            "fit one model an output"
         )
     weights = check_weights(sample_weight, data[0])
     alpha, ratio = _strength_and_mix(model)
@@ -220,13 +215,12 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y, several_outputs=True)
     if model.X_fit_.shape != X.shape:
         raise NotFittedToDataError(
-            f"the model was fitted on {model.X_fit_.shape[0]} rows, but X has {X.shape[0]}: pass the data it was fitted on"
+            f"the model was fitted on {model.X_fit_.shape[0]} rows, but X has {X.shape[0]}: "
+            "pass the data it was fitted on"
         )
     named = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     params = (model.kernel_params or {}) if callable(model.kernel) else named
-    gram = pairwise_kernels(
-        X, metric=model.kernel, filter_params=not callable(model.kernel), **params
-    )
+    gram = pairwise_kernels(X, metric=model.kernel, filter_params=not callable(model.kernel), **params)
     problem = Problem(
         Squared(),
         _ridge_penalty(model.alpha, y),
@@ -273,8 +267,8 @@ def _gamma(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 @as_fit.register(linear_model.TweedieRegressor)
 def _any_tweedie(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    by_default = "identity" if model.power <= 0 else "log"
-    link = by_default if model.link == "auto" else model.link
+    is_identity = model.link == "identity" or (model.link == "auto" and model.power <= 0)
+    link: Literal["identity", "log"] = "identity" if is_identity else "log"
     return _tweedie(model, X, y, sample_weight, Tweedie(float(model.power), link))
 
 
@@ -284,12 +278,8 @@ def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, loss: Tweedie) -> R
     check_range(y, loss.power)
     weights = check_weights(sample_weight, X)
     penalty = L2(float(model.alpha) * weights.sum())
-    problem = Problem(
-        loss, penalty, X, y, weights, np.array(bool(model.fit_intercept)), mean_scaled=True
-    )
-    fit = Fit(
-        problem, np.asarray(model.coef_, dtype=np.float64), np.asarray(float(model.intercept_))
-    )
+    problem = Problem(loss, penalty, X, y, weights, np.array(bool(model.fit_intercept)), mean_scaled=True)
+    fit = Fit(problem, np.asarray(model.coef_, dtype=np.float64), np.asarray(float(model.intercept_)))
     return Reading(fit, Mean(loss), y)
 
 
@@ -366,9 +356,7 @@ def _logistic_fit(
         loss, coef = Multinomial(n_classes), coef.T
         level = np.broadcast_to(level, (n_classes,)).copy()
     intercept = np.full(np.shape(level), bool(model.fit_intercept))
-    if (
-        model.solver == "liblinear" and model.fit_intercept
-    ):  # its intercept is one more penalised column
+    if model.solver == "liblinear" and model.fit_intercept:  # its intercept is one more penalised column
         scale = float(model.intercept_scaling)
         X = _with_constant(X, scale)
         coef, level = np.append(coef, level / scale), np.zeros(())

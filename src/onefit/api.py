@@ -76,9 +76,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
         reading.response,
         y,
         target=reading.target,
-        sample_weight=None
-        if sample_weight is None
-        else np.asarray(sample_weight, dtype=np.float64),
+        sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         classes=reading.classes,
         notes=reading.notes,
     )

@@ -15,6 +15,7 @@ intercept is profiled out by D-weighted centring: with ã = a − ā, K is block
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -149,18 +150,20 @@ class Primal(ScalarCurvature):
         K[np.diag_indices_from(K)] += self.hessian
         return K
 
+    @property
+    def _is_wide(self) -> bool:
+        """Whether more columns than rows, without curvature of the penalty, make K singular for sure."""
+        return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
+
     @cached_property
     def _cholesky(self) -> Array | None:
-        return _linalg.cholesky(self._gram)
+        return None if self._is_wide else _linalg.cholesky(self._gram)
 
     @cached_property
     def _pseudo(self) -> Array:
+        if self._is_wide:
+            return _linalg.wide_pseudo_factor(self.X, self.support, self._means, self.d)
         return _linalg.pseudo_factor(self._gram)
-
-    @property
-    def full_rank(self) -> bool:
-        """Whether K is invertible to working precision."""
-        return self._cholesky is not None
 
     def quadratic_forms(self) -> Array:
         offset = 1.0 / _total(self.d, self.intercept)
@@ -212,7 +215,7 @@ class Primal(ScalarCurvature):
 
 
 def _outer(means: Array, level: Array) -> Array:
-    """means · level, with a column for each right-hand side."""
+    """Means · level, with a column for each right-hand side."""
     return means.reshape(-1, *(1,) * np.ndim(level)) * level
 
 
@@ -310,7 +313,7 @@ class Dual(ScalarCurvature):
 class Independent(Curvature):
     """Several outputs, each with a curvature of its own; ``group[j]`` is that of output j."""
 
-    factors: list[Curvature]
+    factors: Sequence[Curvature]
     group: Index
 
     def quadratic_forms(self) -> Array:

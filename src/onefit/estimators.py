@@ -72,8 +72,8 @@ class _SelfTuned(BaseEstimator):
 class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
     """Ridge regression that chooses its strength by exact leave-one-out.
 
-    Minimises Σ w (y − Xβ − b)² + alpha ‖β‖², the scale of ``sklearn.linear_model.Ridge``, for every strength from
-    one eigendecomposition (Golub, Heath and Wahba 1979).
+    Minimises Σ w (y − Xβ − b)² + alpha ‖β‖², the scale of ``sklearn.linear_model.Ridge``, for every
+    strength from one eigendecomposition (Golub, Heath and Wahba 1979).
 
     Parameters
     ----------
@@ -171,7 +171,13 @@ def _ridge_search(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) 
     levels = spectrum.levels(coefs)
     coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
     return SearchResult(
-        alphas, losses, risks, errors, coefs, levels.T.reshape(len(alphas), *shape[1:]), choose(risks, errors, selection)
+        alphas,
+        losses,
+        risks,
+        errors,
+        coefs,
+        levels.T.reshape(len(alphas), *shape[1:]),
+        choose(risks, errors, selection),
     )
 
 
@@ -640,4 +646,3 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """D², the share of the Poisson deviance that is explained."""
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
-

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, log_softmax, softmax, xlogy
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 
 
 class Loss(ABC):
@@ -206,7 +206,7 @@ class Huber(Loss):
         return np.zeros_like(eta)
 
     def start(self, y: Array, weights: Array) -> Array:
-        return np.average(y, weights=weights)
+        return np.asarray(np.average(y, weights=weights))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class ConcomitantHuber(Loss):
     epsilon: float = 1.35
     coupled = True
 
-    def _inside(self, y: Array, eta: Array) -> Array:
+    def _inside(self, y: Array, eta: Array) -> Mask:
         return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]
 
     def value(self, y: Array, eta: Array) -> Array:

@@ -50,7 +50,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def prox(self, coef: Array, step: float) -> Array:
-        """argmin over z of ½‖z − coef‖² + step · P(z)."""
+        """Argmin over z of ½‖z − coef‖² + step · P(z)."""
 
     @abstractmethod
     def tangent(self, coef: Array) -> Tangent:

@@ -77,17 +77,13 @@ class Problem:
     def objective(self, coef: Array, eta: Array) -> float:
         """Return Σ w ℓ + P."""
         losses = self.loss.value(self.y, eta)
-        return float(self.weights @ losses.reshape(self.n, -1).sum(axis=1)) + self.penalty_value(
-            coef
-        )
+        return float(self.weights @ losses.reshape(self.n, -1).sum(axis=1)) + self.penalty_value(coef)
 
     def penalty_value(self, coef: Array) -> float:
         """Return P(β); a kernel model's is ½ α aᵀ G a."""
         if isinstance(self.X, _linalg.RowGram):
             root = np.sqrt(np.maximum(np.sum(coef * (self.X.gram @ coef), axis=0), 0.0))
-            return self.penalty.value(
-                np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:])
-            )
+            return self.penalty.value(np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:]))
         return self.penalty.value(coef)
 
     def per_row(self, weights_times: Array) -> Array:

@@ -1,0 +1,1 @@
+"""Risks: what a fit is worth on rows it has not seen."""

@@ -27,7 +27,7 @@ MARGIN = 1e-12  # relative room that a sign or a correlation must have, against 
 def certify(fit: Fit, eta: Array) -> Mask:
     """Rows whose left-out linear predictor ``eta`` is proven equal to that of the refit: (n,)."""
     gone = fit.problem.weights == 0  # such a row leaves nothing behind
-    if not _step_is_exact(fit):
+    if not step_is_exact(fit):
         return gone
     l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
     if not np.any(l1):  # no pattern that could change
@@ -35,7 +35,7 @@ def certify(fit: Fit, eta: Array) -> Mask:
     return _pattern_stays(fit, eta, l1) | gone
 
 
-def _step_is_exact(fit: Fit) -> bool:
+def step_is_exact(fit: Fit) -> bool:
     """Whether the Newton step is the refit as long as the pattern stays."""
     problem = fit.problem
     if not problem.loss.quadratic or problem.balance is not None:
@@ -49,9 +49,7 @@ def _pattern_stays(fit: Fit, eta: Array, l1: Array) -> Mask:
     """Check signs and correlations of every left-out solution."""
     problem = fit.problem
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
-    curvature = factor_scalar(
-        fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0
-    )
+    curvature = factor_scalar(fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0)
     residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns
@@ -105,9 +103,7 @@ def _correlations_kept(
     return passed
 
 
-def _left_out_correlations(
-    fit: Fit, columns: Index, rows: Index, residual: Array, steps: Direction
-) -> Array:
+def _left_out_correlations(fit: Fit, columns: Index, rows: Index, residual: Array, steps: Direction) -> Array:
     """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
     problem, d = fit.problem, fit.bend
     cross, level = _linalg.weighted_cross(problem.X, columns, fit.tangent.support, d)

@@ -12,6 +12,7 @@ import numpy as np
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import UnreliableWarning
+from onefit.risk.certificate import step_is_exact
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
 
@@ -103,7 +104,7 @@ class RiskEstimate:
     def _flags(self) -> Mask:
         if self._left_out is None:
             return ~self.certified
-        provable = self._left_out.fit.problem.loss.quadratic
+        provable = step_is_exact(self._left_out.fit)
         return self._left_out.strained | (~self.certified if provable else False)
 
     def score(self, scoring: str | Callable[..., float]) -> float:
@@ -141,9 +142,7 @@ class RiskEstimate:
             fitted=self.fitted,
             left_out=self.decision,
             leverages=self.leverages,
-            flagged=np.flatnonzero(self._left_out.strained)
-            if self._left_out
-            else np.array([], int),
+            flagged=np.flatnonzero(self._left_out.strained) if self._left_out else np.array([], int),
         ).plot(ax)
 
     def __str__(self) -> str:

@@ -27,9 +27,7 @@ from onefit.risk.refit import refit_rows
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
-HIGH_LEVERAGE = (
-    0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
-)
+HIGH_LEVERAGE = 0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
 def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
     D, eye = fit.bend, np.eye(g.shape[1])
     kept = eye - D @ H
-    slack = np.linalg.svd(kept, compute_uv=False)[:, -1]
+    slack: Array = np.linalg.svd(kept, compute_uv=False)[:, -1].astype(np.float64)
     kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)
     # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
     step = np.linalg.solve(kept, g[:, :, None] + D @ shift[:, :, None])

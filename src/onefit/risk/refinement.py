@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.problem import Fit
 
 MAX_STEPS = 30
-NEGLIGIBLE = (
-    1e-4  # second-order effect on a row's loss, relative to the mean loss, that needs no step
-)
+NEGLIGIBLE = 1e-4  # second-order effect on a row's loss, relative to the mean loss, that needs no step
 SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
 
 
@@ -80,9 +78,9 @@ def _affordable(fit: Fit) -> int:
     return int((2e9 + 2.0 * n * k**2) / (16.0 * n * k))
 
 
-def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Array]:
+def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Mask]:
     """Iterate to the left-out solution of some rows; (r, c) predictors and which of them settled."""
-    problem, (n, c), r = fit.problem, step.slope.shape, len(rows)
+    (n, c), r = step.slope.shape, len(rows)
     base = fit.eta.reshape(n, c)
     own = np.arange(r)
     unit = np.zeros((n, c, r, c))

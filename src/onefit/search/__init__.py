@@ -1,0 +1,1 @@
+"""Searches: strengths chosen by their risk."""

@@ -92,9 +92,7 @@ def search_path(
     )
 
 
-def _solved(
-    strengths: Array, problem_at: Callable[[float], Problem]
-) -> Iterator[tuple[Fit, LeftOut]]:
+def _solved(strengths: Array, problem_at: Callable[[float], Problem]) -> Iterator[tuple[Fit, LeftOut]]:
     """Each fit of the path and its left-out predictors, without refits of single rows."""
     problems = (problem_at(float(strength)) for strength in strengths)
     first = problem_at(float(strengths[0]))

@@ -96,7 +96,7 @@ class RidgeSpectrum:
         return self._decomposition[0].T @ self._response
 
     def left_out_residuals(self, alphas: Array) -> tuple[Array, Array]:
-        """y − η̃ for each strength, (n, t, J), and the slack 1 − leverage, (n, J)."""
+        """Y − η̃ for each strength, (n, t, J), and the slack 1 − leverage, (n, J)."""
         Q, s = self._decomposition
         shrink = alphas / (s[:, None] + alphas)  # (r, J)
         squares = Q**2

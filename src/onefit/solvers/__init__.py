@@ -1,0 +1,1 @@
+"""Solvers: from a problem, and perhaps a start, to its fit."""

@@ -14,14 +14,14 @@ leverages and every later solve.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.linalg import blas, lapack
 
 from onefit._cholesky import UpdatableCholesky
 from onefit._typing import Array, Index, Mask
+from onefit.solvers.column_store import ColumnStore, read_design
+from onefit.solvers.leverages import Leverages
 
 # A column whose squared distance from the span of the support is below this share of its squared
 # length counts as dependent: rounding in the Gram matrix, amplified by an ill-conditioned support,
@@ -29,15 +29,9 @@ from onefit._typing import Array, Index, Mask
 _DEPENDENT = 1e-10
 # The same where the ridge part keeps K positive definite: only rounding in K itself is left.
 _DEPENDENT_WITH_RIDGE = 1e-13
-# A column shorter than this after centring, relative to its length before, is constant.
-_CONSTANT = 1e-13
 # Relative excess of a correlation over its strength that still counts as optimal; the duality gap
 # inherits it.
 _EXCESS = 1e-12
-# Relative rounding that following the leverages may gather before they are computed afresh, and the
-# relative squared length below which a direction that joined or left is not followed at all.
-_DRIFT = 1e-12
-_UNSAFE = 1e-4
 # Violators that may join at once, however small the support.
 _BLOCK = 64
 # Rounds without progress, in single steps, after which rounding is all that is left.
@@ -52,160 +46,6 @@ _REFINEMENTS = 4
 _CLOSE = 0.02
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
-
-
-class _Design(Protocol):
-    """What the method asks of ``X``: a product with every column, and a few columns."""
-
-    shape: tuple[int, int]
-
-    def correlations(self, v: Array) -> Array:
-        """``X' v``, shape (p,)."""
-
-    def columns(self, which: Index) -> Array:
-        """Columns of ``X`` as rows, shape (len(which), n)."""
-
-    def lengths(self) -> Array:
-        """Euclidean length of each column, shape (p,)."""
-
-
-@final
-class _DenseDesign:
-    def __init__(self, X: Array) -> None:
-        X = np.asarray(X, dtype=np.float64)
-        contiguous = X.flags.f_contiguous or X.flags.c_contiguous
-        self._X = X if contiguous else np.asfortranarray(X)
-        self.shape = X.shape
-
-    def correlations(self, v: Array) -> Array:
-        # The BLAS wrapper reads Fortran order in place; a row-major X is its own transpose.
-        if self._X.flags.f_contiguous:
-            return blas.dgemv(1.0, self._X, v, trans=1)
-        return blas.dgemv(1.0, self._X.T, v)
-
-    def columns(self, which: Index) -> Array:
-        return self._X.T[which]
-
-    def lengths(self) -> Array:
-        return np.sqrt(np.einsum("ij,ij->j", self._X, self._X))
-
-
-@final
-class _SparseDesign:
-    def __init__(self, X: Any) -> None:
-        self._X = sp.csc_array(X, dtype=np.float64)
-        self._rows_by_column = self._X.T
-        self.shape = self._X.shape
-
-    def correlations(self, v: Array) -> Array:
-        return self._rows_by_column @ v
-
-    def columns(self, which: Index) -> Array:
-        return self._rows_by_column[which].toarray()
-
-    def lengths(self) -> Array:
-        return np.sqrt(np.asarray(self._X.power(2).sum(axis=0)).ravel())
-
-
-@final
-class _ColumnStore:
-    """Every column that was ever active, centred, with its inner products.
-
-    A stored column has a *slot*, its place in the growable buffers; slots never move.
-
-    Attributes
-    ----------
-    count : int
-        Number ``m`` of stored columns.
-    owner : array, shape (m or more,)
-        Column of ``X`` in each slot.
-    means : array, shape (m or more,)
-        Weighted means that the centring took off.
-    gram : array, shape (m or more, m or more)
-        ``A' W A``.
-    targets : array, shape (m or more,)
-        ``A' W y`` for the centred response ``y``.
-    """
-
-    def __init__(self, design: _Design, response: Array, weights: Array | None, *, centre: bool) -> None:
-        n, p = design.shape
-        self._design = design
-        self._response = response
-        self._weights = weights
-        self._centre = centre
-        self._slot_of = np.full(p, -1, dtype=np.intp)
-        self.count = 0
-        capacity = min(p, 32)
-        self._columns: Array = np.empty((capacity, n))
-        self.gram: Array = np.zeros((capacity, capacity))
-        self.owner: Index = np.empty(capacity, dtype=np.intp)
-        self.means: Array = np.zeros(capacity)
-        self.targets: Array = np.zeros(capacity)
-
-    @property
-    def matrix(self) -> Array:
-        """``A``, shape (n, m), Fortran-ordered."""
-        return self._columns[: self.count].T
-
-    def slots(self, columns: Index) -> Index:
-        """Slots of the given columns of ``X``, storing those that are new."""
-        new = columns[self._slot_of[columns] < 0]
-        if new.size:
-            self._store(new)
-        return self._slot_of[columns]
-
-    def times(self, slots: Index, v: Array) -> Array:
-        """``A_slots v``, shape (n,)."""
-        if slots.size == 0:
-            return np.zeros(self._response.size)
-        # Zeros for the stored but idle columns cost less than gathering the others.
-        scattered = np.zeros(self.count)
-        scattered[slots] = v
-        return blas.dgemv(1.0, self.matrix, scattered)
-
-    def correlations(self, weighted_residual: Array) -> Array:
-        """Correlations ``A' (W r)`` of the stored columns, shape (m,)."""
-        if self.count == 0:
-            return np.zeros(0)
-        return blas.dgemv(1.0, self.matrix, weighted_residual, trans=1)
-
-    def constant(self, slots: Index) -> Mask:
-        """Whether centring left nothing of a column."""
-        scale = self.gram[slots, slots]
-        mass = self._response.size if self._weights is None else self._weights.sum()
-        return scale <= _CONSTANT**2 * (scale + mass * self.means[slots] ** 2)
-
-    def _store(self, new: Index) -> None:
-        start, stop = self.count, self.count + new.size
-        self._reserve(stop)
-        fresh = self._columns[start:stop]
-        fresh[:] = self._design.columns(new)
-        if self._centre:
-            self.means[start:stop] = _weighted_means(fresh, self._weights)
-            fresh -= self.means[start:stop, None]
-        self.owner[start:stop] = new
-        self._slot_of[new] = np.arange(start, stop)
-        self.count = stop
-        weighted = fresh if self._weights is None else fresh * self._weights
-        products = blas.dgemm(1.0, self.matrix, weighted.T, trans_a=1)
-        self.gram[start:stop, :stop] = products.T
-        self.gram[:start, start:stop] = products[:start]
-        self.targets[start:stop] = blas.dgemv(1.0, weighted.T, self._response, trans=1)
-
-    def _reserve(self, size: int) -> None:
-        capacity = self.owner.size
-        if size <= capacity:
-            return
-        capacity = min(max(2 * capacity, size), self._slot_of.size)
-        m = self.count
-        columns, gram = self._columns, self.gram
-        self._columns = np.empty((capacity, columns.shape[1]))
-        self._columns[:m] = columns[:m]
-        self.gram = np.zeros((capacity, capacity))
-        self.gram[:m, :m] = gram[:m, :m]
-        self.owner = np.resize(self.owner, capacity)
-        self.means = np.concatenate([self.means, np.zeros(capacity - self.means.size)])
-        self.targets = np.concatenate([self.targets, np.zeros(capacity - self.targets.size)])
 
 
 @final
@@ -236,7 +76,7 @@ class ActiveSet:
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
-        self._design: _Design = _SparseDesign(X) if sp.issparse(X) else _DenseDesign(X)
+        self._design = read_design(X)
         self._fit_intercept = fit_intercept
         self._lengths = self._design.lengths()
         p = self._design.shape[1]
@@ -275,12 +115,12 @@ class ActiveSet:
         y = np.asarray(y, dtype=np.float64)
         self._mean = self._average(y) if self._fit_intercept else 0.0
         self._response = y - self._mean
-        self._store = _ColumnStore(self._design, self._response, self._weights, centre=self._fit_intercept)
+        self._store = ColumnStore(self._design, self._response, self._weights, centre=self._fit_intercept)
         # What rounding in a response of unit length does to each correlation.
         largest = 1.0 if self._weights is None else float(self._weights.max())
         self._noise = 8 * _EPS * largest * self._lengths
         self._spread = float(np.linalg.norm(self._response))
-        self._leverages = _Leverages(self._response.size, self.intercept_leverage)
+        self._leverages = Leverages(self._response.size, self.intercept_leverage)
         self._forget_residual()
 
     def _weigh(self, v: Array) -> Array:
@@ -667,129 +507,6 @@ class ActiveSet:
         return self._correlation
 
 
-@final
-class _Leverages:
-    """Leverages that follow the support.
-
-    Between supports ``S0`` and ``S1`` with intersection ``I``, only the directions that left and
-    those that joined matter:
-
-        h(S1) = h(S0) - rowsums(P_left^2) + rowsums(P_joined^2),
-
-    where ``P`` holds the columns outside ``I``, made orthogonal to ``A_I`` and to one another in
-    the metric of ``K``.
-    """
-
-    def __init__(self, n: int, base: float) -> None:
-        self._base = base
-        self._slots: Index | None = None
-        self._value: Array = np.full(n, base)
-        self._drift = 0.0
-
-    def invalidate(self) -> None:
-        """Weights or ridge strengths changed: start afresh at the next call."""
-        self._slots = None
-
-    def at(self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array:
-        """Leverages on the columns in ``slots``, in the order of ``factor``; shape (n,)."""
-        value = self._follow(store, slots, factor, l2)
-        # Rounding was relative to leverages that may have been larger than these.
-        if value is None or self._drift > _DRIFT * value.max():
-            value = self._base + _afresh(store, slots, factor)
-            self._drift = 0.0
-        self._drift += _EPS * factor.condition() * float(value.max())
-        self._value, self._slots = value, slots
-        return value.copy()
-
-    def _follow(
-        self, store: _ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
-    ) -> Array | None:
-        """Leverages by way of those of the last call; None where afresh is cheaper or safer."""
-        if self._slots is None:
-            return None
-        before, now = np.zeros((2, store.count), dtype=np.bool_)
-        before[self._slots] = now[slots] = True
-        joined = np.flatnonzero(~before[slots])
-        left = np.flatnonzero(before & ~now)
-        changed = joined.size + left.size
-        if changed == 0:
-            return self._value
-        if 2 * changed > slots.size:
-            return None
-        directions = _exchanged_directions(store, slots, factor, l2, joined, left)
-        if directions is None:
-            return None
-        squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
-        return self._value + squares[: joined.size].sum(axis=0) - squares[joined.size :].sum(axis=0)
-
-
-def _afresh(store: _ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
-    """``a_i' K_SS^-1 a_i`` as the squared rows of ``A_S R^-1``, shape (n,)."""
-    columns = store.matrix.T[slots].T
-    if slots.size:
-        columns = _divide(columns, factor.upper)
-    return np.square(columns.T).sum(axis=0)
-
-
-def _exchanged_directions(
-    store: _ColumnStore,
-    slots: Index,
-    factor: UpdatableCholesky,
-    l2: Array,
-    joined: Index,
-    left: Index,
-) -> Array | None:
-    """Coefficients, on the stored columns, of the directions that joined, then of those that left.
-
-    For the joined coordinates ``J`` let ``T = K^-1 E_J`` and ``M = T_J``: the joined directions are
-    ``A_S T M^-1/2``.  Eliminating ``J`` from the present factor projects what left, ``L``, on the
-    common columns ``I``: with ``Y = K^-1 K_IL``, ``V = Y - T M^-1 Y_J`` equals ``K_II^-1 K_IL``.
-    Then ``N = K_LL - K_LI V``, and the directions that left are ``(A_L - A_I V) N^-1/2``.
-
-    Returns
-    -------
-    array, shape (m, number of directions), or None
-        None if a direction is too short to be told from rounding.
-    """
-    count = joined.size
-    rhs = np.zeros((slots.size, count + left.size), order="F")
-    rhs[joined, np.arange(count)] = 1.0
-    common = store.gram[np.ix_(slots, left)]
-    common[joined] = 0.0
-    rhs[:, count:] = common
-    solved = factor.solve(rhs)
-    gained, fit = solved[:, :count], solved[:, count:]
-    root = _root(gained[joined], gained[joined].diagonal())
-    if root is None:
-        return None
-    gained = _divide(gained, root)
-    fit = fit - blas.dgemm(1.0, gained, _divide(fit[joined].T, root), trans_b=1)
-    lost = store.gram[np.ix_(left, left)] + np.diag(l2[store.owner[left]])
-    root = _root(lost - blas.dgemm(1.0, common, fit, trans_a=1), lost.diagonal())
-    if root is None:
-        return None
-    directions = np.zeros((store.count, rhs.shape[1]), order="F")
-    directions[slots, :count] = gained
-    directions[slots, count:] = _divide(-fit, root)
-    directions[left, count:] = _divide(np.eye(left.size), root)
-    return directions
-
-
-def _root(block: Array, scale: Array) -> Array | None:
-    """Upper Cholesky factor, or None where a pivot is too small a share of its ``scale``."""
-    if block.size == 0:
-        return block
-    root, info = lapack.dpotrf(block, lower=0, clean=1)
-    if info != 0 or bool((root.diagonal() ** 2 <= _UNSAFE * scale).any()):
-        return None
-    return root
-
-
-def _divide(rows: Array, upper: Array) -> Array:
-    """``rows R^-1`` for an upper triangular ``R``."""
-    return blas.dtrsm(1.0, upper, rows, side=1) if rows.size else rows
-
-
 def _slack(c: Array, beta: Array, l1: Array, l2: Array) -> tuple[float, float]:
     """Penalty's part of the duality gap, and the factor ``t`` that makes the residual feasible."""
     hard = (l2 == 0) & (np.abs(c) > l1)
@@ -817,10 +534,3 @@ def _pivot_floor(diagonal: Array, ridge: Array) -> Array:
     floor = _DEPENDENT * diagonal
     vouched = np.clip(0.5 * ridge, _DEPENDENT_WITH_RIDGE * diagonal, floor)
     return np.where(ridge > 0, vouched, floor)
-
-
-def _weighted_means(rows: Array, weights: Array | None) -> Array:
-    """Weighted mean of each row."""
-    if weights is None:
-        return rows.mean(axis=1)
-    return blas.dgemv(1.0 / weights.sum(), rows.T, weights, trans=1)

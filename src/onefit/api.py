@@ -66,7 +66,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     >>> X, y = load_diabetes(return_X_y=True)
     >>> est = onefit.loo(Lasso(alpha=0.1).fit(X, y), X, y)
     >>> print(f"{est.value:.0f} ± {est.std_error:.0f}")
-    3011 ± 156
+    3020 ± 182
     """
     reading = read(model, X, y, sample_weight)
     solution = _optimum(reading, type(model).__name__)

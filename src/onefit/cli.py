@@ -19,8 +19,10 @@ import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import Pipeline
 from skops.io.exceptions import UnsupportedTypeException, UntrustedTypesFoundException
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import onefit
 from onefit import report
@@ -40,6 +42,7 @@ from onefit.table import (
 )
 
 MIXES = (0.1, 0.5, 0.9)
+SMALL = 1_000_000  # entries of X below which threads of BLAS cost more than they bring
 NUMBERS, CLASSES, COUNTS = ("regression",), ("binary", "multiclass"), ("counts",)
 FAMILIES: dict[str, tuple[tuple[str, ...], Callable[[], BaseEstimator]]] = {
     "ridge": (NUMBERS + COUNTS, RidgeLOO),
@@ -55,6 +58,13 @@ COMPARED = {
     "multiclass": ("logistic", "logistic-l1"),
     "counts": ("poisson", "ridge"),  # compared by squared error, which both can be judged by
 }
+NAMESAKES: dict[type, Callable[[Any], BaseEstimator]] = {
+    RidgeLOO: lambda model: Ridge(alpha=model.alpha_),
+    LassoLOO: lambda model: Lasso(alpha=model.alpha_),
+    ElasticNetLOO: lambda model: ElasticNet(alpha=model.alpha_, l1_ratio=model.l1_ratio_),
+    LogisticLOO: lambda model: LogisticRegression(C=model.C_, l1_ratio=model.l1_ratio),
+    PoissonLOO: lambda model: PoissonRegressor(alpha=model.alpha_),
+}
 TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itself
     [
         *(
@@ -68,6 +78,16 @@ TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itse
         "onefit.table.level_name",
         "numpy.dtype",
     ]
+)
+UNREADABLE = (
+    zipfile.BadZipFile,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    UnsupportedTypeException,
+    UntrustedTypesFoundException,
 )
 BAD_INPUT = (ValueError, UnsupportedModelError, SolverError, NotFittedError, OSError, MemoryError)
 
@@ -88,7 +108,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         return _invoke(list(sys.argv[1:] if arguments is None else arguments))
     except (KeyboardInterrupt, click.Abort):
-        click.echo("\nonefit: interrupted", err=True)
+        below = "\n" if sys.stderr.isatty() else ""  # the line with the terminal's own ^C
+        click.echo(f"{below}onefit: interrupted", err=True)
         return 130
     except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to be flushed to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -147,7 +168,7 @@ def tune(
     keep: tuple[str, ...],
     out: str | None,
 ) -> None:
-    """Tune models on FILE by leave-one-out and compare them.
+    """Tune and compare models on a table.
 
     FILE is CSV (also ; or tab separated, also .gz) or Parquet.  With --model auto every family that suits
     the target is tuned, and the one with the smallest left-out risk is taken: ridge, lasso and elasticnet for
@@ -155,9 +176,9 @@ def tune(
     """
     with _folder(out) as folder:
         frame = read_table(file)
-        table = split(
-            frame, target, task=_task(task, model, frame, target), weights=weights, drop=drop, keep=keep
-        )
+        with _naming(file):
+            task = _task(task, model, frame, target)
+            table = split(frame, target, task=task, weights=weights, drop=drop, keep=keep)
         _tune(table, Path(file).name, model, folder)
 
 
@@ -168,15 +189,20 @@ def tune(
 @click.option("--weights", metavar="COLUMN", help="Column of the weights that the model was fitted with.")
 @click.option("--out", metavar="FILE", help="CSV file for the left-out predictions.")
 def loo(model_file: str, file: str, target: str, weights: str | None, out: str | None) -> None:
-    """Leave-one-out of a saved MODEL on FILE, the table that it was fitted on."""
+    """Leave rows out of a saved MODEL.
+
+    FILE is the table that it was fitted on.
+    """
     with _writable(out) as path:
         pipeline = load(model_file)
-        table = _as_fitted(pipeline, read_table(file), target, weights)
-        with _our_warnings("loo"):
-            est = leave_one_out(pipeline, _features(pipeline, table.features), table.y, table.weights)
-            certified = int(est.certified.sum())
+        frame = read_table(file)
+        with _naming(file):
+            table = _as_fitted(pipeline, frame, target, weights)
+        with _naming(file), _our_warnings("loo"):
+            features = _features(pipeline, table.features)
+            est = leave_one_out(_with_namesake(pipeline), features, table.y, table.weights)
+            est.certified  # noqa: B018  (computed when asked for; then the table shows it)
         click.echo(est)
-        click.echo(f"note: {certified} of {len(est.losses)} rows are proven equal to the refit")
         if path is not None:
             _write(path, report.predictions(table, est).to_csv(index=False).encode())
 
@@ -186,13 +212,18 @@ def loo(model_file: str, file: str, target: str, weights: str | None, out: str |
 @click.argument("file")
 @click.option("--out", metavar="FILE", help="CSV file for the predictions instead of standard output.")
 def predict(model_file: str, file: str, out: str | None) -> None:
-    """Predict every row of FILE with a saved MODEL, as CSV."""
+    """Predict with a saved MODEL.
+
+    Every row of FILE is predicted, and written as CSV.
+    """
     with _writable(out) as path:
         pipeline = load(model_file)
-        features = _features(pipeline, read_table(file))
+        frame = read_table(file)
         classes = getattr(pipeline, "classes_", None)
         by_probability = classes is not None and hasattr(pipeline, "predict_proba")
-        values = pipeline.predict_proba(features) if by_probability else pipeline.predict(features)
+        with _naming(file), _our_warnings("predict"):
+            features = _features(pipeline, frame)
+            values = pipeline.predict_proba(features) if by_probability else pipeline.predict(features)
         columns = report.predicted(values, classes if by_probability else None, "prediction")
         text = pd.DataFrame({"row": np.arange(len(features)), **columns}).to_csv(index=False)
         if path is None:
@@ -204,7 +235,7 @@ def predict(model_file: str, file: str, out: str | None) -> None:
 @main.command()
 @click.option("--out", metavar="DIR", help="Folder for the results; a temporary one if missing.")
 def demo(out: str | None) -> None:
-    """Tune models on two data sets that scikit-learn ships; takes seconds."""
+    """Tune on two data sets of scikit-learn."""
     place = out or tempfile.mkdtemp(prefix="onefit-demo-")
     for name, loader in (("diabetes", load_diabetes), ("breast_cancer", load_breast_cancer)):
         bunch = loader(as_frame=True)
@@ -217,6 +248,15 @@ def demo(out: str | None) -> None:
 
 
 # --- tuning ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Say which file an error is about."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"{file}: {error}") from error
 
 
 def _task(task: str, model: str, frame: pd.DataFrame, target: str) -> str:
@@ -260,7 +300,8 @@ def _tune(table: Table, source: str, model: str, folder: Path | None) -> None:
 def _fit_all(names: Sequence[str], X: Any, table: Table) -> dict[str, Any]:
     """Fit families one after the other; one that fails is told and left out, unless it is the only one."""
     fitted: dict[str, Any] = {}
-    with _progress(names) as steps:
+    threads = 1 if X.size < SMALL else None
+    with threadpool_limits(limits=threads, user_api="blas"), _progress(names) as steps:
         for name in steps:
             try:
                 with _our_warnings(name):
@@ -269,7 +310,7 @@ def _fit_all(names: Sequence[str], X: Any, table: Table) -> dict[str, Any]:
             except (SolverError, ValueError) as error:
                 if len(names) == 1:
                     raise
-                click.echo(f"onefit: warning: {name} was left out: {error}", err=True)
+                _warn(f"{name} was left out: {error}")
     if not fitted:
         raise TableError("none of the models could be fitted")
     return fitted
@@ -295,7 +336,11 @@ def _our_warnings(about: str) -> Iterator[None]:
             warnings.simplefilter("always", category)
         yield
     for text in dict.fromkeys(str(one.message) for one in caught):
-        click.echo(f"onefit: warning: {about}: {' '.join(text.split())}", err=True)
+        _warn(f"{about}: {text}")
+
+
+def _warn(message: str) -> None:
+    click.echo(f"onefit: warning: {' '.join(message.split())}", err=True)
 
 
 def _tell(comparison: Comparison) -> None:
@@ -337,14 +382,14 @@ def load(path: str) -> Any:
     content = _model_bytes(Path(path))
     try:
         foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)
-        if foreign:
-            raise TableError(
-                f"{path} holds types that are neither scikit-learn's nor onefit's: {', '.join(foreign)}. "
-                "They could run any code, so it was not loaded; save a pipeline without them"
-            )
-        model = skops.io.loads(content, trusted=sorted(TRUSTED))
-    except (zipfile.BadZipFile, KeyError, UnsupportedTypeException, UntrustedTypesFoundException) as error:
+        model = None if foreign else skops.io.loads(content, trusted=sorted(TRUSTED))
+    except UNREADABLE as error:
         raise TableError(f"{path} is not a model saved by skops: {error}") from error
+    if foreign:
+        raise TableError(
+            f"{path} holds types that are neither scikit-learn's nor onefit's: {', '.join(foreign)}. They "
+            "could run any code, so it was not loaded; save a pipeline without them"
+        )
     if not hasattr(model, "predict"):
         raise TableError(f"{path} holds a {type(model).__name__}, which cannot predict")
     return model
@@ -371,11 +416,26 @@ def _features(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
 def _as_fitted(pipeline: Any, frame: pd.DataFrame, target: str, weights: str | None) -> Table:
     """Rows and target as a saved model takes them."""
     require_column(frame, target)
+    if target in getattr(pipeline, "feature_names_in_", ()):
+        raise TableError(f"{target!r} is a feature of the model, not what it predicts")
     classes = getattr(pipeline, "classes_", None)
     task = "regression" if classes is None else ("binary" if len(classes) == 2 else "multiclass")
     used = [name for name in _features(pipeline, frame).columns if name not in (target, weights)]
     wanted = [*used, target, *([weights] if weights else [])]
     return split(frame[wanted], target, task=task, weights=weights, keep=used)
+
+
+def _with_namesake(pipeline: Any) -> Any:
+    """Put scikit-learn's namesake, at the chosen strength, in the place of a model that tuned itself."""
+    model = pipeline[-1] if isinstance(pipeline, Pipeline) else pipeline
+    make = NAMESAKES.get(type(model))
+    if make is None:
+        return pipeline
+    namesake = make(model).set_params(fit_intercept=model.fit_intercept)
+    for name in ("coef_", "intercept_", "n_features_in_", "classes_"):
+        if hasattr(model, name):
+            setattr(namesake, name, getattr(model, name))
+    return Pipeline([*pipeline.steps[:-1], ("model", namesake)]) if pipeline is not model else namesake
 
 
 # --- files -----------------------------------------------------------------------------------------

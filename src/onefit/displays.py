@@ -101,7 +101,7 @@ class LeftOutDisplay:
         ax.set_xlabel(f"fitted {_plain(self.quantity)}")
         ax.set_ylabel("left out − fitted")
         if ax.get_legend_handles_labels()[0]:
-            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
         return self
 
     def _names(self, c: int) -> list[str]:
@@ -378,11 +378,22 @@ def _strength_axis(ax: Axes, strengths: Array, name: str) -> None:
     positive = strengths[strengths > 0]
     if positive.size == len(strengths):
         ax.set_xscale("log")
+        _few_labels(ax, strengths)
     elif positive.size:
         ax.set_xscale("symlog", linthresh=float(positive.min()))
     ax.margins(x=0.02)
     direction = "weaker" if name == "C" else "stronger"
     ax.set_xlabel(f"{name}   ({direction} penalty →)")
+
+
+def _few_labels(ax: Axes, strengths: Array) -> None:
+    """Label decades; on a short path 1, 2 and 5 times them, written plainly."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    if strengths.max() < 1000.0 * strengths.min():
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda strength, _: f"{strength:g}"))
 
 
 # --- left-out against fitted -----------------------------------------------------------------------

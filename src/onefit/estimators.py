@@ -109,7 +109,7 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> model.alpha_, round(model.loo_.value)
-    (0.01, 2998)
+    (0.01, 3000)
     """
 
     def __init__(

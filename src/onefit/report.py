@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS_R2 = 0.999
-MOST_ROWS = 30  # of one table in the report
+MOST_ROWS = 20  # of one table in the report
 SCORES = {
     "regression": {"R²": "r2"},
     "counts": {"R²": "r2"},
@@ -276,6 +276,7 @@ def first_cautions(comparison: Comparison) -> list[str]:
         *_suspicions(comparison),
         *_about_flagged(comparison.best.estimate),
         *_about_ties(comparison),
+        *_about_counts(comparison),
         "The preprocessing (medians, scales, levels of text) was fitted on all rows and held fixed.",
     ]
 
@@ -298,8 +299,8 @@ def _about_flagged(est: RiskEstimate) -> list[str]:
         return []
     share = float(est.losses[rows].sum() / max(est.losses.sum(), np.finfo(float).tiny))
     return [
-        f"{rows.size} flagged rows ({rows.size / len(est.losses):.0%}, {share:.0%} of the risk): "
-        f"{_reason_in_short(est)}; their values are one step from the fit and may differ from a refit."
+        f"{rows.size} of {len(est.losses)} rows are flagged ({share:.0%} of the risk): "
+        f"{_reason_in_short(est)}; their values are one step from the fit, not proven equal to a refit."
     ]
 
 
@@ -308,7 +309,7 @@ def _reason_in_short(est: RiskEstimate) -> str:
     changes = len(est.flagged) - strained
     parts = [
         f"{strained} determine most of their own fit" if strained else "",
-        f"{changes} may change which coefficients are zero" if changes else "",
+        f"leaving one of {changes} out may change which coefficients are zero" if changes else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -324,6 +325,16 @@ def _about_ties(comparison: Comparison) -> list[str]:
     return [
         f"{comparison.best.name} has the smallest risk, but {' and '.join(tied)} cannot be told apart from "
         "it by these data."
+    ]
+
+
+def _about_counts(comparison: Comparison) -> list[str]:
+    if comparison.table.task != "counts" or comparison.best.estimate.loss_name == "deviance":
+        return []
+    below = int(np.count_nonzero(comparison.best.estimate.predictions < 0))
+    return [
+        f"{comparison.best.name} may predict negative counts (here for {below} rows); --model poisson never "
+        "does."
     ]
 
 

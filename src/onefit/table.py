@@ -146,7 +146,7 @@ def _read_text(path: Path) -> pd.DataFrame:
     if "\0" in head:
         raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
     separator = _separator(head)
-    decimal = "," if separator == ";" and re.search(r";\s*-?\d+,\d+\s*(;|$)", head, re.M) else "."
+    decimal = "," if separator == ";" and re.search(r"(^|;)\s*-?\d+,\d+\s*(;|$)", head, re.M) else "."
     return pd.read_csv(
         path,
         sep=separator,
@@ -180,6 +180,7 @@ def _separator(head: str) -> str:
 
 def _one_line(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error)
+    text = text.removeprefix("Error tokenizing data. C error: ")
     return " ".join(text.split()) or type(error).__name__
 
 
@@ -284,8 +285,8 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
     if len(gaps):
         named = _listed([f"{name} ({count})" for name, count in gaps.items()], 6)
         notes.append(
-            f"missing values in {len(gaps)} columns: {named}; numbers are filled with the median and "
-            "marked by an extra 0/1 column, in text missing is a level of its own"
+            f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
+            "column, in text missing is a level of its own"
         )
     return tuple(notes)
 
@@ -396,7 +397,7 @@ def _whole(values: Array) -> bool:
 def _target(column: pd.Series, task: str) -> Any:
     if column.nunique() == 1:
         raise TableError(
-            f"target {column.name!r} is {column.iloc[0]!r} in every row: there is nothing to predict"
+            f"target {column.name!r} is {str(column.iloc[0])!r} in every row: there is nothing to predict"
         )
     return _labels(column, task) if task in ("binary", "multiclass") else _numbers(column, task)
 
@@ -434,8 +435,8 @@ def _labels(column: pd.Series, task: str) -> Any:
         )
     if counts.iloc[-1] == 1:
         raise TableError(
-            f"class {counts.index[-1]!r} of target {name!r} has a single row: without it no model knows the "
-            "class; merge it with another class or remove the row"
+            f"class {str(counts.index[-1])!r} of target {name!r} has a single row: without it no model knows "
+            "the class; merge it with another class or remove the row"
         )
     if types.is_bool_dtype(column):
         return column.to_numpy(bool)
@@ -463,7 +464,8 @@ def kind_of(column: pd.Series) -> str:
 def preprocessing(features: pd.DataFrame) -> ColumnTransformer:
     """Make the preprocessing that suits each column.
 
-    Numbers: the median where missing, with an extra 0/1 column that says so; then standardised.
+    Numbers: the median where missing, with an extra 0/1 column that says so (one for all columns that are
+    missing in the same rows); then standardised.
     Dates: days, then as numbers.  Text, true/false and categories: one 0/1 column a level, missing being
     a level of its own; rare levels, those beyond the 100 most frequent and those never seen are one.
 
@@ -476,25 +478,29 @@ def preprocessing(features: pd.DataFrame) -> ColumnTransformer:
     ColumnTransformer
         Not fitted.
     """
-    kinds = {name: kind_of(features[name]) for name in features.columns}
+    groups: dict[str, list[str]] = {"number": [], "filled": [], "date": [], "text": []}
+    patterns: set[bytes] = set()
+    for name in features.columns:
+        kind = kind_of(features[name])
+        pattern = features[name].isna().to_numpy().tobytes()
+        repeated = kind == "number" and pattern in patterns
+        patterns.add(pattern)
+        groups["filled" if repeated else kind].append(name)
     made: dict[str, Callable[[], Pipeline]] = {
-        "number": lambda: _numeric(as_numbers),
-        "date": lambda: _numeric(as_days),
+        "number": lambda: _numeric(as_numbers, indicator=True),
+        "filled": lambda: _numeric(as_numbers, indicator=False),
+        "date": lambda: _numeric(as_days, indicator=True),
         "text": lambda: _one_hot(len(features)),
     }
-    steps = [
-        (kind, make(), [name for name in kinds if kinds[name] == kind])
-        for kind, make in made.items()
-        if kind in kinds.values()
-    ]
+    steps = [(group, made[group](), names) for group, names in groups.items() if names]
     return ColumnTransformer(steps, sparse_threshold=0.0)
 
 
-def _numeric(reader: Any) -> Pipeline:
+def _numeric(reader: Any, *, indicator: bool) -> Pipeline:
     return Pipeline(
         [
             ("read", FunctionTransformer(reader, feature_names_out="one-to-one")),
-            ("impute", SimpleImputer(strategy="median", add_indicator=True)),
+            ("impute", SimpleImputer(strategy="median", add_indicator=indicator)),
             ("scale", StandardScaler()),
         ]
     )

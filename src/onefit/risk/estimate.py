@@ -122,7 +122,7 @@ class RiskEstimate:
         >>> import onefit
         >>> X, y = load_diabetes(return_X_y=True)
         >>> round(onefit.loo(Ridge(0.1).fit(X, y), X, y).score("r2"), 3)
-        0.486
+        0.493
         """
         return score_pooled(
             scoring,

@@ -67,7 +67,7 @@ class LeftOut:
         return self.slack < limit
 
 
-def loo(fit: Fit, curvature: Curvature | None = None, *, refits: bool = True) -> LeftOut:
+def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) -> LeftOut:
     """Leave every row out of a fit that is optimal on its pattern.
 
     Parameters
@@ -75,8 +75,9 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, refits: bool = True) ->
     fit : Fit
     curvature : Curvature, optional
         That of the fit, if it is at hand; factored here when missing, or when a refit shrinks it.
-    refits : bool, default True
-        Whether the few rows that no step from the fit reaches may be solved anew.
+    thorough : bool, default True
+        Whether the few rows that no step from the fit reaches may be solved anew; along a path they
+        are not.
     """
     if _is_minimum_norm(fit):
         interpolated = _leave_out_of_interpolation(fit)
@@ -92,9 +93,9 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, refits: bool = True) ->
     step = _coupled if fit.problem.loss.coupled else _separable
     left_out = step(fit, forms, slope, shift)
     if not fit.problem.loss.quadratic:
-        eta, unsettled = refine(fit, curvature, left_out.eta, forms, slope, shift)
+        eta, unsettled = refine(fit, curvature, left_out.eta, forms, slope, shift, thorough=thorough)
         left_out = _without_slack(replace(left_out, eta=eta), unsettled)
-    return _refitted(left_out, _out_of_reach(left_out)) if refits else left_out
+    return _refitted(left_out, _out_of_reach(left_out)) if thorough else left_out
 
 
 def _out_of_reach(left_out: LeftOut) -> Index:

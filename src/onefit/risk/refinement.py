@@ -21,7 +21,8 @@ from onefit.curvature import Curvature
 from onefit.problem import Fit
 
 MAX_STEPS = 30
-NEGLIGIBLE = 1e-4  # second-order effect on a row's loss, relative to the mean loss, that needs no step
+NEGLIGIBLE = 1e-3  # second-order effect of all rows without chord steps together, relative to the risk
+THOROUGH, IN_PASSING = 2e9, 1e8  # multiplications that chord steps may always cost
 SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
 
 
@@ -35,7 +36,7 @@ class LeftOutStep(NamedTuple):
 
 
 def refine(
-    fit: Fit, curvature: Curvature, eta: Array, forms: Array, slope: Array, shift: Array
+    fit: Fit, curvature: Curvature, eta: Array, forms: Array, slope: Array, shift: Array, *, thorough: bool
 ) -> tuple[Array, Index]:
     """Improve left-out linear predictors of a loss that is not quadratic.
 
@@ -49,7 +50,7 @@ def refine(
     step = LeftOutStep(
         slope.reshape(n, c), fit.bend.reshape(n, c, c), forms.reshape(n, c, c), shift.reshape(n, c)
     )
-    rows = _rows_that_bend(fit, step, eta)
+    rows = _rows_that_bend(fit, step, eta)[: _affordable(fit, thorough=thorough)]
     if rows.size == 0:
         return eta, rows
     refined, settled = _chord(fit, curvature, step, rows)
@@ -67,15 +68,17 @@ def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
     bent = there - fit.slope.reshape(n, c) - np.einsum("nab,nb->na", step.bend, change)
     effect = np.abs(np.einsum("na,nab,nb->n", there, step.forms, bent))
     losses = problem.per_row(problem.loss.value(problem.y, eta))
-    count = np.count_nonzero(effect > NEGLIGIBLE * np.mean(losses))
-    return np.argsort(-effect)[: min(count, _affordable(fit))]
+    order = np.argsort(effect)
+    left_alone = np.cumsum(effect[order]) <= NEGLIGIBLE * np.sum(losses)
+    return order[~left_alone][::-1]
 
 
-def _affordable(fit: Fit) -> int:
-    """How many rows cost no more than two factorisations, or a few hundredths of a second."""
+def _affordable(fit: Fit, *, thorough: bool) -> int:
+    """How many rows cost no more than two factorisations, or than a few hundredths of a second."""
     n, free = fit.problem.n, max(1, int(np.count_nonzero(fit.tangent.support)))
     k = min(n, free)
-    return int((2e9 + 2.0 * n * k**2) / (16.0 * n * k))
+    always = THOROUGH if thorough else IN_PASSING
+    return int((always + 2.0 * n * k**2) / (16.0 * n * k))
 
 
 def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Mask]:

@@ -98,7 +98,7 @@ def _solved(strengths: Array, problem_at: Callable[[float], Problem]) -> Iterato
     first = problem_at(float(strengths[0]))
     path = least_squares_path if first.loss.quadratic else newton_path
     for solution in path(problems):
-        yield solution.fit, one_fit.loo(*solution, refits=False)
+        yield solution.fit, one_fit.loo(*solution, thorough=False)
 
 
 @dataclass

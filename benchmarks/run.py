@@ -1,0 +1,192 @@
+"""Us beside the peers: ratios measured side by side in one process, one table.
+
+Peers that are not installed are named and left out: ``pip install adelie`` (Python below 3.13), and for
+RandALO ``pip install randalo "torch-linops<0.2" cvxpy`` with PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import blas, lapack
+from sklearn.linear_model import Lasso, LassoCV, LogisticRegressionCV, Ridge, RidgeCV
+
+import onefit
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what, ours and theirs in seconds, and what the ratio should be."""
+
+    what: str
+    ours: float
+    theirs: float
+    goal: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        ratio = self.theirs / self.ours
+        return f"{self.what:<58}{self.ours:>9.4f}{self.theirs:>9.4f}{ratio:>8.2f}  {self.goal:<9}{self.note}"
+
+
+def paired(ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 5) -> tuple[float, float]:
+    """Median seconds of both, taken in turns; a pause lets idle BLAS threads go to sleep."""
+    times = np.empty((2, repeats))
+    for run in (ours, theirs):
+        run()
+    for r in range(repeats):
+        for i, run in enumerate((ours, theirs)):
+            time.sleep(0.05)
+            start = time.perf_counter()
+            run()
+            times[i, r] = time.perf_counter() - start
+    ours_median, theirs_median = np.median(times, axis=1)
+    return float(ours_median), float(theirs_median)
+
+
+def toeplitz(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows N(0, Σ) with Σ_ij = 0.8^|i−j|, min(n, p)/2 coefficients ±1, unit noise (ALO, F.1.5)."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, p))
+    X = np.empty((n, p), order="F")
+    X[:, 0] = Z[:, 0]
+    for j in range(1, p):
+        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * Z[:, j]
+    beta = np.zeros(p)
+    k = min(n, p) // 2
+    beta[rng.choice(p, k, replace=False)] = rng.choice([-1.0, 1.0], k)
+    return X, X @ beta + rng.normal(size=n)
+
+
+def blas_floor(X: np.ndarray) -> Callable[[], object]:
+    """The calls that leverages cannot avoid: syrk, potrf, trsm."""
+
+    def run() -> object:
+        K = blas.dsyrk(1.0, X.T, lower=1)
+        K[np.diag_indices_from(K)] += 1.0
+        L, _ = lapack.dpotrf(K, lower=1)
+        return blas.dtrsm(1.0, L, X.T, side=0, lower=1)
+
+    return run
+
+
+def leave_one_out(quick: bool) -> Iterator[Row]:
+    """``onefit.loo`` on fitted models, beside the BLAS calls it cannot avoid."""
+    n, k = (2000, 400) if quick else (5000, 1000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, k)) + 1.0
+    y = X @ rng.normal(size=k) + 10.0 * rng.normal(size=n)
+    lasso = Lasso(1e-3, tol=1e-8, precompute=True, max_iter=100_000).fit(X, y)
+    for model in (Ridge(1.0).fit(X, y), lasso):
+        ours, theirs = paired(lambda model=model: onefit.loo(model, X, y), blas_floor(X))
+        yield Row(f"loo({type(model).__name__}) {n} x {k} / syrk+potrf+trsm", ours, theirs, ">= 0.67")
+
+
+def lasso_path(quick: bool) -> Iterator[Row]:
+    """``LassoLOO`` with its risks, beside adelie's path alone and ``LassoCV``."""
+    sizes = [(800, 200)] if quick else [(800, 200), (800, 800), (800, 1600), (1600, 800)]
+    has_adelie = importlib.util.find_spec("adelie") is not None
+    for n, p in sizes:
+        X, y = toeplitz(n, p)
+        top = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max() / n
+        alphas = np.geomspace(top, 0.01 * top, 50)
+        ours = onefit.LassoLOO(alphas=alphas, early_stopping=False)
+        cv = LassoCV(alphas=alphas, cv=10)
+        times = paired(lambda ours=ours, X=X, y=y: ours.fit(X, y), lambda cv=cv, X=X, y=y: cv.fit(X, y), 3)
+        yield Row(f"LassoLOO {n} x {p} / LassoCV(cv=10)", *times, ">= 5")
+        if has_adelie:
+            times = paired(lambda ours=ours, X=X, y=y: ours.fit(X, y), adelie_path(X, y, alphas))
+            goal = ">= 1" if p >= 800 else ">= 0.5"
+            yield Row(f"LassoLOO {n} x {p} / adelie path alone, tol 1e-12", *times, goal, _gap(X, y, alphas))
+    if not has_adelie:
+        print("(adelie is not installed: left out)")
+
+
+def adelie_path(X: np.ndarray, y: np.ndarray, alphas: np.ndarray) -> Callable[[], object]:
+    """adelie's path over the same strengths."""
+    import adelie as ad
+
+    glm = ad.glm.gaussian(y)
+    return lambda: ad.grpnet(
+        X, glm, lmda_path=alphas, tol=1e-12, early_exit=False, progress_bar=False, n_threads=2
+    )
+
+
+def _gap(X: np.ndarray, y: np.ndarray, alphas: np.ndarray) -> str:
+    from onefit.solvers.active_set import ActiveSet
+
+    active, worst = ActiveSet(X, y), 0.0
+    for alpha in alphas:
+        active.solve(alpha * len(y))
+        worst = max(worst, active.relative_gap())
+    return f"largest gap {worst:.0e}"
+
+
+def tuned(quick: bool) -> Iterator[Row]:
+    """The other self-tuning estimators beside their namesakes."""
+    rng = np.random.default_rng(1)
+    n, p = (500, 50) if quick else (2000, 200)
+    X = rng.normal(size=(n, p))
+    eta = X[:, :10].sum(axis=1)
+    labels = (eta + rng.logistic(size=n) > 0).astype(int)
+    Cs = np.logspace(-4, 4, 10)
+    cv = LogisticRegressionCV(
+        Cs=Cs, cv=10, max_iter=1000, l1_ratios=(0.0,), use_legacy_attributes=False, scoring="neg_log_loss"
+    )
+    ours = onefit.LogisticLOO(Cs=Cs, early_stopping=False)
+    times = paired(lambda: ours.fit(X, labels), lambda: cv.fit(X, labels), 3)
+    yield Row(f"LogisticLOO {n} x {p} / LogisticRegressionCV(cv=10)", *times, ">= 5")
+    y = eta + rng.normal(size=n)
+    alphas = np.logspace(-3, 5, 50)
+    for shape in ((n, p), (p, n)):
+        part = (X, y) if shape == (n, p) else (np.ascontiguousarray(X.T), y[:p])
+        ridge, theirs = onefit.RidgeLOO(alphas=alphas), RidgeCV(alphas=alphas)
+        times = paired(
+            lambda part=part, ridge=ridge: ridge.fit(*part),
+            lambda part=part, theirs=theirs: theirs.fit(*part),
+        )
+        yield Row(f"RidgeLOO {shape[0]} x {shape[1]}, 50 strengths / RidgeCV", *times, ">= 1")
+
+
+def randalo(quick: bool) -> Iterator[Row]:
+    """RandALO on the same fitted lasso."""
+    if any(importlib.util.find_spec(name) is None for name in ("randalo", "torch")):
+        print("(RandALO is not installed: left out)")
+        return
+    from randalo import RandALO
+    from torch.nn import MSELoss
+
+    n = 500 if quick else 2000
+    X, y = toeplitz(n, n)
+    X = np.ascontiguousarray(X)
+    top = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max() / n
+    model = Lasso(0.05 * top, tol=1e-10, max_iter=100_000).fit(X, y)
+
+    def theirs() -> float:
+        return float(RandALO.from_sklearn(model, X, y).evaluate(MSELoss()))
+
+    ours = paired(lambda: onefit.loo(model, X, y), theirs, 3)
+    note = f"risk {onefit.loo(model, X, y).value:.4g} (RandALO {theirs():.4g})"
+    yield Row(f"loo(Lasso) {n} x {n} / RandALO", *ours, ">= 10", note)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    quick = parser.parse_args().quick
+    warnings.simplefilter("ignore")
+    print(f"{'':<58}{'ours s':>9}{'theirs s':>9}{'ratio':>8}  goal")
+    for part in (leave_one_out, lasso_path, tuned, randalo):
+        for row in part(quick):
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

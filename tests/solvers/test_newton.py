@@ -1,0 +1,191 @@
+"""Newton's method: optimality for every loss and penalty, and scikit-learn's solutions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import ElasticNet as SkElasticNet
+from sklearn.linear_model import GammaRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+
+from onefit._linalg import RowGram
+from onefit.curvature import factor
+from onefit.exceptions import SolverError
+from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
+from onefit.penalties import L1, L2, ElasticNet
+from onefit.problem import Problem
+from onefit.solvers import newton
+
+N, P = 60, 5
+LOSSES = [
+    Squared(),
+    Logistic(),
+    Multinomial(3),
+    Poisson(),
+    Gamma(),
+    Tweedie(1.5),
+    Huber(),
+    ConcomitantHuber(),
+]
+FEATURES = np.array([2.0, 0.0, 5.0, np.inf, 1.0])
+PENALTIES = {
+    "L2": L2(2.0),
+    "L2 weak": L2(1e-6),
+    "L1": L1(3.0),
+    "L1 strong": L1(1e4),
+    "net": ElasticNet(4.0, 0.5),
+    "L2 per feature": L2(FEATURES),
+    "L1 per feature": L1(FEATURES),
+    "net per feature": ElasticNet(FEATURES, 0.3),
+}
+
+
+def _problem(loss, penalty, fit_intercept=True, weights=None, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, P)) * np.array([1.0, 0.5, 2.0, 1.0, 1.0])
+    eta = X @ np.array([1.0, -0.5, 0.0, 0.3, 0.0])
+    intercept = np.array(fit_intercept)
+    if isinstance(loss, Multinomial):
+        y, intercept = rng.integers(0, 3, N).astype(float), np.full(3, fit_intercept)
+    elif isinstance(loss, Logistic):
+        y = (eta + rng.logistic(size=N) > 0).astype(float)
+    elif isinstance(loss, Tweedie):
+        y = rng.gamma(2.0, 0.5 * np.exp(0.5 * eta))
+        y = np.where(np.arange(N) % 6 == 0, 0.0, y) if loss.power < 2 else y
+    else:
+        y = eta + rng.standard_t(2, size=N)
+    if isinstance(loss, ConcomitantHuber):
+        l1, l2 = penalty.strengths((P,))
+        fixed = np.full(P, np.inf)
+        strength = np.where(np.isinf(l1 + l2), np.inf, np.maximum(l1, l2))
+        penalty, intercept = type(penalty)(np.stack([strength, fixed], axis=1)), np.array([fit_intercept, True])
+    return Problem(loss, penalty, X, y, np.ones(N) if weights is None else weights, intercept)
+
+
+def _kkt_violation(fit):
+    """Largest violation of the optimality conditions, relative to what is summed."""
+    problem = fit.problem
+    l1, l2 = problem.penalty.strengths(fit.coef.shape)
+    fixed = np.isinf(l1) | np.isinf(l2)
+    assert not np.any(fit.coef[fixed])
+    with np.errstate(invalid="ignore"):
+        smooth = fit.loss_gradient + np.where(fixed, 0.0, l2 * fit.coef)
+    on = np.abs(smooth + np.where(fixed, 0.0, l1) * np.sign(fit.coef))
+    off = np.maximum(np.abs(smooth) - l1, 0.0)
+    violation = np.where(fixed, 0.0, np.where(fit.coef != 0, on, off))
+    levels = np.where(problem.intercept, np.abs(fit.slope.sum(axis=0)), 0.0)
+    size = np.abs(problem.X).T @ np.abs(fit.slope) + 1.0
+    return max(np.max(violation / size), np.max(levels / (np.abs(fit.slope).sum() + 1.0)))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES.keys())
+def test_optimality_conditions(loss, penalty, weigh, fit_intercept):
+    problem = _problem(loss, penalty, fit_intercept, weigh(N))
+    start = problem.at_start()
+    solution = newton.solve(start)
+    assert _kkt_violation(solution.fit) < 1e-8
+    assert solution.fit.objective <= start.objective + 1e-9 * abs(start.objective)
+
+
+@pytest.mark.parametrize("penalty", [L1(3.0), ElasticNet(4.0, 0.5)], ids=repr)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_the_start_does_not_matter(loss, penalty):
+    problem = _problem(loss, penalty)
+    one = newton.solve(problem.at_start()).fit
+    start = problem.at_start()
+    rng = np.random.default_rng(1)
+    coef = np.where(np.isinf(problem.penalty.strengths(one.coef.shape)[1]), 0.0, rng.normal(size=one.coef.shape))
+    if isinstance(loss, ConcomitantHuber):
+        coef[:, 1] = 0.0
+    other = newton.solve(start.moved(0.3 * coef, start.level)).fit
+    np.testing.assert_allclose(other.objective, one.objective, rtol=1e-12)
+    np.testing.assert_allclose(other.eta - np.mean(other.eta), one.eta - np.mean(one.eta), atol=1e-6)
+    np.testing.assert_array_equal(other.coef != 0, one.coef != 0)
+
+
+def test_the_factor_is_that_of_the_solution():
+    for loss in (Logistic(), Squared()):
+        solution = newton.solve(_problem(loss, ElasticNet(4.0, 0.5)).at_start())
+        np.testing.assert_allclose(
+            solution.curvature.quadratic_forms(), factor(solution.fit).quadratic_forms(), rtol=1e-6
+        )
+
+
+def test_no_finite_minimum():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    problem = Problem(Logistic(), L2(0.0), X, (X[:, 0] > 0).astype(float), np.ones(40))
+    with pytest.raises(SolverError, match="separable"):
+        newton.solve(problem.at_start())
+
+
+def test_no_finite_minimum_with_three_classes():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.digitize(X[:, 0], [-0.5, 0.5]).astype(float)
+    problem = Problem(Multinomial(3), L2(0.0), X, y, np.ones(40), np.full(3, True))
+    with pytest.raises(SolverError, match="separable"):
+        newton.solve(problem.at_start())
+
+
+def test_separable_classes_with_a_weak_penalty_have_a_minimum():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    problem = Problem(Logistic(), L2(1e-6), X, (X[:, 0] > 0).astype(float), np.ones(40))
+    assert _kkt_violation(newton.solve(problem.at_start()).fit) < 1e-8
+
+
+def test_too_few_steps():
+    with pytest.raises(SolverError, match="did not settle in 1 steps"):
+        newton.solve(_problem(Poisson(), L2(1e-3)).at_start(), max_steps=1)
+
+
+SCIKIT_LEARN = {
+    "ridge": (Ridge(2.0), Squared(), L2(2.0)),
+    "lasso": (Lasso(0.1, tol=1e-14, max_iter=100_000), Squared(), L1(0.1 * N)),
+    "net": (SkElasticNet(alpha=0.2, l1_ratio=0.3, tol=1e-14, max_iter=100_000), Squared(), ElasticNet(0.2 * N, 0.3)),
+    "logistic": (LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky"), Logistic(), L2(2.0)),
+    "l1 logistic": (
+        LogisticRegression(C=0.3, l1_ratio=1.0, tol=1e-10, solver="saga", max_iter=100_000, random_state=0),
+        Logistic(),
+        L1(1 / 0.3),
+    ),
+    "multinomial": (LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky"), Multinomial(3), L2(2.0)),
+    "poisson": (PoissonRegressor(alpha=0.1, tol=1e-12, solver="newton-cholesky"), Poisson(), L2(0.1 * N)),
+    "gamma": (GammaRegressor(alpha=0.1, tol=1e-12, solver="newton-cholesky"), Gamma(), L2(0.1 * N)),
+}
+
+
+@pytest.mark.parametrize("case", SCIKIT_LEARN)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scikit_learn_agrees(case, weighted):
+    model, loss, penalty = SCIKIT_LEARN[case]
+    weights = np.random.default_rng(3).uniform(0.5, 2.0, N) if weighted else np.ones(N)
+    weights *= N / weights.sum()  # so that a mean is a sum over N
+    problem = _problem(loss, penalty, weights=weights)
+    ours = newton.solve(problem.at_start()).fit
+    model = model.fit(problem.X, problem.y, sample_weight=weights)
+    coef = ours.coef.T if ours.coef.ndim == 2 else ours.coef
+    tol = 1e-5 if "l1" in case else 1e-7
+    np.testing.assert_allclose(np.squeeze(model.coef_), coef, atol=tol)
+    if loss != Multinomial(3):  # whose intercepts have a common shift to spare
+        np.testing.assert_allclose(np.squeeze(model.intercept_), ours.level, atol=tol)
+
+
+@pytest.mark.parametrize("p", [3, 30])
+def test_kernel_ridge_in_dual_coordinates(p):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, p)), rng.normal(size=20)
+    weights = rng.uniform(0.5, 2.0, 20)
+    dual = newton.solve(
+        Problem(Squared(), L2(0.5), RowGram(X @ X.T), y, weights, np.array(False)).at_start()
+    ).fit
+    primal = newton.solve(Problem(Squared(), L2(0.5), X, y, weights, np.array(False)).at_start()).fit
+    np.testing.assert_allclose(dual.eta, primal.eta, atol=1e-9)
+    np.testing.assert_allclose(dual.objective, primal.objective, rtol=1e-12)
+
+
+def test_a_matrix_of_strengths_one_an_output():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 2))
+    both = newton.solve(Problem(Squared(), L2([[0.5, 4.0]]), X, y, np.ones(30), np.full(2, True)).at_start()).fit
+    for j, alpha in enumerate((0.5, 4.0)):
+        one = newton.solve(Problem(Squared(), L2(alpha), X, y[:, j], np.ones(30)).at_start()).fit
+        np.testing.assert_allclose(both.eta[:, j], one.eta, atol=1e-10)

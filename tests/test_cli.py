@@ -1,0 +1,302 @@
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import onefit
+from onefit import __main__, cli
+from onefit.cli import run
+from onefit.table import TableError
+
+
+class Foreign(BaseEstimator):
+    def predict(self, X):
+        return X
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A table with text, gaps, a date, an identifier and three kinds of target."""
+    rng = np.random.default_rng(0)
+    n = 80
+    size, place = rng.normal(size=n), rng.choice(["town", "coast", "hill"], n)
+    price = 3 * size + (place == "coast") + rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "size": np.where(rng.uniform(size=n) < 0.1, np.nan, size),
+            "place": np.where(rng.uniform(size=n) < 0.1, None, place),
+            "built": pd.date_range("2001-01-01", periods=n).astype(str),
+            "price": price,
+            "sold": np.where(price + rng.normal(size=n) > 0, "yes", "no"),
+            "visits": rng.poisson(np.exp(0.5 * size)),
+            "w": rng.uniform(0.5, 2.0, size=n),
+        }
+    )
+    path = tmp_path / "house.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def tune(house, target, *more):
+    others = {"price", "sold", "visits", "w"} - {target, *more}
+    dropped = [word for name in sorted(others) for word in ("--drop", name)]
+    return run(["tune", str(house), "--target", target, *dropped, *more])
+
+
+class TestTune:
+    @pytest.mark.parametrize(
+        ("target", "models"),
+        [
+            ("price", ["ridge", "lasso", "elasticnet", "mean only"]),
+            ("sold", ["logistic", "logistic-l1", "class frequencies"]),
+            ("visits", ["poisson", "ridge", "mean only"]),
+        ],
+    )
+    def test_writes_everything(self, house, tmp_path, capsys, target, models):
+        assert tune(house, target, "--out", str(tmp_path / "out")) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        for name in models:
+            assert f"  {name} " in out
+        assert "left out column id: counts the rows" in out
+        assert "better than predicting" in out
+        files = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert files == ["model.skops", "predictions.csv", "report.html"]
+        assert len(pd.read_csv(tmp_path / "out" / "predictions.csv")) == 80
+
+    @pytest.mark.parametrize("model", ["ridge", "lasso", "elasticnet", "logistic", "logistic-l1", "poisson"])
+    def test_each_model_saves_and_returns(self, house, tmp_path, capsys, model):
+        target = {"logistic": "sold", "logistic-l1": "sold", "poisson": "visits"}.get(model, "price")
+        assert tune(house, target, "--model", model, "--out", str(tmp_path)) == 0
+        table = pd.read_csv(tmp_path / "predictions.csv")
+        saved, again = str(tmp_path / "model.skops"), tmp_path / "again.csv"
+        capsys.readouterr()
+        assert run(["loo", saved, str(house), "--target", target, "--out", str(again)]) == 0
+        assert "leave-one-out" in capsys.readouterr().out
+        repeated = pd.read_csv(again)
+        np.testing.assert_allclose(repeated["loss"], table["loss"], rtol=1e-3, atol=1e-4)
+        assert run(["predict", saved, str(house)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("row,prediction")
+        assert len(lines) == 81
+
+    def test_weights(self, house, tmp_path, capsys):
+        weighted = ["--weights", "w", "--out", str(tmp_path)]
+        assert tune(house, "price", "--model", "ridge", *weighted) == 0
+        saved = str(tmp_path / "model.skops")
+        capsys.readouterr()
+        assert run(["loo", saved, str(house), "--target", "price", "--weights", "w"]) == 0
+        out = capsys.readouterr().out
+        frame = pd.read_csv(tmp_path / "predictions.csv")
+        expected = np.average(frame["loss"], weights=pd.read_csv(house)["w"])
+        assert f"{expected:.6g}" in out
+
+    def test_rows_without_target(self, house, tmp_path, capsys):
+        frame = pd.read_csv(house)
+        frame.loc[:4, "price"] = np.nan
+        frame.to_csv(house, index=False)
+        assert tune(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
+        assert "5 rows without a target" in capsys.readouterr().out
+        assert pd.read_csv(tmp_path / "predictions.csv")["row"].tolist() == list(range(5, 80))
+
+    def test_a_model_that_fails_is_left_out(self, house, capsys, monkeypatch):
+        def fail(*_args, **_kwargs):
+            raise ValueError("no\nway")
+
+        monkeypatch.setattr(cli.LassoLOO, "fit", fail)
+        assert tune(house, "price") == 0
+        out, err = capsys.readouterr()
+        assert "onefit: warning: lasso was left out: no way" in err
+        assert "ridge" in out
+        assert tune(house, "price", "--model", "lasso") == 2
+        assert capsys.readouterr().err == "onefit: error: no way\n"
+
+    def test_warnings_are_one_line(self, capsys):
+        with cli._our_warnings("ridge"):
+            import warnings
+
+            for _ in range(2):
+                warnings.warn("rows\n  to look at", onefit.UnreliableWarning, stacklevel=1)
+        assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
+
+
+class TestRefusals:
+    def errs(self, capsys, *arguments):
+        assert run(list(arguments)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("onefit: error: ")
+        assert err.count("\n") == 1
+        return err
+
+    def test_usage(self, house, capsys):
+        assert "--target" in self.errs(capsys, "tune", str(house))
+        assert "bogus" in self.errs(capsys, "bogus")
+        assert "'foo'" in self.errs(capsys, "tune", str(house), "--target", "price", "--model", "foo")
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (["--target", "prize"], "did you mean 'price'"),
+            (["--target", "sold", "--model", "ridge"], "is not a number"),
+            (["--target", "price", "--model", "logistic"], "80 classes in 80 rows"),
+            (["--target", "price", "--model", "poisson"], "is negative"),
+            (["--target", "price", "--model", "ridge", "--task", "binary"], "ridge does not suit binary"),
+            (["--target", "price", "--weights", "place"], "are not numbers"),
+        ],
+    )
+    def test_data(self, house, capsys, more, message):
+        err = self.errs(capsys, "tune", str(house), *more)
+        assert message in err
+        assert message.startswith("ridge does") or str(house) in err
+
+    def test_no_file(self, tmp_path, capsys):
+        assert "no such file" in self.errs(capsys, "tune", str(tmp_path / "x.csv"), "--target", "y")
+
+    def test_folder_is_checked_before_the_work(self, house, tmp_path, capsys, monkeypatch):
+        monkeypatch.setattr(cli, "read_table", lambda _: pytest.fail("worked before it looked"))
+        (tmp_path / "file").touch()
+        out = str(tmp_path / "file" / "deep")
+        assert "cannot write into" in self.errs(capsys, "tune", str(house), "--target", "price", "--out", out)
+
+    def test_file_is_checked_before_the_work(self, house, tmp_path, capsys):
+        for out in (tmp_path, tmp_path / "nowhere" / "p.csv"):
+            assert "cannot write" in self.errs(capsys, "predict", "m", str(house), "--out", str(out))
+
+    def test_failed_work_leaves_no_folder(self, house, tmp_path, capsys):
+        self.errs(capsys, "tune", str(house), "--target", "x", "--out", str(tmp_path / "new"))
+        assert not (tmp_path / "new").exists()
+
+    def test_table_of_another_kind(self, house, tmp_path, capsys):
+        assert tune(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
+        saved = str(tmp_path / "model.skops")
+        capsys.readouterr()
+        other = tmp_path / "other.csv"
+        pd.read_csv(house).rename(columns={"size": "Size"}).to_csv(other, index=False)
+        assert "no column 'size'; did you mean 'Size'" in self.errs(capsys, "predict", saved, str(other))
+        pd.read_csv(house).assign(size="big").to_csv(other, index=False)
+        assert "'size' must hold numbers" in self.errs(capsys, "predict", saved, str(other))
+        assert "is a feature" in self.errs(capsys, "loo", saved, str(house), "--target", "size")
+        pd.read_csv(house).iloc[::2].to_csv(other, index=False)
+        assert "far from optimal" in self.errs(capsys, "loo", saved, str(other), "--target", "price")
+
+
+class TestSavedModels:
+    def test_of_scikit_learn(self, house, tmp_path, capsys):
+        frame = pd.read_csv(house).dropna()
+        clean = tmp_path / "clean.csv"
+        frame.to_csv(clean, index=False)
+        model = make_pipeline(StandardScaler(), Ridge()).fit(frame[["size", "w"]], frame["price"])
+        skops.io.dump(model, tmp_path / "m.skops")
+        assert run(["loo", str(tmp_path / "m.skops"), str(clean), "--target", "price"]) == 0
+        expected = onefit.loo(model, frame[["size", "w"]], frame["price"])
+        assert f"{expected.value:.6g}" in capsys.readouterr().out
+
+    def test_foreign_types_are_refused(self, tmp_path):
+        skops.io.dump(Foreign(), tmp_path / "m.skops")
+        with pytest.raises(TableError, match=r"Foreign\. They could run any code"):
+            cli.load(str(tmp_path / "m.skops"))
+
+    def test_what_is_no_model(self, tmp_path):
+        path = tmp_path / "m.skops"
+        with pytest.raises(TableError, match="no such file"):
+            cli.load(str(path))
+        path.write_text("hello")
+        with pytest.raises(TableError, match="not a model saved by skops"):
+            cli.load(str(path))
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("schema.json", "{}")
+        with pytest.raises(TableError, match="not a model saved by skops"):
+            cli.load(str(path))
+        skops.io.dump([1, 2], path)
+        with pytest.raises(TableError, match="cannot predict"):
+            cli.load(str(path))
+
+
+class TestFiles:
+    def test_half_a_file_never_shows(self, tmp_path, monkeypatch):
+        path = tmp_path / "report.html"
+        path.write_text("old")
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            cli._write(path, b"new")
+        assert path.read_text() == "old"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_permissions_are_ordinary(self, tmp_path):
+        cli._write(tmp_path / "a", b"x")
+        (tmp_path / "b").write_bytes(b"x")
+        assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+class TestProcess:
+    def test_demo(self, tmp_path, capsys):
+        assert run(["demo", "--out", str(tmp_path)]) == 0
+        assert (tmp_path / "diabetes" / "report.html").is_file()
+        assert (tmp_path / "breast_cancer" / "model.skops").is_file()
+        assert capsys.readouterr().err == ""
+
+    def test_help_and_version(self, capsys):
+        assert run(["--help"]) == 0
+        assert run(["--version"]) == 0
+        assert onefit.__version__ in capsys.readouterr().out
+        assert run([]) == 2
+
+    def test_interrupt(self, house, capsys, monkeypatch):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cli, "read_table", interrupt)
+        assert run(["tune", str(house), "--target", "price"]) == 130
+        assert capsys.readouterr().err == "onefit: interrupted\n"
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
+    def test_interrupt_from_outside(self, house, tmp_path):
+        hang = (
+            "import time\nfrom onefit import cli\nfrom onefit.__main__ import main\n"
+            "cli._fit_all = lambda *_: (print('fitting', flush=True), time.sleep(60))\nmain()"
+        )
+        command = [
+            sys.executable,
+            "-c",
+            hang,
+            "tune",
+            str(house),
+            "--target",
+            "price",
+            "--out",
+            str(tmp_path / "o"),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "fitting\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (130, "onefit: interrupted\n")
+        assert not (tmp_path / "o").exists()
+
+    def test_without_the_extra(self, capsys, monkeypatch):
+        monkeypatch.delitem(sys.modules, "onefit.cli")
+        monkeypatch.setitem(sys.modules, "click", None)
+        with pytest.raises(SystemExit, match="2"):
+            __main__.main()
+        assert "install onefit[cli]" in capsys.readouterr().err
+
+    def test_reader_that_leaves(self, house):
+        command = f"{sys.executable} -m onefit tune {house} --target price --model ridge | true"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert done.stderr == ""

@@ -1,0 +1,210 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import LeaveOneOut
+
+from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.report import (
+    Candidate,
+    Comparison,
+    aligned,
+    cautions,
+    common_loss,
+    constant_losses,
+    describe,
+    first_cautions,
+    predicted,
+    predictions,
+    render,
+    verdict,
+    with_error,
+)
+from onefit.risk.estimate import mean_and_error
+from onefit.table import split
+
+EVIL = "<script>alert('x')</script>"
+
+
+def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
+    table = split(frame, target, task=task, weights=weights)
+    X = table.features.to_numpy(np.float64)
+    fitted = [model.fit(X, table.y, sample_weight=table.weights) for model in models]
+    loss_name, losses = common_loss([model.loo_ for model in fitted], table.y)
+    names = [type(model).__name__ for model in fitted]
+    candidates = sorted(
+        map(Candidate, names, fitted, losses),
+        key=lambda one: np.average(one.losses, weights=table.weights),
+    )
+    baseline = constant_losses(table, loss_name)
+    return Comparison(table, source, tuple(candidates), loss_name, baseline, tuple(table.features))
+
+
+def numbers(n=60, signal=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    y = signal * X[:, 0] + rng.normal(size=n)
+    return pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return compare([RidgeLOO(), LassoLOO()], numbers(), "y")
+
+
+@pytest.fixture(scope="module")
+def classes():
+    frame = numbers(n=90).drop(columns="y")
+    score = frame["a"] + np.random.default_rng(3).normal(size=90)
+    frame["y"] = np.array(["low", "mid", "high"])[np.digitize(score, [-0.5, 0.5])]
+    return compare([LogisticLOO(Cs=[0.1, 1.0])], frame, "y")
+
+
+@pytest.fixture(scope="module")
+def counts():
+    frame = numbers(n=80).drop(columns="y")
+    rng = np.random.default_rng(4)
+    frame["y"] = rng.poisson(np.exp(frame["a"]))
+    return compare([PoissonLOO(), RidgeLOO()], frame, "y", task="counts")
+
+
+class TestComparison:
+    def test_paired_error(self, regression):
+        other = regression.candidates[1]
+        above, error = regression.above_best(other.losses)
+        difference = other.losses - regression.best.losses
+        np.testing.assert_allclose(above, difference.mean())
+        np.testing.assert_allclose(error, difference.std(ddof=1) / np.sqrt(len(difference)))
+        assert above >= 0
+
+    def test_lines(self, regression):
+        lines = regression.lines
+        assert [len(line) for line in lines] == [len(regression.columns)] * 3
+        assert [line[0] for line in lines] == ["*", "", ""]
+        assert lines[-1][1] == "mean only"
+
+    def test_different_losses_are_compared_by_squared_error(self, counts):
+        assert counts.loss_name == "squared error"
+        poisson = next(one for one in counts.candidates if one.name == "PoissonLOO")
+        np.testing.assert_allclose(poisson.losses, (counts.table.y - poisson.estimate.predictions) ** 2)
+
+    def test_weights_count(self):
+        frame = numbers().assign(w=np.r_[np.zeros(20), np.ones(40)])
+        comparison = compare([RidgeLOO()], frame, "y", weights="w")
+        risk, _ = mean_and_error(comparison.best.losses, comparison.weights)
+        np.testing.assert_allclose(risk, comparison.best.estimate.value)
+
+
+class TestConstant:
+    def test_mean_of_the_others(self, regression):
+        y = regression.table.y
+        expected = [(y[out] - y[kept].mean()) ** 2 for kept, out in LeaveOneOut().split(y)]
+        np.testing.assert_allclose(regression.baseline, np.ravel(expected))
+
+    def test_frequencies_of_the_others(self, classes):
+        y = classes.table.y
+        expected = [-np.log(np.mean(y[kept] == y[out])) for kept, out in LeaveOneOut().split(y)]
+        np.testing.assert_allclose(classes.baseline, expected)
+
+    def test_deviance_of_the_mean_of_the_others(self, counts):
+        y = counts.table.y
+        mean = np.array([y[kept].mean() for kept, _ in LeaveOneOut().split(y)])
+        log = np.log(np.where(y > 0, y, 1.0) / mean)
+        np.testing.assert_allclose(
+            constant_losses(counts.table, "deviance"), 2 * (y * log - y + mean), atol=1e-12
+        )
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "error", "text"),
+        [
+            (11.46, 1.123, "11.5 ± 1.1"),
+            (2988.4, 184.2, "2988 ± 184"),
+            (0.018342, 0.00097, "0.01834 ± 0.00097"),
+            (3.0, 0.0, "3"),
+            (3.0, np.nan, "3"),
+            (1e-9, 1e-10, "1e-09 ± 1e-10"),
+        ],
+    )
+    def test_with_error(self, value, error, text):
+        assert with_error(value, error) == text
+
+    def test_aligned(self):
+        text = aligned(["", "model", "s", "risk"], [["*", "a", "", "1"], ["", "long one", "x", "10"]])
+        assert text == "   model     s  risk\n*  a               1\n   long one  x    10"
+
+    def test_what_was_done(self, regression):
+        assert "RidgeLOO" in describe(regression)
+        assert "60 rows, 4 columns" in describe(regression)
+
+    def test_signal(self, regression):
+        assert "is clearly better than predicting the mean" in verdict(regression)
+
+    def test_no_signal(self):
+        noise = compare([RidgeLOO()], numbers(signal=0.0), "y")
+        assert verdict(noise).startswith("No model is clearly better")
+
+    def test_ties(self, regression):
+        assert any("cannot be told apart" in line for line in cautions(regression))
+
+    def test_too_good(self):
+        frame = numbers()
+        perfect = compare([RidgeLOO()], frame.assign(a=frame["y"] + 1.0), "y")
+        assert any(
+            "Does a column contain the target" in line and "those of a" in line for line in cautions(perfect)
+        )
+
+    def test_negative_counts(self, counts):
+        ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
+        alone = Comparison(counts.table, "", tuple(ridge), "squared error", counts.baseline, tuple("abcd"))
+        assert any("negative counts" in line for line in first_cautions(alone))
+
+
+class TestRows:
+    def test_regression(self, regression):
+        frame = predictions(regression.table, regression.best.estimate)
+        assert list(frame) == ["row", "y", "left_out", "loss", "leverage", "flagged", "certified"]
+        np.testing.assert_allclose((frame["y"] - frame["left_out"]) ** 2, frame["loss"])
+
+    def test_classes(self, classes):
+        frame = predictions(classes.table, classes.best.estimate)
+        probabilities = frame[["left_out_high", "left_out_low", "left_out_mid"]].to_numpy()
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        assert np.array_equal(
+            frame["left_out"], np.array(["high", "low", "mid"])[probabilities.argmax(axis=1)]
+        )
+
+    def test_decision(self):
+        columns = predicted(np.array([-1.0, 2.0]), np.array(["no", "yes"]), "left_out")
+        assert columns["left_out"].tolist() == ["no", "yes"]
+
+    def test_several_outputs(self):
+        assert list(predicted(np.zeros((3, 2)), None, "left_out")) == ["left_out_0", "left_out_1"]
+
+
+class TestPage:
+    @pytest.mark.parametrize("kind", ["regression", "classes", "counts"])
+    def test_stands_alone(self, kind, request):
+        page = render(request.getfixturevalue(kind), "0")
+        assert page.startswith("<!DOCTYPE html>")
+        assert page.count("data:image/svg+xml;base64,") == 3
+        assert not re.search(r"(?:src|href)\s*=\s*\"(?!data:)|url\(|@import|<script", page)
+
+    def test_is_the_same_every_time(self, regression):
+        assert render(regression, "0") == render(regression, "0")
+
+    def test_escapes_what_the_user_gave(self):
+        frame = numbers().rename(columns={"a": EVIL + "$^{", "y": EVIL})
+        frame["always"] = EVIL
+        page = render(compare([RidgeLOO()], frame, EVIL, source=EVIL), "0")
+        assert EVIL not in page
+        assert "&lt;script&gt;" in page
+
+    def test_flagged_rows_are_listed(self):
+        frame = numbers(n=30).assign(rare=np.eye(30)[7])
+        comparison = compare([RidgeLOO([0.0])], frame, "y")
+        assert comparison.best.estimate.leverages[7] > 0.8
+        page = render(comparison, "0")
+        assert ("determines most of its own fit" in page) == (7 in comparison.best.estimate.flagged)

@@ -115,6 +115,11 @@ class TestConstant:
             constant_losses(counts.table, "deviance"), 2 * (y * log - y + mean), atol=1e-12
         )
 
+    def test_single_count(self):
+        frame = numbers(n=20).assign(y=[7] + [0] * 19)
+        table = split(frame, "y", task="counts")
+        assert np.all(np.isfinite(constant_losses(table, "deviance")))
+
 
 class TestWords:
     @pytest.mark.parametrize(

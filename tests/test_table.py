@@ -92,15 +92,17 @@ class TestTask:
         ("values", "task"),
         [
             (["a", "b", "a"], "binary"),
+            ([1.5, 2.5], "regression"),
+            ([1.5, 2.5, 2.5, 1.5], "binary"),
             (["a", "b", "c"], "multiclass"),
             ([True, False, True], "binary"),
-            ([0, 1, 1], "binary"),
-            ([-1.0, 1.0, 1.0], "binary"),
+            ([0, 1, 1, 1], "binary"),
+            ([-1.0, 1.0, 1.0, 1.0], "binary"),
             ([1.5, 2.0, 3.0], "regression"),
             ([-1, 0, 1], "regression"),
             ([0, 0, 0, 1, 0, 1, 9], "counts"),
             ([0, 1, 2, 0, 1, 2], "multiclass"),
-            ([1, 2, 3, 3, 2], "multiclass"),
+            ([1, 2, 3, 3, 2, 1], "multiclass"),
             ([3, 4, 5, 6], "regression"),
             (list(range(25, 300)), "regression"),
         ],
@@ -190,6 +192,12 @@ class TestSplit:
         with pytest.raises(TableError, match="the columns are age, colour, price"):
             split(frame, "xyz")
 
+    def test_target_in_another_part(self, frame):
+        with pytest.raises(TableError, match="'price' is the target"):
+            split(frame, "price", drop=["price"])
+        with pytest.raises(TableError, match="'price' is the target"):
+            split(frame, "price", weights="price")
+
     def test_nothing_left(self, frame):
         with pytest.raises(TableError, match="no column is left"):
             split(frame[["price"]].assign(constant=1), "price")
@@ -250,6 +258,10 @@ class TestPreprocessing:
     def test_infinity(self):
         with pytest.raises(TableError, match="'a' is infinite in row 1"):
             as_numbers(pd.DataFrame({"a": [1.0, -np.inf]}))
+
+    def test_numbers_that_would_overflow(self):
+        with pytest.raises(TableError, match="too large to compute with, in row 0"):
+            as_numbers(pd.DataFrame({"a": [1e200, 1.0]}))
 
     def test_days(self):
         frame = pd.DataFrame({"text": ["1970-01-02", None], "date": pd.to_datetime(["1970-01-03", None])})

@@ -179,7 +179,7 @@ def tune(
         with _naming(file):
             task = _task(task, model, frame, target)
             table = split(frame, target, task=task, weights=weights, drop=drop, keep=keep)
-        _tune(table, Path(file).name, model, folder)
+            _tune(table, Path(file).name, model, folder)
 
 
 @main.command()

@@ -168,7 +168,8 @@ def common_loss(estimates: Sequence[RiskEstimate], y: Any) -> tuple[str, list[Ar
 def constant_losses(table: Table, loss_name: str) -> Array:
     """Losses of the constant that the other rows suggest: their mean, or their class frequencies.
 
-    With S = Σ w y, row i is predicted by (S − w_i y_i) / (Σ w − w_i).
+    With S = Σ w y, row i is predicted by (S − w_i y_i) / (Σ w − w_i).  Where all other counts are zero, half
+    a count is put among them, since a Poisson mean of zero would make the deviance infinite.
     """
     w = np.ones(len(table.y)) if table.weights is None else table.weights
     others = np.maximum(w.sum() - w, np.finfo(float).tiny)
@@ -178,7 +179,7 @@ def constant_losses(table: Table, loss_name: str) -> Array:
         return -np.log(np.maximum(share, np.finfo(float).tiny))
     mean = (w @ table.y - w * table.y) / others
     if loss_name == "deviance":
-        mean = np.maximum(mean, np.finfo(float).tiny)
+        mean = np.maximum(mean, 0.5 / others)
         return 2.0 * (xlogy(table.y, table.y / mean) - table.y + mean)
     return (table.y - mean) ** 2
 
@@ -211,13 +212,18 @@ def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(row.rstrip() for row in rows)
 
 
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def describe(comparison: Comparison) -> str:
     """Say in one sentence what was done."""
     table, names = comparison.table, [candidate.name for candidate in comparison.candidates]
     models = f"{', '.join(names[:-1])} and {names[-1]}, each" if len(names) > 1 else names[0]
     return (
         f"{table.target} of {comparison.source}: {table.task} ({table.reason}), {len(table.y)} rows, "
-        f"{table.features.shape[1]} columns that became {len(comparison.feature_names)} features; "
+        f"{_number(table.features.shape[1], 'column')} turned into "
+        f"{_number(len(comparison.feature_names), 'feature')}; "
         f"{models} tuned by leave-one-out."
     )
 

@@ -32,6 +32,7 @@ SPREADSHEETS = (".xlsx", ".xls", ".ods")
 SEPARATORS = ",;\t|"
 MISSING_MARKS = ["?"]  # beside those of pandas: empty, NA, N/A, nan, null, None, …
 MISSING_LEVEL = "(missing)"
+LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
 MOST_LEVELS = 100  # of one column; the rarer ones are grouped
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
@@ -232,6 +233,8 @@ def split(
     """
     for name in (target, *([weights] if weights else []), *drop, *keep):
         require_column(frame, name)
+    if target in (weights, *drop):
+        raise TableError(f"{target!r} is the target: it cannot be dropped, nor be the weights")
     known = frame[target].notna().to_numpy()
     if not known.any():
         raise TableError(f"target {target!r} is missing in every row: choose another column")
@@ -356,10 +359,10 @@ def rare_below(n: int) -> int:
 def guess_task(target: pd.Series) -> tuple[str, str]:
     """Guess the task from a target without missing values.
 
-    1. text, true/false and categories are classes; so are numbers with two distinct values;
+    1. text, true/false and categories are classes; so are two distinct numbers in 4 rows or more;
     2. numbers that are not whole, or negative, mean regression;
     3. whole numbers that start at 0 or 1 and reach beyond three times their mean are counts;
-    4. 3 to 10 consecutive whole numbers that start at 0 or 1 are class codes;
+    4. up to 10 consecutive whole numbers that start at 0 or 1 (and twice as many rows) are class codes;
     5. all other whole numbers mean regression.
 
     Parameters
@@ -372,11 +375,12 @@ def guess_task(target: pd.Series) -> tuple[str, str]:
     """
     distinct = target.nunique()
     labels = "binary" if distinct == 2 else "multiclass"
+    several_each = 2 * distinct <= len(target)
     if types.is_datetime64_any_dtype(target):
         raise TableError(f"target {target.name!r} is a date: choose a number or a label")
     if types.is_bool_dtype(target) or not types.is_numeric_dtype(target):
         return labels, f"{distinct} labels"
-    if distinct == 2:
+    if distinct == 2 and several_each:
         return labels, "two distinct numbers"
     values = target.to_numpy(np.float64)
     if not _whole(values):
@@ -384,7 +388,7 @@ def guess_task(target: pd.Series) -> tuple[str, str]:
     starts_low = values.min() in (0.0, 1.0)
     if starts_low and values.max() > 3.0 * values.mean():
         return "counts", "skewed whole numbers from 0 or 1"
-    if starts_low and 3 <= distinct <= MOST_CODES and distinct == np.ptp(values) + 1:
+    if starts_low and several_each and distinct <= MOST_CODES and distinct == np.ptp(values) + 1:
         return labels, f"{distinct} consecutive whole numbers from {values.min():g}"
     return "regression", "whole numbers"
 
@@ -541,11 +545,14 @@ def _as_number(column: pd.Series) -> pd.Series:
 
 
 def _refuse_infinity(column: pd.Series, values: Array) -> None:
-    infinite = np.flatnonzero(np.isinf(values))
-    if infinite.size:
+    """Refuse numbers whose squares would not be finite."""
+    too_large = np.flatnonzero(np.abs(values) > LARGEST)
+    if too_large.size:
+        row, value = column.index[too_large[0]], values[too_large[0]]
+        what = "is infinite" if np.isinf(value) else f"is {value:.3g}, too large to compute with,"
         raise TableError(
-            f"column {column.name!r} is infinite in row {column.index[infinite[0]]}: make it empty (missing) "
-            "or finite"
+            f"column {column.name!r} {what} in row {row}: make it empty (missing) or a number of ordinary "
+            "size"
         )
 
 

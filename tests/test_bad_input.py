@@ -1,0 +1,252 @@
+"""Bad input: the right exception, and a message that names the argument or the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import (
+    ElasticNet,
+    GammaRegressor,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    MultiTaskLasso,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    SGDRegressor,
+)
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import onefit
+
+N = 30
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    return X, X[:, 0] + rng.normal(size=N)
+
+
+def labels(y):
+    return np.where(y > 0, "yes", "no")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_x_that_is_not_finite(data, bad, make):
+    X, y = data
+    model = Ridge().fit(X, y)
+    X = X.copy()
+    X[3, 1] = bad
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        onefit.loo(model, make(X), y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_y_that_is_not_finite(data, bad):
+    X, y = data
+    model = Ridge().fit(X, y)
+    y = y.copy()
+    y[4] = bad
+    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
+        onefit.loo(model, X, y)
+
+
+def test_labels_that_are_missing(data):
+    X, y = data
+    model = LogisticRegression().fit(X, (y > 0).astype(float))
+    bad = (y > 0).astype(float)
+    bad[2] = np.nan
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        onefit.loo(model, X, bad)
+
+
+@pytest.mark.parametrize("model", [Ridge(), Lasso(), KernelRidge()], ids=repr)
+def test_a_single_row(data, model):
+    X, y = data
+    with pytest.raises(ValueError, match="at least 2 rows, got n_samples=1"):
+        onefit.loo(model.fit(X[:1], y[:1]), X[:1], y[:1])
+
+
+def test_no_columns(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        onefit.loo(Ridge().fit(X, y), np.empty((N, 0)), y)
+
+
+def test_other_number_of_columns(data):
+    X, y = data
+    with pytest.raises(ValueError, match="X has 2 features, but Ridge is expecting 3"):
+        onefit.loo(Ridge().fit(X, y), X[:, :2], y)
+
+
+def test_columns_in_another_order(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    with pytest.raises(ValueError, match="same order"):
+        onefit.loo(Ridge().fit(frame, y), frame[["b", "a", "c"]], y)
+
+
+def test_an_unknown_column(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    with pytest.raises(ValueError, match="feature names"):
+        onefit.loo(Ridge().fit(frame, y), frame.rename(columns={"c": "d"}), y)
+
+
+def test_lengths_that_differ(data):
+    X, y = data
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        onefit.loo(Ridge().fit(X, y), X, y[:-1])
+
+
+def test_weights_that_are_all_zero(data):
+    X, y = data
+    with pytest.raises(ValueError, match="[Ss]ample.weight"):
+        onefit.loo(Ridge().fit(X, y), X, y, sample_weight=np.zeros(N))
+
+
+def test_negative_weights(data):
+    X, y = data
+    weights = np.ones(N)
+    weights[5] = -1.0
+    with pytest.raises(ValueError, match=r"Negative values.*sample_weight"):
+        onefit.loo(Ridge().fit(X, y), X, y, sample_weight=weights)
+
+
+def test_weights_that_are_not_finite(data):
+    X, y = data
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        onefit.loo(Ridge().fit(X, y), X, y, sample_weight=np.full(N, np.nan))
+
+
+@pytest.mark.parametrize("shape", [(N - 1,), (N, 1), (N, 2)], ids=str)
+def test_weights_of_another_shape(data, shape):
+    X, y = data
+    with pytest.raises(ValueError, match="[Ss]ample.weight"):
+        onefit.loo(Ridge().fit(X, y), X, y, sample_weight=np.ones(shape))
+
+
+def test_a_weight_that_is_one_number(data):
+    # scikit-learn takes a number for a weight of all rows
+    X, y = data
+    model = Ridge().fit(X, y, sample_weight=2.0)
+    est = onefit.loo(model, X, y, sample_weight=2.0)
+    np.testing.assert_allclose(est.value, onefit.loo(Ridge(0.5).fit(X, y), X, y).value)
+    assert np.isfinite(est.score("r2"))
+
+
+@pytest.mark.parametrize("model", [Ridge(), LogisticRegression(), make_pipeline(StandardScaler(), Ridge())], ids=repr)
+def test_a_model_that_is_not_fitted(data, model):
+    with pytest.raises(NotFittedError, match="not fitted: call model.fit"):
+        onefit.loo(model, *data)
+
+
+@pytest.mark.parametrize("model", [Ridge, "ridge", None, 3])
+def test_what_is_no_model(data, model):
+    with pytest.raises(TypeError, match="model must be a fitted scikit-learn estimator"):
+        onefit.loo(model, *data)
+
+
+@pytest.mark.parametrize("make", [LogisticRegression, RidgeClassifier])
+def test_a_label_that_is_not_known(data, make):
+    X, y = data
+    model = make().fit(X, labels(y))
+    bad = labels(y).astype(object)
+    bad[7] = "perhaps"
+    with pytest.raises(ValueError, match=r"y\[7\] = 'perhaps' is not among the classes"):
+        onefit.loo(model, X, bad)
+
+
+def test_labels_of_another_type(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"y\[0\] = .* is not among the classes"):
+        onefit.loo(LogisticRegression().fit(X, labels(y)), X, np.where(y > 0, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("model", "bad", "rule"),
+    [(PoissonRegressor(), -1.0, "y >= 0"), (GammaRegressor(), 0.0, "y > 0"), (GammaRegressor(), -2.0, "y > 0")],
+    ids=str,
+)
+def test_responses_out_of_range(data, model, bad, rule):
+    X, y = data
+    y = np.exp(y)
+    model = model.fit(X, y)
+    y[9] = bad
+    with pytest.raises(ValueError, match=rf"needs {rule}, but y\[9\] = {bad:g}"):
+        onefit.loo(model, X, y)
+
+
+def supported():
+    return ["ElasticNet", "HuberRegressor", "KernelRidge", "Lasso", "LinearRegression", "LogisticRegression", "Ridge"]
+
+
+@pytest.mark.parametrize("model", [RandomForestRegressor(n_estimators=2), SGDRegressor(), MultiTaskLasso()], ids=repr)
+def test_models_without_a_formula(data, model):
+    X, y = data
+    y = np.column_stack([y, y]) if isinstance(model, MultiTaskLasso) else y
+    with pytest.raises(onefit.UnsupportedModelError, match=type(model).__name__) as error:
+        onefit.loo(model.fit(X, y), X, y)
+    for name in supported():
+        assert name in str(error.value)
+
+
+def test_support_vectors_have_no_formula_yet(data):
+    X, y = data
+    with pytest.raises(onefit.UnsupportedModelError, match="SVC"):
+        onefit.loo(SVC().fit(X, labels(y)), X, labels(y))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Lasso(positive=True), ElasticNet(positive=True), Ridge(positive=True), LinearRegression(positive=True)],
+    ids=repr,
+)
+def test_sign_constraints(data, model):
+    X, y = data
+    with pytest.raises(onefit.UnsupportedModelError, match=r"positive=True.*refit with positive=False"):
+        onefit.loo(model.fit(X, y), X, y)
+
+
+def test_lasso_with_several_outputs(data):
+    X, y = data
+    Y = np.column_stack([y, y**2])
+    with pytest.raises(onefit.UnsupportedModelError, match="2 outputs"):
+        onefit.loo(Lasso(0.1).fit(X, Y), X, Y)
+
+
+def test_other_rows(data):
+    X, y = data
+    for model in (Ridge(), Lasso(0.05), LinearRegression()):
+        with pytest.raises(onefit.NotFittedToDataError, match="pass the X, y and sample_weight"):
+            onefit.loo(model.fit(X, y), X[::-1], y)
+
+
+def test_other_rows_of_a_classifier(data):
+    X, y = data
+    with pytest.raises(onefit.NotFittedToDataError, match="LogisticRegression"):
+        onefit.loo(LogisticRegression().fit(X, labels(y)), X[::-1], labels(y))
+
+
+def test_weights_that_were_not_fitted_with(data):
+    X, y = data
+    weights = np.where(np.arange(N) < 10, 20.0, 0.1)
+    with pytest.raises(onefit.NotFittedToDataError, match="sample_weight"):
+        onefit.loo(Ridge().fit(X, y), X, y, sample_weight=weights)
+
+
+def test_a_kernel_model_on_fewer_rows(data):
+    X, y = data
+    with pytest.raises(onefit.NotFittedToDataError, match="30 rows, but X has 20"):
+        onefit.loo(KernelRidge().fit(X, y), X[:20], y[:20])

@@ -1,0 +1,313 @@
+"""The self-tuning estimators: scikit-learn's checks, and their truths."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeCV,
+)
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.preprocessing import scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import onefit
+from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+
+SEVERAL = [RidgeLOO(), LassoLOO(), ElasticNetLOO(), LogisticLOO(), PoissonLOO()]
+ONE_STRENGTH = [
+    RidgeLOO(alphas=[1.0]),
+    LassoLOO(alphas=[0.1]),
+    ElasticNetLOO(alphas=[0.1]),
+    LogisticLOO(Cs=[1.0]),
+    LogisticLOO(Cs=[1.0], l1_ratio=1.0),
+    PoissonLOO(alphas=[1.0]),
+]
+
+
+def _expected_failures(estimator):
+    """Weights repeat rows for a fit, not for its choice of strength: leaving out one of two copies of a
+    row is not leaving out a row of weight two.  With a single strength the checks pass.
+    """
+    if clone(estimator).get_params().get("alphas", getattr(estimator, "Cs", None)) in ([1.0], [0.1]):
+        return {}
+    why = "a row of weight 2 leaves as a whole, so the choice of strength differs from that for two rows"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+@parametrize_with_checks(SEVERAL + ONE_STRENGTH, expected_failed_checks=_expected_failures)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return 10 * X[:90], y[:90]
+
+
+def _weights(n):
+    return np.random.default_rng(3).integers(0, 3, n).astype(float)
+
+
+def _refit_losses(model, X, y, loss, **fit_params):
+    """Losses of real refits, each without one row."""
+    losses = []
+    for i in range(len(y)):
+        kept = np.arange(len(y)) != i
+        weights = {k: v[kept] for k, v in fit_params.items()}
+        refit = clone(model).fit(X[kept], y[kept], **weights)
+        losses.append(loss(refit, X[[i]], y[i]))
+    return np.array(losses)
+
+
+def _squared(model, row, value):
+    return float((model.predict(row)[0] - value) ** 2)
+
+
+def _deviance(model, row, value):
+    mean = model.predict(row)[0]
+    return float(2 * ((value * np.log(value / mean) if value else 0.0) - value + mean))
+
+
+def _log_loss(model, row, value):
+    return float(-np.log(model.predict_proba(row)[0, list(model.classes_).index(value)]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_ridge_risks_are_those_of_refits(diabetes, weighted, fit_intercept, wide):
+    X, y = diabetes
+    X = np.hstack([X, np.random.default_rng(0).normal(size=(90, 100))]) if wide else X
+    params = {"sample_weight": _weights(90)} if weighted else {}
+    alphas = [100.0, 1.0, 1e-3]
+    model = RidgeLOO(alphas=alphas, fit_intercept=fit_intercept).fit(X, y, **params)
+    for alpha, risk, coef in zip(model.alphas_, model.risk_path_, model.coef_path_, strict=True):
+        ridge = Ridge(alpha, fit_intercept=fit_intercept)
+        losses = _refit_losses(ridge, X, y, _squared, **params)
+        assert risk == pytest.approx(np.average(losses, weights=params.get("sample_weight")), rel=1e-6)
+        np.testing.assert_allclose(coef, ridge.fit(X, y, **params).coef_, rtol=1e-6, atol=1e-8)
+    assert model.loo_.value == pytest.approx(model.risk_path_.min(), rel=1e-10)
+
+
+def test_ridge_agrees_with_ridge_cv_and_onefit_loo(diabetes):
+    X, y = diabetes
+    ours = RidgeLOO(alphas=np.logspace(-3, 3, 13)).fit(X, y)
+    theirs = RidgeCV(alphas=np.logspace(-3, 3, 13)).fit(X, y)
+    assert ours.alpha_ == theirs.alpha_
+    assert ours.loo_.value == pytest.approx(-theirs.best_score_, rel=1e-9)
+    again = onefit.loo(Ridge(ours.alpha_).fit(X, y), X, y)
+    np.testing.assert_allclose(ours.loo_.predictions, again.predictions, rtol=1e-9)
+    np.testing.assert_allclose(ours.loo_.leverages, again.leverages, atol=1e-10)
+
+
+def test_ridge_with_several_outputs(diabetes):
+    X, y = diabetes
+    Y = np.stack([y, y**2 / 100, -y], axis=1)
+    model = RidgeLOO(alphas=[1.0, 10.0]).fit(X, Y)
+    ridge = Ridge(model.alpha_).fit(X, Y)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, rtol=1e-8)
+    np.testing.assert_allclose(model.predict(X), ridge.predict(X), rtol=1e-8)
+    left_out = cross_val_predict(ridge, X, Y, cv=LeaveOneOut())
+    np.testing.assert_allclose(model.loo_.predictions, left_out, rtol=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
+def test_elastic_net_path(diabetes, weighted, fit_intercept, l1_ratio):
+    X, y = diabetes
+    params = {"sample_weight": _weights(90)} if weighted else {}
+    settings = {"fit_intercept": fit_intercept, "early_stopping": False, "alphas": 12}
+    tuned = LassoLOO(**settings) if l1_ratio == 1 else ElasticNetLOO(l1_ratio=l1_ratio, **settings)
+    tuned.fit(X, y, **params)
+    for alpha, coef in zip(tuned.alphas_, tuned.coef_path_, strict=True):
+        reference = ElasticNet(
+            alpha, l1_ratio=l1_ratio, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
+        )
+        np.testing.assert_allclose(coef, reference.fit(X, y, **params).coef_, atol=1e-3)
+    assert not tuned.coef_path_[0].any()
+    reference = ElasticNet(
+        tuned.alpha_, l1_ratio=l1_ratio, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
+    )
+    losses = _refit_losses(reference, X, y, _squared, **params)
+    risk = np.average(losses, weights=params.get("sample_weight"))
+    # rows whose pattern changes are not exact; the others are
+    assert tuned.loo_.value == pytest.approx(risk, rel=0.03)
+    certified = tuned.loo_.certified
+    assert certified.any()
+    np.testing.assert_allclose(tuned.loo_.losses[certified], losses[certified], rtol=1e-4, atol=1e-3)
+
+
+def test_lasso_path_judges_like_onefit_loo(diabetes):
+    X, y = diabetes
+    tuned = LassoLOO(alphas=6, early_stopping=False).fit(X, y)
+    for alpha, risk, error in zip(
+        tuned.alphas_[1:], tuned.risk_path_[1:], tuned.std_error_path_[1:], strict=True
+    ):
+        est = onefit.loo(Lasso(alpha, tol=1e-10, max_iter=100_000).fit(X, y), X, y)
+        assert (est.value, est.std_error) == pytest.approx((risk, error), rel=1e-6)
+
+
+def test_several_l1_ratios_keep_the_best(diabetes):
+    X, y = diabetes
+    risks = {r: ElasticNetLOO(l1_ratio=r).fit(X, y).risk_path_.min() for r in (0.3, 0.9)}
+    both = ElasticNetLOO(l1_ratio=[0.3, 0.9]).fit(X, y)
+    assert both.l1_ratio_ == min(risks, key=risks.get)
+    assert both.risk_path_.min() == pytest.approx(min(risks.values()))
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_binary_logistic_path(weighted, l1_ratio):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = scale(X)[:120, :8], np.where(y[:120] > 0, "benign", "malignant")
+    params = {"sample_weight": 1.0 + _weights(120)} if weighted else {}
+    tuned = LogisticLOO(Cs=[0.02, 0.2, 2.0], l1_ratio=l1_ratio, early_stopping=False).fit(X, y, **params)
+    for C, coef in zip(tuned.Cs_, tuned.coef_path_, strict=True):
+        reference = LogisticRegression(
+            C=C, l1_ratio=l1_ratio, solver="saga", tol=1e-8, max_iter=50_000, random_state=0
+        )
+        np.testing.assert_allclose(coef, reference.fit(X, y, **params).coef_[0], atol=2e-3)
+    at_best = LogisticRegression(
+        C=tuned.C_, l1_ratio=l1_ratio, solver="saga", tol=1e-5, max_iter=50_000, random_state=0
+    )
+    risk = np.average(_refit_losses(at_best, X, y, _log_loss, **params), weights=params.get("sample_weight"))
+    assert tuned.loo_.value == pytest.approx(risk, rel=0.01)
+    # along the path no row is solved anew: with an l1 part on few rows that costs accuracy
+    assert tuned.risk_path_.min() == pytest.approx(risk, rel=0.15 if l1_ratio else 0.02)
+    assert set(tuned.predict(X)) == {"benign", "malignant"}
+    at_best.fit(X, y, **params)
+    np.testing.assert_allclose(tuned.predict_proba(X), at_best.predict_proba(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
+def test_multinomial_path(l1_ratio):
+    X, y = load_wine(return_X_y=True)
+    X, y = scale(X)[::2], y[::2]
+    tuned = LogisticLOO(Cs=[0.1, 1.0], l1_ratio=l1_ratio).fit(X, y)
+    reference = LogisticRegression(
+        C=tuned.C_, l1_ratio=l1_ratio, solver="saga", tol=1e-6, max_iter=50_000, random_state=0
+    )
+    losses = _refit_losses(reference, X, y, _log_loss)
+    assert tuned.loo_.value == pytest.approx(losses.mean(), rel=0.01)
+    assert tuned.coef_.shape == (3, 13)
+    assert tuned.decision_function(X).shape == (89, 3)
+    np.testing.assert_allclose(tuned.predict_proba(X), reference.fit(X, y).predict_proba(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_poisson_path(diabetes, weighted):
+    X, y = diabetes[0][:50], diabetes[1][:50]
+    y = np.random.default_rng(0).poisson(y / 40)
+    params = {"sample_weight": 1.0 + _weights(50)} if weighted else {}
+    tuned = PoissonLOO(alphas=[10.0, 0.1], early_stopping=False).fit(X, y, **params)
+    for alpha, risk in zip(tuned.alphas_, tuned.risk_path_, strict=True):
+        reference = PoissonRegressor(alpha=alpha, tol=1e-6, max_iter=10_000, solver="newton-cholesky")
+        losses = _refit_losses(reference, X, y, _deviance, **params)
+        assert risk == pytest.approx(np.average(losses, weights=params.get("sample_weight")), rel=5e-3)
+    assert tuned.score(X, y) == pytest.approx(
+        PoissonRegressor(alpha=tuned.alpha_, tol=1e-9, max_iter=10_000).fit(X, y, **params).score(X, y),
+        abs=1e-4,
+    )
+
+
+@pytest.mark.parametrize(
+    "storage", [sp.csr_matrix, sp.csc_matrix, sp.csr_array, sp.csc_array, np.asfortranarray]
+)
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_storage_does_not_matter(diabetes, storage, model):
+    X, y = diabetes
+    X = np.where(np.abs(X) > 0.3, X, 0.0)
+    y = y > 150 if isinstance(model, LogisticLOO) else np.round(y)
+    dense, other = clone(model).fit(X, y), clone(model).fit(storage(X), y)
+    np.testing.assert_allclose(other.risk_path_, dense.risk_path_, rtol=1e-7)
+    np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(other.loo_.predictions, dense.loo_.predictions, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_one_standard_error(diabetes, model):
+    """The strongest penalty whose risk is within one standard error of the smallest."""
+    X, y = diabetes
+    y = y > 150 if isinstance(model, LogisticLOO) else np.round(y / 30)
+    tuned = clone(model).set_params(selection="1se").fit(X, y)
+    strengths = getattr(tuned, "Cs_", None)
+    strengths, chosen = (tuned.alphas_, tuned.alpha_) if strengths is None else (strengths, tuned.C_)
+    best = int(np.argmin(tuned.risk_path_))
+    limit = tuned.risk_path_[best] + tuned.std_error_path_[best]
+    at = int(np.flatnonzero(strengths == chosen)[0])
+    assert tuned.risk_path_[at] <= limit
+    assert np.all(tuned.risk_path_[:at] > limit)  # all stronger penalties are worse
+
+
+def test_early_stopping_keeps_the_minimum(diabetes):
+    X, y = diabetes
+    X = np.hstack([X, np.random.default_rng(1).normal(size=(90, 60))])
+    whole = LassoLOO(early_stopping=False).fit(X, y)
+    stopped = LassoLOO().fit(X, y)
+    assert len(stopped.alphas_) < len(whole.alphas_) == 100
+    np.testing.assert_allclose(stopped.risk_path_, whole.risk_path_[: len(stopped.alphas_)], rtol=1e-8)
+    assert stopped.alpha_ == whole.alpha_
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (RidgeLOO(alphas=[-1.0]), "alphas must be .* non-negative numbers"),
+        (RidgeLOO(alphas=[]), "alphas must be"),
+        (RidgeLOO(alphas=0), "at least 1"),
+        (RidgeLOO(selection="best"), "selection must be"),
+        (LassoLOO(alphas=[0.0]), "alphas must be .* positive numbers"),
+        (LassoLOO(eps=2.0), "eps must lie"),
+        (ElasticNetLOO(l1_ratio=0.0), "l1_ratio must lie .* RidgeLOO"),
+        (LogisticLOO(l1_ratio=2.0), "l1_ratio must lie"),
+        (LogisticLOO(), "only one class|one class"),
+        (PoissonLOO(), "zero for every row"),
+    ],
+)
+def test_bad_settings(model, message):
+    X, y = np.random.default_rng(0).normal(size=(10, 2)), np.zeros(10)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+
+
+def test_bad_inverse_strengths():
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    with pytest.raises(ValueError, match="Cs must be .* positive numbers"):
+        LogisticLOO(Cs=[1.0, np.nan]).fit(X, np.arange(10) % 2)
+
+
+def test_more_classes_than_rows():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="class of its own"):
+        LogisticLOO().fit(X, [f"name {i}" for i in range(6)])
+
+
+def test_negative_counts():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match=r"y\[2\] = -1"):
+        PoissonLOO().fit(X, [1, 0, -1, 2, 0, 1])
+
+
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_unfitted(model):
+    with pytest.raises(NotFittedError):
+        model.predict(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("model", [RidgeLOO(), LassoLOO(), ElasticNetLOO()], ids=lambda m: type(m).__name__)
+def test_a_constant_target_is_predicted(model):
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    tuned = clone(model).fit(X, np.full(12, 5.0))
+    np.testing.assert_allclose(tuned.predict(X), 5.0)
+    assert tuned.loo_.value == pytest.approx(0.0, abs=1e-20)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from onefit.displays import LeftOutDisplay
 
-FLAGGED_SHARE = 0.1  # share of the risk that flagged rows may carry before we warn
+FLAGGED_SHARE = 0.5  # share of the risk that flagged rows may carry before we warn
+STRAINED_SHARE = 0.1  # the same for rows of a leverage near 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +99,27 @@ class RiskEstimate:
 
     @property
     def flagged(self) -> Index:
-        """Row numbers not to trust blindly: leverage near 1, or an active pattern that changes."""
-        return np.flatnonzero(self._flags())
+        """Row numbers not to trust blindly: leverage near 1, or an active pattern that changes.
+
+        Warns with ``UnreliableWarning`` when they carry more than half of the risk.
+        """
+        rows = np.flatnonzero(self._flags())
+        share = self._share(rows)
+        if share > FLAGGED_SHARE:
+            warnings.warn(
+                f"{rows.size} of {len(self.losses)} rows are not proven to equal their refits and carry "
+                f"{share:.0%} of the risk, so it is an approximation (their errors cancel in part): "
+                "check it by refits, or regularise more",
+                UnreliableWarning,
+                stacklevel=2,
+            )
+        return rows
+
+    def _share(self, rows: Index) -> float:
+        """Share of the risk that some rows carry."""
+        weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight
+        carried = weights * self.losses
+        return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
 
     def _flags(self) -> Mask:
         if self._left_out is None:
@@ -154,7 +174,7 @@ class RiskEstimate:
         ]
         if self._certified:
             rows.append(("proven equal to the refit", f"{int(self.certified.sum())} rows"))
-            rows.append(("not to be trusted blindly", f"{len(self.flagged)} rows"))
+            rows.append(("not to be trusted blindly", f"{int(self._flags().sum())} rows"))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
@@ -220,9 +240,8 @@ def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
 def warn_if_strained(left_out: LeftOut, result: RiskEstimate) -> None:
     """Warn when rows of too high a leverage carry a large share of the risk."""
     rows = np.flatnonzero(left_out.strained)
-    total = float(result.losses @ left_out.fit.problem.weights)
-    share = float((result.losses * left_out.fit.problem.weights)[rows].sum()) / max(total, 1e-300)
-    if rows.size == 0 or not share > FLAGGED_SHARE:
+    share = result._share(rows)
+    if rows.size == 0 or not share > STRAINED_SHARE:
         return
     shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
     warnings.warn(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 
 def _read_only(X):
@@ -35,6 +36,13 @@ STORAGES: dict[str, Callable[[np.ndarray], Any]] = {
     "csr_array": sp.csr_array,
     "csc_array": sp.csc_array,
 }
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Small problems in many threads are slow, above all where other processes run."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(params=STORAGES, ids=str)

@@ -52,7 +52,8 @@ def test_products(store, dense):
     assert type(_linalg.times(X, coef)) is np.ndarray
 
 
-def test_means_and_norms(store, dense, d, block_size):
+@pytest.mark.usefixtures("block_size")
+def test_means_and_norms(store, dense, d):
     X = store(dense)
     means = d @ dense / d.sum()
     close(_linalg.column_means(X, d), means)
@@ -74,9 +75,10 @@ def test_weighted_cross(store, dense, d):
     close(level, dense[:, COLUMNS].T @ d)
 
 
+@pytest.mark.usefixtures("block_size")
 @subsets
 @pytest.mark.parametrize("centred", [True, False])
-def test_blocks_are_dense_centred_copies(store, dense, columns, centred, block_size):
+def test_blocks_are_dense_centred_copies(store, dense, columns, centred):
     X, part = store(dense), taken(dense, columns)
     means = part.mean(axis=0) if centred else None
     blocks = []
@@ -95,10 +97,11 @@ def test_small_blocks_are_many(dense, monkeypatch):
     assert sizes == [64, 64, 22]
 
 
+@pytest.mark.usefixtures("block_size")
 @subsets
 @pytest.mark.parametrize("kind", ["ones", "zeros among them", "negative too"])
 @pytest.mark.parametrize("centred", [True, False])
-def test_weighted_gram(store, dense, d, columns, kind, centred, block_size):
+def test_weighted_gram(store, dense, d, columns, kind, centred):
     weights = {"ones": np.ones(N), "zeros among them": d, "negative too": d - 0.2}[kind]
     part = taken(dense, columns)
     means = weights @ part / weights.sum() if centred else None
@@ -115,9 +118,10 @@ def test_row_gram(store, dense, columns):
     close(_linalg.row_gram(store(dense), columns, weights), (part * weights) @ part.T)
 
 
+@pytest.mark.usefixtures("block_size")
 @pytest.mark.parametrize("columns", [None, COLUMNS], ids=["all", "some"])
 @pytest.mark.parametrize("centred", [True, False])
-def test_row_quadratic_forms(store, dense, columns, centred, block_size):
+def test_row_quadratic_forms(store, dense, columns, centred):
     part = taken(dense, columns)
     means = part.mean(axis=0) if centred else None
     A = np.random.default_rng(4).normal(size=(part.shape[1], 20))
@@ -193,6 +197,7 @@ def test_pseudo_factor_is_a_generalised_inverse(scale):
 
 
 def test_pseudo_factor_gives_the_solution_of_minimum_norm():
+    # BUG when this fails: a generalised inverse that is not the Moore-Penrose one gives other coefficients
     # the least-squares solution that scikit-learn and LAPACK choose has the smallest norm of all
     A = np.random.default_rng(9).normal(size=(3, 30))
     A = np.vstack([A, 2 * A[:1], A[1:2] + 3 * A[2:3]])

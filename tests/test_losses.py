@@ -170,13 +170,17 @@ def test_log_losses_are_those_of_scikit_learn():
     shares = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(Multinomial(4).value(y, eta).mean(), log_loss(y, shares), rtol=1e-12)
     y, eta = _case(Logistic())
-    np.testing.assert_allclose(Logistic().value(y, eta).mean(), log_loss(y, 1 / (1 + np.exp(-eta))), rtol=1e-12)
+    np.testing.assert_allclose(
+        Logistic().value(y, eta).mean(), log_loss(y, 1 / (1 + np.exp(-eta))), rtol=1e-12
+    )
 
 
 def test_two_classes_are_logistic():
     y, eta = _case(Logistic())
     pair = np.stack([np.zeros(N), eta], axis=1)
-    np.testing.assert_allclose(Multinomial(2).value(y, pair), Logistic().value(y, eta), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        Multinomial(2).value(y, pair), Logistic().value(y, eta), rtol=1e-12, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("size", [50.0, 800.0, 1e5])

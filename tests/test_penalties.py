@@ -145,7 +145,9 @@ def test_orthant_admits_the_coordinates_that_violate_optimality():
     coef = np.array([0.5, -0.5, 0.0, 0.0, 0.0])
     signs = penalty.orthant(coef, np.array([9.0, 9.0, 1.5, 0.5, 9.0]))
     np.testing.assert_array_equal(signs, [1.0, -1.0, -1.0, 0.0, 0.0])
-    np.testing.assert_array_equal(penalty.orthant(coef, np.array([0, 0, 1.05, -1.2, 0.0]), slack=0.1), [1, -1, 0, 1, 0])
+    np.testing.assert_array_equal(
+        penalty.orthant(coef, np.array([0, 0, 1.05, -1.2, 0.0]), slack=0.1), [1, -1, 0, 1, 0]
+    )
     piece = penalty.piece(coef, signs)
     np.testing.assert_array_equal(piece.support, [True, True, True, False, True])
     np.testing.assert_array_equal(piece.gradient, [1.0, -1.0, -1.0, 0.0, 0.0])

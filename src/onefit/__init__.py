@@ -1,16 +1,22 @@
 """Leave-one-out accuracy for the price of one fit."""
 
-from onefit import penalties
-from onefit.api import loo
-from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
-from onefit.exceptions import (
-    NotFittedToDataError,
-    NotOptimalWarning,
-    OnefitWarning,
-    UnreliableWarning,
-    UnsupportedModelError,
-)
-from onefit.risk.estimate import RiskEstimate
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onefit import penalties
+    from onefit.api import loo
+    from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+    from onefit.exceptions import (
+        NotFittedToDataError,
+        NotOptimalWarning,
+        OnefitWarning,
+        UnreliableWarning,
+        UnsupportedModelError,
+    )
+    from onefit.risk.estimate import RiskEstimate
 
 __version__ = "0.1.0"
 
@@ -29,3 +35,24 @@ __all__ = [
     "loo",
     "penalties",
 ]
+
+# Where each name lives: it is imported when it is first used, so that the command line can answer at once.
+_HOMES = {
+    "onefit.api": ["loo"],
+    "onefit.estimators": ["ElasticNetLOO", "LassoLOO", "LogisticLOO", "PoissonLOO", "RidgeLOO"],
+    "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
+    "onefit.risk.estimate": ["RiskEstimate"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "penalties":
+        return import_module("onefit.penalties")
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

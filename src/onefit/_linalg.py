@@ -7,15 +7,20 @@ X is never densified as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeGuard
+from functools import cache
+from typing import Any, TypeGuard
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
+from threadpoolctl import ThreadpoolController
 
 from onefit._typing import Array, Design, Index, Mask, Sparse
 
+LARGE = 2e9  # multiplications from which on several threads pay
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
 
 
@@ -39,14 +44,58 @@ def is_sparse(X: Design) -> TypeGuard[Sparse]:
     return sp.issparse(X)
 
 
+def one_thread_if_small(X: Design) -> AbstractContextManager[Any]:
+    """Context in which BLAS keeps to one thread where waking a second one costs more than it saves."""
+    n, p = X.shape
+    if float(n) * p * min(n, p) > LARGE:
+        return nullcontext()
+    return _blas().limit(limits=1)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def product(A: Array, B: Array) -> Array:
+    """A @ B for a dense matrix A, without copies for contiguous arrays.
+
+    NumPy and SciPy each bring a BLAS with threads of its own, which wait for work by spinning: used in
+    turns, they take the cores from one another.  So everything large goes through SciPy's.
+    """
+    if A.size == 0 or B.size == 0:
+        return A @ B
+    a, trans_a = _fortran(A)
+    if B.ndim == 1:
+        return blas.dgemv(1.0, a, B, trans=trans_a)
+    b, trans_b = _fortran(B)
+    return blas.dgemm(1.0, a, b, trans_a=trans_a, trans_b=trans_b)
+
+
+def _fortran(A: Array) -> tuple[Array, int]:
+    """A or its transpose, whichever is in Fortran order, and whether it is the transpose."""
+    return (A.T, 1) if A.flags.c_contiguous else (A, 0)
+
+
+def eigh(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix (lower triangle read)."""
+    if A.shape[0] == 0:
+        return np.empty(0), np.empty((0, 0))
+    return scipy.linalg.eigh(A, lower=True, driver="evd", check_finite=False)
+
+
 def times(X: Design, coef: Array) -> Array:
     """X @ coef: (n,) or (n, c)."""
-    return np.asarray((X.gram if isinstance(X, RowGram) else X) @ coef)
+    if isinstance(X, RowGram):
+        return product(X.gram, coef)
+    return np.asarray(X @ coef) if is_sparse(X) else product(X, coef)
 
 
 def transposed_times(X: Design, rows: Array) -> Array:
     """Xᵀ @ rows: (p,) or (p, c); in the dual coordinates of a RowGram it is ``rows`` itself."""
-    return rows if isinstance(X, RowGram) else np.asarray(X.T @ rows)
+    if isinstance(X, RowGram):
+        return rows
+    return np.asarray(X.T @ rows) if is_sparse(X) else product(X.T, rows)
 
 
 def column_means(X: Design, weights: Array) -> Array:
@@ -76,7 +125,7 @@ def weighted_cross(X: Design, columns: Index, support: Mask, d: Array) -> tuple[
     if is_sparse(X):
         right = sp.diags_array(d) @ X[:, np.flatnonzero(support)]
         return np.asarray((left.T @ right).toarray()), np.asarray(left.T @ d)
-    return (left * d[:, None]).T @ X[:, support], left.T @ d
+    return product((left * d[:, None]).T, X[:, support]), left.T @ d
 
 
 def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Iterator[tuple[slice, Array]]:
@@ -125,7 +174,7 @@ def weighted_gram(X: Design, columns: Index | None, means: Array | None, d: Arra
     unit = root is not None and bool(np.all(d == 1.0))
     for rows, block in centred_blocks(X, columns, means):
         if root is None:  # a loss that is not convex in eta: the observed curvature may be negative
-            gram += block.T @ (block * d[rows, None])
+            gram += product(block.T, block * d[rows, None])
             continue
         if not unit:
             block *= root[rows, None]
@@ -144,7 +193,7 @@ def row_gram(X: Design, columns: Index | None, column_weights: Array) -> Array:
     if is_sparse(X):
         return np.asarray((part @ sp.diags_array(column_weights) @ part.T).toarray())
     scaled = part * np.sqrt(column_weights)
-    return scaled @ scaled.T
+    return product(scaled, scaled.T)
 
 
 def cholesky(K: Array) -> Array | None:
@@ -196,7 +245,7 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     full = np.tril(K) + np.tril(K, -1).T
     root = np.sqrt(np.maximum(full.diagonal(), 0.0))
     inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    values, vectors = np.linalg.eigh(full * np.outer(inverse_scale, inverse_scale))
+    values, vectors = eigh(full * np.outer(inverse_scale, inverse_scale))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return inverse_scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
 
@@ -207,6 +256,6 @@ def wide_pseudo_factor(
     """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
     root = np.sqrt(np.maximum(d, 0.0))[:, None]
     Z = np.vstack([block for _, block in centred_blocks(X, columns, means)]) * root
-    values, vectors = np.linalg.eigh(Z @ Z.T)
+    values, vectors = eigh(product(Z, Z.T))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
-    return Z.T @ (vectors[:, keep] / values[keep])
+    return product(Z.T, vectors[:, keep] / values[keep])

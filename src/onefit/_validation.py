@@ -60,8 +60,8 @@ def class_numbers(y: Any, classes: Any) -> Index:
     if np.any(unknown):
         row = int(np.flatnonzero(unknown)[0])
         raise ValueError(
-            f"y[{row}] = {labels[row]!r} is not among the classes that the model was fitted on, "
-            f"{list(classes)}"
+            f"y[{row}] = {labels.tolist()[row]!r} is not among the classes that the model was fitted on, "
+            f"{classes.tolist()}"
         )
     return numbers
 

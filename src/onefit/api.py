@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onefit._linalg import one_thread_if_small
 from onefit.adapters import Reading, read
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
 from onefit.risk import one_fit
@@ -69,8 +70,9 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     3020 ± 182
     """
     reading = read(model, X, y, sample_weight)
-    solution = _optimum(reading, type(model).__name__)
-    left_out = one_fit.loo(*solution)
+    with one_thread_if_small(reading.fit.problem.X):
+        solution = _optimum(reading, type(model).__name__)
+        left_out = one_fit.loo(*solution)
     result = estimate(
         left_out,
         reading.response,

@@ -19,10 +19,9 @@ import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import Pipeline
 from skops.io.exceptions import UnsupportedTypeException, UntrustedTypesFoundException
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import onefit
 from onefit import report
@@ -58,13 +57,7 @@ COMPARED = {
     "multiclass": ("logistic", "logistic-l1"),
     "counts": ("poisson", "ridge"),  # compared by squared error, which both can be judged by
 }
-NAMESAKES: dict[type, Callable[[Any], BaseEstimator]] = {
-    RidgeLOO: lambda model: Ridge(alpha=model.alpha_),
-    LassoLOO: lambda model: Lasso(alpha=model.alpha_),
-    ElasticNetLOO: lambda model: ElasticNet(alpha=model.alpha_, l1_ratio=model.l1_ratio_),
-    LogisticLOO: lambda model: LogisticRegression(C=model.C_, l1_ratio=model.l1_ratio),
-    PoissonLOO: lambda model: PoissonRegressor(alpha=model.alpha_),
-}
+
 TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itself
     [
         *(
@@ -200,7 +193,7 @@ def loo(model_file: str, file: str, target: str, weights: str | None, out: str |
             table = _as_fitted(pipeline, frame, target, weights)
         with _naming(file), _our_warnings("loo"):
             features = _features(pipeline, table.features)
-            est = leave_one_out(_with_namesake(pipeline), features, table.y, table.weights)
+            est = leave_one_out(pipeline, features, table.y, table.weights)
             est.certified  # noqa: B018  (computed when asked for; then the table shows it)
         click.echo(est)
         if path is not None:
@@ -423,19 +416,6 @@ def _as_fitted(pipeline: Any, frame: pd.DataFrame, target: str, weights: str | N
     used = [name for name in _features(pipeline, frame).columns if name not in (target, weights)]
     wanted = [*used, target, *([weights] if weights else [])]
     return split(frame[wanted], target, task=task, weights=weights, keep=used)
-
-
-def _with_namesake(pipeline: Any) -> Any:
-    """Put scikit-learn's namesake, at the chosen strength, in the place of a model that tuned itself."""
-    model = pipeline[-1] if isinstance(pipeline, Pipeline) else pipeline
-    make = NAMESAKES.get(type(model))
-    if make is None:
-        return pipeline
-    namesake = make(model).set_params(fit_intercept=model.fit_intercept)
-    for name in ("coef_", "intercept_", "n_features_in_", "classes_"):
-        if hasattr(model, name):
-            setattr(namesake, name, getattr(model, name))
-    return Pipeline([*pipeline.steps[:-1], ("model", namesake)]) if pipeline is not model else namesake
 
 
 # --- files -----------------------------------------------------------------------------------------

@@ -281,9 +281,9 @@ class Dual(ScalarCurvature):
 
     def hat(self, rows: Array) -> Array:
         root = np.sqrt(self.d)[:, None]
-        along = self._gram @ rows
+        along = _linalg.product(self._gram, rows)
         inner = root * _linalg.factor_solve(self._cholesky, np.asfortranarray(root * along))
-        return along - self._gram @ inner + rows.sum(axis=0) / _total(self.d, self.intercept)
+        return along - _linalg.product(self._gram, inner) + rows.sum(axis=0) / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
         root = np.sqrt(self.d)
@@ -382,9 +382,8 @@ class Block(Curvature):
             for a in range(n_outputs):
                 Za = Z[:, free[a]].T
                 for b in range(a + 1):
-                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += Za @ (
-                        Z[:, free[b]] * self.d[rows, a, b][:, None]
-                    )
+                    Zb = Z[:, free[b]] * self.d[rows, a, b][:, None]
+                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += _linalg.product(Za, Zb)
         curved = np.vstack([self.tangent.hessian, np.zeros((1, n_outputs))])
         K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
         return self._pinned(K)
@@ -415,7 +414,7 @@ class Block(Curvature):
         """Rows (r, K) times a square root of K⁻¹."""
         if self._cholesky is not None:
             return _linalg.half_solve(self._cholesky, np.ascontiguousarray(columns))
-        return columns @ self._pseudo
+        return _linalg.product(columns, self._pseudo)
 
     def quadratic_forms(self) -> Array:
         ends, n_outputs = self._ends, len(self._free)

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import check_range, check_strengths, check_weights
+from onefit._validation import check_range, check_rows, check_strengths, check_weights, class_numbers
+from onefit.adapters import Reading, as_fit
 from onefit.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Fit, Problem
@@ -129,20 +130,25 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
         sample_weight : array-like of shape (n,), optional
         """
         X, y, weights = self._check_data(X, y, sample_weight, multi_output=True, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        intercept = np.full(y.shape[1:], bool(self.fit_intercept))
-        spectrum = RidgeSpectrum(Problem(Squared(), L2(1.0), X, y, weights, intercept))
+        with _linalg.one_thread_if_small(X):
+            self._fit(self._problem(X, np.asarray(y, dtype=np.float64), weights, 1.0), sample_weight)
+        return self
+
+    def _problem(self, X: Design, y: Array, weights: Array, strength: float) -> Problem:
+        return Problem(Squared(), L2(strength), X, y, weights, np.full(y.shape[1:], bool(self.fit_intercept)))
+
+    def _fit(self, problem: Problem, sample_weight: Any) -> None:
+        spectrum = RidgeSpectrum(problem)
         alphas = check_strengths("alphas", self.alphas, lambda: _decades(spectrum.largest), positive=False)
         result = _ridge_search(spectrum, alphas, self.selection)
         self._take_path(result, alphas)
         self.coef_ = result.coefs[result.best].T
         level = result.levels[result.best]
         self.intercept_ = level if level.ndim else float(level)
-        problem = Problem(Squared(), L2(self.alpha_), X, y, weights, intercept)
         residual, slack = spectrum.left_out_residuals(alphas[[result.best]])
-        fit = Fit(problem, result.coefs[result.best], level)
-        self._judge(spectrum.left_out(fit, residual, slack[:, 0]), Value(), y, sample_weight)
-        return self
+        chosen = self._problem(problem.X, problem.y, problem.weights, self.alpha_)
+        left_out = spectrum.left_out(Fit(chosen, result.coefs[result.best], level), residual, slack[:, 0])
+        self._judge(left_out, Value(), problem.y, sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,) or (n, t)."""
@@ -194,15 +200,16 @@ class _PenalisedPath(_SelfTuned):
         self, data: tuple[Design, Array, Array], strengths: Array, ratio: float, response: Response
     ) -> SearchResult:
         X, y, weights = data
-        return search_path(
-            strengths,
-            lambda strength: self._problem(X, y, weights, strength, ratio),
-            response,
-            y,
-            weights,
-            selection=self.selection,
-            early_stopping=self.early_stopping,
-        )
+        with _linalg.one_thread_if_small(X):
+            return search_path(
+                strengths,
+                lambda strength: self._problem(X, y, weights, strength, ratio),
+                response,
+                y,
+                weights,
+                selection=self.selection,
+                early_stopping=self.early_stopping,
+            )
 
 
 class ElasticNetLOO(RegressorMixin, _PenalisedPath):
@@ -503,7 +510,7 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         if held < 2:
             raise ValueError(
                 f"LogisticLOO needs samples of at least 2 classes in the data, but the data contains only "
-                f"one class: {labels[np.flatnonzero(weights > 0)[0]]!r}"
+                f"one class: {np.asarray(labels)[weights > 0].tolist()[0]!r}"
             )
         if held == len(labels):
             raise ValueError(f"every one of the {held} rows has a class of its own: is y a class label?")
@@ -647,3 +654,40 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """D², the share of the Poisson deviance that is explained."""
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+
+
+# --- onefit.loo of a model that tuned itself: the refits keep its strength -------------------------------
+
+
+@as_fit.register(RidgeLOO)
+def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, y = check_rows(model, X, y, several_outputs=True)
+    problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_)
+    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), Value(), y)
+
+
+@as_fit.register(LassoLOO)
+@as_fit.register(ElasticNetLOO)
+def _read_elastic_net(model: ElasticNetLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, y = check_rows(model, X, y)
+    problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, model.l1_ratio_)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Value(), y)
+
+
+@as_fit.register(LogisticLOO)
+def _read_logistic(model: LogisticLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, labels = check_rows(model, X, y, numeric=False)
+    target = class_numbers(labels, model.classes_).astype(np.float64)
+    problem = model._problem(X, target, check_weights(sample_weight, X), model.C_, model.l1_ratio)
+    binary = len(model.classes_) == 2
+    coef, level = (model.coef_[0], model.intercept_[0]) if binary else (model.coef_.T, model.intercept_)
+    fit = Fit(problem, coef, np.asarray(level))
+    return Reading(fit, Probability(model.classes_), target, model.classes_)
+
+
+@as_fit.register(PoissonLOO)
+def _read_poisson(model: PoissonLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, y = check_rows(model, X, y)
+    check_range(y, 1.0)
+    problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, 0.0)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Mean(Poisson()), y)

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.linear_model import HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge, RidgeClassifier
+from sklearn.linear_model import (
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+)
 from sklearn.preprocessing import scale
 
 import onefit
@@ -84,11 +91,15 @@ def test_scores_of_regressors(diabetes, weighted):
         est.score("neg_mean_absolute_error"), -metrics.mean_absolute_error(y, est.predictions, **kw)
     )
     scorer = metrics.make_scorer(metrics.mean_pinball_loss, alpha=0.3)
-    np.testing.assert_allclose(est.score(scorer), metrics.mean_pinball_loss(y, est.predictions, alpha=0.3, **kw))
+    np.testing.assert_allclose(
+        est.score(scorer), metrics.mean_pinball_loss(y, est.predictions, alpha=0.3, **kw)
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("labels", [np.array([0, 1]), np.array(["no", "yes"]), np.array([-1.0, 1.0])], ids=str)
+@pytest.mark.parametrize(
+    "labels", [np.array([0, 1]), np.array(["no", "yes"]), np.array([-1.0, 1.0])], ids=str
+)
 def test_scores_of_a_binary_classifier(cancer, weighted, labels):
     X, numbers = cancer
     y = labels[numbers]
@@ -178,6 +189,7 @@ def test_certificates_that_were_asked_for_are_saved(diabetes):
 
 
 def test_flags_of_a_saved_curved_loss_are_the_same(cancer):
+    # BUG when this fails: what is strained is not saved, so all uncertified rows are flagged
     X, y = cancer
     est = onefit.loo(LogisticRegression(C=0.5).fit(X, y), X, y)
     _ = est.certified

@@ -21,7 +21,8 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, ScalarCurvature, factor_scalar
 from onefit.problem import Fit
 
-MARGIN = 1e-12  # relative room that a sign or a correlation must have, against rounding
+MARGIN = 1e-12  # relative room that a sign must have, against rounding
+TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 
 
 def certify(fit: Fit, eta: Array) -> Mask:
@@ -98,7 +99,7 @@ def _correlations_kept(
     columns = off[near]
     moved = _left_out_correlations(fit, columns, rows, residual, steps)
     moved += np.outer(drifted[columns], shrink[rows])
-    bound = np.outer(l1[columns], 1.0 - shrink[rows]) * (1.0 - MARGIN)
+    bound = np.outer(l1[columns], 1.0 - shrink[rows]) * (1.0 + TIE)
     passed[rows] = np.all(np.abs(moved) <= bound, axis=0)
     return passed
 

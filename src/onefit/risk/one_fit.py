@@ -213,7 +213,7 @@ def _leave_out_of_interpolation(fit: Fit) -> LeftOut | None:
     if intercept:
         along = G.mean(axis=0)
         G = G - along - along[:, None] + along.mean()
-    values, vectors = np.linalg.eigh(G)
+    values, vectors = _linalg.eigh(G)
     values, vectors = values[int(intercept) :], vectors[:, int(intercept) :]
     if len(values) == 0 or values[0] <= 1e-11 * values[-1]:
         return None

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from onefit._linalg import one_thread_if_small
 from onefit._typing import Array
 from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
@@ -137,5 +138,6 @@ def choose(risks: Array, errors: Array, selection: Selection) -> int:
 
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:
     """Fit and leave-one-out, refits of single rows included, at the chosen strength."""
-    solution = newton.solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
-    return solution.fit, one_fit.loo(*solution)
+    with one_thread_if_small(problem.X):
+        solution = newton.solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
+        return solution.fit, one_fit.loo(*solution)

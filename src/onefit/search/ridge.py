@@ -66,7 +66,7 @@ class RidgeSpectrum:
         if p <= n:
             means = self._means if np.all(self.problem.intercept) else None
             gram = _linalg.weighted_gram(X, None, means, weights)
-            s, V = np.linalg.eigh(gram, UPLO="L")
+            s, V = _linalg.eigh(gram)
             s, V = _positive(s, V)
             half = V / np.sqrt(s)
             Q = _linalg.times(X, half) - self._means @ half
@@ -75,7 +75,7 @@ class RidgeSpectrum:
         if np.all(self.problem.intercept):
             along = G @ self._share
             G = G - along - along[:, None] + self._share @ along
-        s, Q = _positive(*np.linalg.eigh(G * np.outer(root, root)))
+        s, Q = _positive(*_linalg.eigh(G * np.outer(root, root)))
         return Q, s
 
     @property
@@ -93,18 +93,20 @@ class RidgeSpectrum:
     @cached_property
     def _projected(self) -> Array:
         """Qᵀ ỹ: (r, t)."""
-        return self._decomposition[0].T @ self._response
+        return _linalg.product(self._decomposition[0].T, self._response)
 
     def left_out_residuals(self, alphas: Array) -> tuple[Array, Array]:
         """Y − η̃ for each strength, (n, t, J), and the slack 1 − leverage, (n, J)."""
         Q, s = self._decomposition
         shrink = alphas / (s[:, None] + alphas)  # (r, J)
         squares = Q**2
-        slack = np.maximum(1.0 - squares.sum(axis=1) - self._share, 0.0)[:, None] + squares @ shrink
+        slack = np.maximum(1.0 - squares.sum(axis=1) - self._share, 0.0)[:, None] + _linalg.product(
+            squares, shrink
+        )
         r, t = self._projected.shape
         kept = (self._projected[:, :, None] * shrink[:, None, :]).reshape(r, -1)
-        rest = self._response - Q @ self._projected
-        residual = rest[:, :, None] + (Q @ kept).reshape(len(Q), t, -1)
+        rest = self._response - _linalg.product(Q, self._projected)
+        residual = rest[:, :, None] + _linalg.product(Q, kept).reshape(len(Q), t, -1)
         weighted = residual / np.maximum(slack, FULL_LEVERAGE)[:, None, :]
         root = np.where(self._root > 0, self._root, 1.0)
         return weighted / root[:, None, None], slack
@@ -114,7 +116,7 @@ class RidgeSpectrum:
         Q, s = self._decomposition
         r, t = self._projected.shape
         dual = (self._projected[:, :, None] / (s[:, None] + alphas)[:, None, :]).reshape(r, -1)
-        rows = self._root[:, None] * (Q @ dual)
+        rows = self._root[:, None] * _linalg.product(Q, dual)
         coef = _linalg.transposed_times(self.problem.X, rows)
         coef = coef - np.outer(self._means, rows.sum(axis=0))
         return coef.reshape(-1, t, len(alphas))

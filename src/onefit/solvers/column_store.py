@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import blas
 
+from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 
 # A column shorter than this after centring, relative to its length before, is constant.
@@ -43,10 +44,7 @@ class _DenseDesign:
         self.shape = X.shape
 
     def correlations(self, v: Array) -> Array:
-        # The BLAS wrapper reads Fortran order in place; a row-major X is its own transpose.
-        if self._X.flags.f_contiguous:
-            return blas.dgemv(1.0, self._X, v, trans=1)
-        return blas.dgemv(1.0, self._X.T, v)
+        return product(self._X.T, v)
 
     def columns(self, which: Index) -> Array:
         return self._X.T[which]

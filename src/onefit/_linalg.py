@@ -237,17 +237,18 @@ def row_quadratic_forms(X: Design, columns: Index | None, means: Array | None, L
 
 
 def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
-    """W (k, r) such that W Wᵀ is a generalised inverse of a positive semi-definite K (lower triangle read).
+    """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
 
-    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter.
-    Quadratic forms of rows in the range of K do not depend on which generalised inverse it is.
+    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter:
+    K = B diag(λ) Bᵀ with B = S V; with B = Q R, K⁺ = Q (R diag(λ) Rᵀ)⁻¹ Qᵀ.
     """
     full = np.tril(K) + np.tril(K, -1).T
     root = np.sqrt(np.maximum(full.diagonal(), 0.0))
     inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
     values, vectors = eigh(full * np.outer(inverse_scale, inverse_scale))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
-    return inverse_scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+    Q, R = np.linalg.qr(root[:, None] * vectors[:, keep])
+    return Q @ np.linalg.inv(R).T / np.sqrt(values[keep])
 
 
 def wide_pseudo_factor(

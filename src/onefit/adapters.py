@@ -130,6 +130,9 @@ def _least_squares(
 def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     _refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
+    dropped = np.asarray(getattr(model, "singular_", np.empty(0)))[getattr(model, "rank_", 0) :]
+    if np.any(dropped > 1e-9 * np.max(getattr(model, "singular_", [0.0]))):
+        _refuse(model, "tol", "its fit dropped directions that are small beside others: scale the columns")
     return _least_squares(model, data, check_weights(sample_weight, data[0]), L2(0.0))
 
 
@@ -187,6 +190,8 @@ def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
         return as_fit.dispatch(object)(model, X, y, sample_weight)
     _refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
+    if data[1].ndim == 2 and data[1].shape[1] == 1:
+        data = data[0], data[1][:, 0]
     if data[1].ndim == 2:
         raise UnsupportedModelError(
             f"{type(model).__name__} with {data[1].shape[1]} outputs is not supported: "
@@ -212,6 +217,8 @@ def _strength_and_mix(model: Any) -> tuple[float, float]:
 
 @as_fit.register(kernel_ridge.KernelRidge)
 def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    if not np.all(np.asarray(model.alpha) > 0):
+        _refuse(model, "alpha", "without a penalty it interpolates; take a small alpha instead")
     X, y = check_rows(model, X, y, several_outputs=True)
     if model.X_fit_.shape != X.shape:
         raise NotFittedToDataError(

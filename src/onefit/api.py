@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from onefit._linalg import one_thread_if_small
+from onefit._validation import check_weights
 from onefit.adapters import Reading, read
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
 from onefit.risk import one_fit
@@ -78,7 +77,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
         reading.response,
         y,
         target=reading.target,
-        sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        sample_weight=None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X),
         classes=reading.classes,
         notes=reading.notes,
     )

@@ -147,6 +147,9 @@ class Primal(ScalarCurvature):
     @cached_property
     def _gram(self) -> Array:
         K = _linalg.weighted_gram(self.X, self.support, self._means, self.d)
+        if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
+            constant = K.diagonal() <= 1e-13 * np.abs(self.d.sum()) * self._means**2
+            K[constant], K[:, constant] = 0.0, 0.0
         K[np.diag_indices_from(K)] += self.hessian
         return K
 

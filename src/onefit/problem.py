@@ -34,6 +34,13 @@ class Balance:
     classes: Index
     raw_weights: Array
 
+    def change_without(self, i: int) -> Array:
+        """Factor by which the weight of each row changes when row i is not there: (n,)."""
+        raw = self.raw_weights
+        total = np.bincount(self.classes, raw)
+        left = np.maximum(total - np.where(np.arange(len(total)) == self.classes[i], raw[i], 0.0), 1e-300)
+        return ((1.0 - raw[i] / raw.sum()) * total / left)[self.classes]
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -89,6 +96,15 @@ class Problem:
     def per_row(self, weights_times: Array) -> Array:
         """Multiply an array whose first axis is the rows by the weights."""
         return weights_times * self.weights.reshape(-1, *(1,) * (weights_times.ndim - 1))
+
+    def without(self, i: int) -> Problem:
+        """What a refit on the other rows minimises: row i has no weight, and what depends on it moves."""
+        weights = self.weights.copy()
+        if self.balance is not None:
+            weights *= self.balance.change_without(i)
+        weights[i] = 0.0
+        share = 1.0 - self.weights[i] / self.weights.sum() if self.mean_scaled else 1.0
+        return replace(self, weights=weights, penalty=self.penalty.scaled(share))
 
     def at_start(self) -> Fit:
         """Return the constant model that solvers start from."""

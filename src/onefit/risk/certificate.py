@@ -27,7 +27,10 @@ TIE = 1e-9  # relative excess of a correlation that is none: copies of an active
 
 def certify(fit: Fit, eta: Array) -> Mask:
     """Rows whose left-out linear predictor ``eta`` is proven equal to that of the refit: (n,)."""
+    balance = fit.problem.balance
     gone = fit.problem.weights == 0  # such a row leaves nothing behind
+    if balance is not None:
+        gone &= balance.raw_weights == 0
     if not step_is_exact(fit):
         return gone
     l1, _ = fit.problem.penalty.strengths(fit.coef.shape)

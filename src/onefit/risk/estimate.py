@@ -52,6 +52,10 @@ class RiskEstimate:
         Class labels, for classifiers.
     loss_name, method : str
         What ``losses`` and ``predictions`` are.
+    strained : (n,) bool array
+        Rows of a leverage too near 1 for a step.
+    provable : bool
+        Whether the loss and the penalty allow certificates.
     notes : tuple of str
         What was held fixed or assumed.
     audit : None
@@ -71,6 +75,8 @@ class RiskEstimate:
     classes: Any | None
     loss_name: str
     method: str
+    strained: Mask
+    provable: bool
     notes: tuple[str, ...] = ()
     audit: None = None
     _left_out: LeftOut | None = field(default=None, repr=False)
@@ -122,10 +128,7 @@ class RiskEstimate:
         return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
 
     def _flags(self) -> Mask:
-        if self._left_out is None:
-            return ~self.certified
-        provable = step_is_exact(self._left_out.fit)
-        return self._left_out.strained | (~self.certified if provable else False)
+        return self.strained | ~self.certified if self.provable else self.strained
 
     def score(self, scoring: str | Callable[..., float]) -> float:
         """Score of all left-out predictions pooled, by any scikit-learn scorer.
@@ -162,7 +165,7 @@ class RiskEstimate:
             fitted=self.fitted,
             left_out=self.decision,
             leverages=self.leverages,
-            flagged=np.flatnonzero(self._left_out.strained) if self._left_out else np.array([], int),
+            flagged=np.flatnonzero(self.strained),
         ).plot(ax)
 
     def __str__(self) -> str:
@@ -221,6 +224,8 @@ def estimate(
         classes=classes,
         loss_name=response.loss_name,
         method=response.method,
+        strained=left_out.strained,
+        provable=step_is_exact(left_out.fit),
         notes=notes,
         _left_out=left_out,
     )

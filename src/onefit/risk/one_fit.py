@@ -12,7 +12,7 @@ the active pattern does not change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,13 +21,14 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.problem import Balance, Fit
-from onefit.risk.certificate import certify
+from onefit.risk.certificate import certify, step_is_exact
 from onefit.risk.refinement import refine
 from onefit.risk.refit import refit_rows
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
-HIGH_LEVERAGE = 0.2  # slack below which one Newton step is not to be trusted, unless the loss is quadratic
+SAFE_SLACK = 1e-6  # slack below which rounding shows, even where the step is exact
+LITTLE_SLACK = 0.2  # slack below which one step is not to be trusted where it is not exact
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,17 @@ class LeftOut:
     leverages : (n,) array
         d_i h_i in [0, 1]; the trace of D_i H_i, in [0, c], for coupled outputs.
     slack : (n,) array
-        1 − d_i h_i; the smallest singular value of I − D_i H_i for coupled outputs.
+        1 − d_i h_i; the smallest singular value of I − D_i H_i for coupled outputs; 1 where the row needs
+        none, because it was refitted.
+    refitted : (r,) int array
+        Rows that were solved anew.
     """
 
     fit: Fit
     eta: Array
     leverages: Array
     slack: Array
+    refitted: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     @property
     def effective_df(self) -> float:
@@ -58,13 +63,14 @@ class LeftOut:
     @cached_property
     def certified(self) -> Mask:
         """Rows whose left-out value is proven equal to the refit."""
-        return certify(self.fit, self.eta) & (self.slack >= FULL_LEVERAGE)
+        proven = certify(self.fit, self.eta) & (self.slack >= SAFE_SLACK)
+        proven[self.refitted] = True
+        return proven
 
     @property
     def strained(self) -> Mask:
         """Rows on which one Newton step is asked for too much, judged by their leverage alone."""
-        limit = FULL_LEVERAGE if self.fit.problem.loss.quadratic else HIGH_LEVERAGE
-        return self.slack < limit
+        return self.slack < _least_slack(self.fit)
 
 
 def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) -> LeftOut:
@@ -79,10 +85,10 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         Whether the few rows that no step from the fit reaches may be solved anew; along a path they
         are not.
     """
-    if _is_minimum_norm(fit):
-        interpolated = _leave_out_of_interpolation(fit)
-        if interpolated is not None:
-            return interpolated
+    if _is_wide_ridge(fit):
+        left_out = _leave_out_in_dual(fit)
+        if left_out is not None:
+            return left_out
     if fit.problem.mean_scaled and np.any(fit.tangent.hessian):
         curvature = factor(fit, shrink=1.0 - 1.0 / fit.problem.n)
     elif curvature is None:
@@ -98,6 +104,12 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
     return _refitted(left_out, _out_of_reach(left_out)) if thorough else left_out
 
 
+def _least_slack(fit: Fit) -> float:
+    """Slack below which the step is not to be trusted: any row may be far out where the step is exact."""
+    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    return SAFE_SLACK if step_is_exact(fit) and not np.any(l1) else LITTLE_SLACK
+
+
 def _out_of_reach(left_out: LeftOut) -> Index:
     """Rows that no step on the pattern of the fit gets right: most important first.
 
@@ -109,7 +121,7 @@ def _out_of_reach(left_out: LeftOut) -> Index:
     change = problem.per_row(problem.loss.value(problem.y, left_out.eta))
     change = np.abs(change - problem.per_row(problem.loss.value(problem.y, fit.eta)))
     change = change.reshape(problem.n, -1).sum(axis=1)
-    lost = (left_out.slack < FULL_LEVERAGE) & (problem.weights > 0)
+    lost = (left_out.slack < _least_slack(fit)) & (problem.weights > 0)
     l1, _ = problem.penalty.strengths(fit.coef.shape)
     if np.any(l1 > 0) and not problem.loss.quadratic:
         lost |= change > INFLUENTIAL * abs(fit.objective)
@@ -126,10 +138,12 @@ def _without_slack(left_out: LeftOut, rows: Index) -> LeftOut:
 def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
     """Solve anew without each of a few rows."""
     eta, slack = left_out.eta.copy(), left_out.slack.copy()
+    l1, _ = left_out.fit.problem.penalty.strengths(left_out.fit.coef.shape)
     # least squares that lose a direction: the reference is the solution of minimum norm, from zero
-    values, done = refit_rows(left_out.fit, rows, warm=not left_out.fit.problem.loss.quadratic)
+    from_zero = left_out.fit.problem.loss.quadratic and not np.any(l1)
+    values, done = refit_rows(left_out.fit, rows, warm=not from_zero)
     eta[done], slack[done] = values, 1.0
-    return replace(left_out, eta=eta, slack=slack)
+    return replace(left_out, eta=eta, slack=slack, refitted=done)
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
@@ -191,35 +205,65 @@ def _rebalancing(balance: Balance, k: int) -> tuple[Mask, Array]:
     return own, (1.0 - share) / np.maximum(1.0 - share_of_class, FULL_LEVERAGE) - 1.0
 
 
-def _is_minimum_norm(fit: Fit) -> bool:
-    """Whether the fit is an unpenalised least-squares one with at least as many columns as rows."""
+def _is_wide_ridge(fit: Fit) -> bool:
+    """Whether the fit is least squares with only an ℓ2 penalty, or none, and enough columns to interpolate."""
     problem = fit.problem
-    unpenalised = bool(np.all(fit.tangent.support)) and not np.any(fit.tangent.hessian)
-    columns_suffice = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
-    return problem.loss.quadratic and unpenalised and columns_suffice
+    l1, _ = problem.penalty.strengths(fit.coef.shape)
+    exact = problem.loss.quadratic and not problem.mean_scaled and problem.balance is None
+    wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
+    return exact and wide and not np.any(l1) and bool(np.all(fit.tangent.support))
 
 
-def _leave_out_of_interpolation(fit: Fit) -> LeftOut | None:
-    """Left-out predictions of the interpolating solution of minimum norm; None if it does not interpolate.
+def _leave_out_in_dual(fit: Fit) -> LeftOut | None:
+    """Left-out predictions of wide ridge fits and their limit, the interpolating one of minimum norm.
 
-    They are the limit of ridge as its strength goes to zero, where g and 1 − d h vanish together:
-    y_i − η̃_i = (Q y)_i / Q_ii with Q the pseudo-inverse of the (centred) n × n Gram matrix.
+    As the strength goes to zero, g and 1 − d h vanish together.  Their ratio does not: with
+    A = W⁻¹ + X C⁻¹ Xᵀ (or X Xᵀ where C = 0) and Q = A⁻¹ − A⁻¹1 1ᵀA⁻¹/(1ᵀA⁻¹1), the second term only with an
+    intercept,
+
+        y_i − η̃_i = (Q y)_i / Q_ii,      1 − d_i h_i = Q_ii / w_i    (0 where C = 0).
+
+    None if the minimum-norm fit does not interpolate, or the strengths differ over outputs or vanish in part.
     """
     problem = fit.problem
+    curved = fit.tangent.hessian.reshape(len(fit.coef), -1)
+    if np.ptp(curved, axis=1).max() > 0 or (np.any(curved) and not np.all(curved)):
+        return None
     rows = np.flatnonzero(problem.weights)
-    X, y = problem.X[rows], problem.y[rows]
-    intercept = bool(np.all(problem.intercept))
-    G = _linalg.row_gram(X, None, np.ones(X.shape[1]))
+    weights, strengths = problem.weights[rows], curved[:, 0]
+    penalised = bool(np.any(strengths))
+    scale = np.where(penalised, strengths, 1.0)
+    G = _linalg.row_gram(problem.X, None, 1.0 / scale)[np.ix_(rows, rows)]
+    Q = _residual_form(
+        G, 1.0 / weights if penalised else np.zeros(len(rows)), bool(np.all(problem.intercept))
+    )
+    if Q is None:
+        return None
+    diagonal = Q.diagonal()
+    eta, slack, leverages = fit.eta.copy(), np.ones(problem.n), np.zeros(problem.n)
+    eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / diagonal).T
+    leverages[rows] = 1.0 - diagonal / weights if penalised else 1.0
+    return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
+
+
+def _residual_form(G: Array, noise: Array, intercept: bool) -> Array | None:
+    """Q of ``_leave_out_in_dual``; None if A has no inverse.
+
+    With an intercept G may be centred and any multiple of 1 1ᵀ be added: neither changes Q, and both keep A
+    well conditioned.
+    """
+    A = G
     if intercept:
         along = G.mean(axis=0)
-        G = G - along - along[:, None] + along.mean()
-    values, vectors = _linalg.eigh(G)
-    values, vectors = values[int(intercept) :], vectors[:, int(intercept) :]
-    if len(values) == 0 or values[0] <= 1e-11 * values[-1]:
+        A = G - along - along[:, None] + along.mean()
+        A += max(float(np.trace(A)) / len(A), float(noise.mean()), np.finfo(float).tiny)
+    A = np.asarray(A, order="F")
+    A[np.diag_indices_from(A)] += noise
+    L = _linalg.cholesky(A)
+    if L is None:
         return None
-    root = vectors / np.sqrt(values)
-    residual = (root @ (root.T @ y)).T / np.sum(root**2, axis=1)
-    eta, slack = fit.eta.copy(), np.ones(problem.n)
-    eta[rows] = y - residual.T
-    leverages = np.where(problem.weights > 0, 1.0, 0.0)
-    return LeftOut(fit, eta, leverages, slack)
+    Q = _linalg.factor_solve(L, np.eye(len(A), order="F"))
+    if not intercept:
+        return Q
+    ones = Q.sum(axis=0)
+    return Q - np.outer(ones, ones) / ones.sum()

@@ -9,7 +9,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.problem import Fit
-from onefit.solvers import newton
+from onefit.solvers.solve import solve
 
 REFIT_BUDGET = 2e10  # multiplications that refits of a few difficult rows may always cost
 
@@ -20,12 +20,8 @@ def without(fit: Fit, i: int, *, warm: bool = True) -> Fit:
     The latter is for least squares that leave a direction free: from zero, the solution is the one of
     minimum norm.
     """
-    problem = fit.problem
-    weights = problem.weights.copy()
-    weights[i] = 0.0
-    scale = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
-    left = replace(problem, weights=weights, penalty=problem.penalty.scaled(scale))
-    return newton.solve(replace(fit, problem=left) if warm else left.at_start()).fit
+    left = fit.problem.without(i)
+    return solve(replace(fit, problem=left) if warm else left.at_start()).fit
 
 
 def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Index]:

@@ -48,12 +48,14 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     fit, last, step = start, np.inf, None
     for _ in range(max_steps):
         step = _newton_step(fit, step)
-        if step.holds and (step.decrement <= tol**2 * scale or step.decrement > 0.25 * last):
+        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
+        if step.holds and settled and _is_short(fit, step):
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
             break
         small = step.decrement <= 1e-9 * scale
-        fit, last = _move(fit, step, small), step.decrement if small and step.holds else np.inf
+        certain = step.holds and (small or fit.problem.loss.quadratic)  # that the next one is smaller
+        fit, last = _move(fit, step, small), step.decrement if certain else np.inf
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
         f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
@@ -115,6 +117,18 @@ def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
     ):
         return last.curvature
     return factor(fit, tangent)
+
+
+def _is_short(fit: Fit, step: _Step) -> bool:
+    """Whether the step leaves the linear predictor where it is.
+
+    Where the minimum lies at infinity the objective flattens out, and the decrement vanishes, while the
+    steps stay as long as ever.
+    """
+    if fit.problem.loss.quadratic:
+        return True
+    change = fit.problem.linear_predictor(*step.direction)
+    return bool(np.max(np.abs(change), initial=0.0) < 1e-3 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
 def _move(fit: Fit, step: _Step, small: bool) -> Fit:

@@ -8,6 +8,7 @@ import numpy as np
 
 from onefit.problem import Fit
 from onefit.solvers import newton
+from onefit.solvers.solve import solve
 
 
 class Polished(NamedTuple):
@@ -30,7 +31,7 @@ class Polished(NamedTuple):
 
 def polish(fit: Fit) -> Polished:
     """Solve from ``fit`` to machine precision, following changes of the active pattern."""
-    solution = newton.solve(fit)
+    solution = solve(fit)
     start, best = fit.problem.at_start().objective, solution.fit.objective
     achievable = max(start - best, 0.1 * abs(start), np.finfo(float).tiny)
     excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf

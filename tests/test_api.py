@@ -167,7 +167,7 @@ def test_a_penalty_that_hardly_counts(refits):
 
 
 def test_counts_that_are_zero_but_one(diabetes):
-    # BUG when this fails: the refit without row 4 has no minimum, and must not settle
+    # the refit without row 4 has no minimum, and must not settle
     X, _ = diabetes
     X, y = X[:40, :3], np.zeros(40)
     y[4] = 3.0
@@ -193,7 +193,7 @@ def test_two_rows():
 
 @pytest.mark.parametrize("model", [Lasso(0.1), ElasticNet(alpha=0.1)], ids=repr)
 def test_two_rows_of_a_lasso(model):
-    # BUG when this fails: without a row all coefficients vanish, which is not followed and not said
+    # without a row all coefficients vanish, which is not followed and not said
     X, y = np.array([[0.0, 1.0], [2.0, 5.0]]), np.array([1.0, 4.0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -204,7 +204,7 @@ def test_two_rows_of_a_lasso(model):
 
 @pytest.mark.parametrize("alpha", [0.1, 0.03, 0.01])
 def test_a_saturated_lasso_warns(alpha, refits):
-    # BUG when this fails: nothing can be certified, and a risk off by orders of magnitude comes back silently
+    # nothing can be certified, and a risk off by orders of magnitude comes back silently
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(15, 40)), rng.normal(size=15)
     model = Lasso(alpha, **TIGHT).fit(X, y)

@@ -138,7 +138,7 @@ def test_weights_of_another_shape(data, shape):
 
 
 def test_a_weight_that_is_one_number(data):
-    # BUG when this fails: the weights that were checked must be the ones that are used
+    # the weights that were checked must be the ones that are used
     # scikit-learn takes a number for a weight of all rows
     X, y = data
     model = Ridge().fit(X, y, sample_weight=2.0)

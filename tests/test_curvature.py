@@ -286,7 +286,7 @@ def test_rank_deficient(scale, weighted, fit_intercept):
 @pytest.mark.parametrize("constant", [1.0, 3.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_constant_column_besides_an_intercept(constant, weighted):
-    # BUG when this fails: the pivot of a centred column must be judged by its uncentred size
+    # the pivot of a centred column must be judged by its uncentred size
     # centred it is rounding noise, which must not count as a direction
     fit, X = _fit(Squared(), L2(0.0), 4, weighted=weighted)
     wide = Fit(replace(fit.problem, X=np.column_stack([X, np.full(N, constant)])), np.zeros(5), fit.level)

@@ -283,7 +283,7 @@ def test_bad_settings(model, message):
 
 def test_bad_inverse_strengths():
     X = np.random.default_rng(0).normal(size=(10, 2))
-    with pytest.raises(ValueError, match="Cs must be .* positive numbers"):
+    with pytest.raises(ValueError, match=r"Cs must be .* positive numbers"):
         LogisticLOO(Cs=[1.0, np.nan]).fit(X, np.arange(10) % 2)
 
 

@@ -197,7 +197,7 @@ def test_pseudo_factor_is_a_generalised_inverse(scale):
 
 
 def test_pseudo_factor_gives_the_solution_of_minimum_norm():
-    # BUG when this fails: a generalised inverse that is not the Moore-Penrose one gives other coefficients
+    # a generalised inverse that is not the Moore-Penrose one gives other coefficients
     # the least-squares solution that scikit-learn and LAPACK choose has the smallest norm of all
     A = np.random.default_rng(9).normal(size=(3, 30))
     A = np.vstack([A, 2 * A[:1], A[1:2] + 3 * A[2:3]])

@@ -98,6 +98,11 @@ def transposed_times(X: Design, rows: Array) -> Array:
     return np.asarray(X.T @ rows) if is_sparse(X) else product(X.T, rows)
 
 
+def pairing(X: Design, gradient: Array, coef: Array) -> float:
+    """Inner product of a gradient and a direction: aᵀ b, or aᵀ G b in the dual coordinates of a RowGram."""
+    return float(np.sum(gradient * (product(X.gram, coef) if isinstance(X, RowGram) else coef)))
+
+
 def column_means(X: Design, weights: Array) -> Array:
     """Weighted mean of each column: (p,).  Weights may be of either sign but not sum to zero."""
     return transposed_times(X, weights) / weights.sum()

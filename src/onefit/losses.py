@@ -27,6 +27,7 @@ class Loss(ABC):
 
     coupled: bool = False  # whether the outputs of a row are tied together
     quadratic: bool = False  # whether the third derivative is zero everywhere
+    jumps: bool = False  # whether the second derivative does
 
     @abstractmethod
     def value(self, y: Array, eta: Array) -> Array:
@@ -191,6 +192,7 @@ class Huber(Loss):
     """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
 
     delta: float = 1.35
+    jumps = True
 
     def value(self, y: Array, eta: Array) -> Array:
         r = np.abs(y - eta)
@@ -219,6 +221,7 @@ class ConcomitantHuber(Loss):
 
     epsilon: float = 1.35
     coupled = True
+    jumps = True
 
     def _inside(self, y: Array, eta: Array) -> Mask:
         return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]

@@ -189,7 +189,7 @@ def test_certificates_that_were_asked_for_are_saved(diabetes):
 
 
 def test_flags_of_a_saved_curved_loss_are_the_same(cancer):
-    # BUG when this fails: what is strained is not saved, so all uncertified rows are flagged
+    # what is strained is not saved, so all uncertified rows are flagged
     X, y = cancer
     est = onefit.loo(LogisticRegression(C=0.5).fit(X, y), X, y)
     _ = est.certified

@@ -14,7 +14,7 @@ from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial,
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
 from onefit.risk import one_fit
-from onefit.solvers import newton
+from onefit.solvers.solve import solve
 
 N = 40
 
@@ -26,7 +26,7 @@ def _data(n=N, p=4, seed=0):
 
 
 def _left_out(problem):
-    solution = newton.solve(problem.at_start())
+    solution = solve(problem.at_start())
     return one_fit.loo(*solution)
 
 
@@ -36,7 +36,7 @@ def _refit_without(problem, i):
     weights[i] = 0.0
     share = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
     left = replace(problem, weights=weights, penalty=problem.penalty.scaled(share))
-    return newton.solve(left.at_start()).fit
+    return solve(left.at_start()).fit
 
 
 def _refitted(problem):
@@ -187,7 +187,7 @@ def test_duplicated_columns(repeat, weigh, fit_intercept, refits):
 
 @pytest.mark.parametrize("p", [13, 14, 15, 16, 40])
 def test_at_and_beyond_interpolation(p, weigh, fit_intercept, refits):
-    # BUG when this fails: rows of weight zero read the fit, which must have minimum norm
+    # rows of weight zero read the fit, which must have minimum norm
     X, y = _data(n=15, p=p, seed=2)
     weights = weigh(15)
     left_out = _least_squares(X, y, fit_intercept, weights)
@@ -204,7 +204,7 @@ def test_minimum_norm_with_several_outputs(refits):
 
 @pytest.mark.parametrize("alpha", [1e-3, 1e-5, 1e-7, 1e-10])
 def test_nearly_interpolating_ridge(alpha, fit_intercept, refits):
-    # BUG when this fails: g and 1 − d h vanish together, and their quotient is rounding; use
+    # g and 1 − d h vanish together, and their quotient is rounding; use
     # y_i − η̃_i = (Q y)_i / Q_ii with Q = (G + alpha W⁻¹)⁻¹, centred, for every ridge on the dual side
     X, y = _data(n=15, p=40)
     model = Ridge(alpha, fit_intercept=fit_intercept, solver="svd")
@@ -236,7 +236,7 @@ def test_a_dummy_column_of_a_single_row(alpha, weighted, fit_intercept, refits):
 
 @pytest.mark.parametrize("kind", ["multiple", "sum"])
 def test_a_row_that_carries_a_direction_of_its_own(kind, weigh, fit_intercept, refits):
-    # BUG when this fails: refits from zero must end at minimum norm, as must certificates
+    # refits from zero must end at minimum norm, as must certificates
     # without row 5 two columns are collinear: the refit takes the solution of minimum norm
     X, y = _data()
     other = 2 * X[:, 0] if kind == "multiple" else X[:, 0] + 3 * X[:, 1]
@@ -272,7 +272,7 @@ def test_duplicated_rows():
 @pytest.mark.parametrize("constant", [1.0, 0.1, 7.7])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_constant_column_besides_an_intercept(constant, weighted, refits):
-    # BUG when this fails: see the test of the same name for the curvature
+    # see the test of the same name for the curvature
     X, y = _data(p=3)
     weights = np.random.default_rng(1).uniform(0.3, 2.0, N) if weighted else None
     left_out = _least_squares(np.column_stack([X, np.full(N, constant)]), y, weights=weights)
@@ -301,7 +301,7 @@ def test_two_rows(fit_intercept):
 
 
 def test_a_saturated_lasso_is_not_silently_wrong():
-    # BUG when this fails: as many columns are active as there are rows, no row can be certified, leverages
+    # as many columns are active as there are rows, no row can be certified, leverages
     # are nearly 1, and the Newton step is off by orders of magnitude; refit such rows, or warn
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(15, 40)), rng.normal(size=15)
@@ -368,7 +368,7 @@ def test_the_step_is_of_second_order(loss):
     errors = []
     for n in (60, 240):
         problem = _curved(loss, None, n=n)
-        solution = newton.solve(problem.at_start())
+        solution = solve(problem.at_start())
         eta, rows = one_fit.loo(*solution).eta, range(0, n, n // 20)
         expected = np.array([_refit_without(problem, i).eta[i] for i in rows])
         errors.append(np.median(np.abs(eta[list(rows)] - expected)))
@@ -377,14 +377,14 @@ def test_the_step_is_of_second_order(loss):
 
 def test_no_refits_when_none_are_wanted():
     problem = _curved(Poisson(), None, strength=1e-2, n=20)
-    solution = newton.solve(problem.at_start())
+    solution = solve(problem.at_start())
     bare, full = one_fit.loo(*solution, thorough=False), one_fit.loo(*solution)
     assert np.all(np.isfinite(bare.eta))
     assert abs(_risk(problem, full.eta) - _risk(problem, _refitted(problem))) <= 1e-3
 
 
 def test_balanced_weights_move_when_a_row_is_refitted():
-    # BUG when this fails: rows that are solved anew must be solved with the weights of a refit
+    # rows that are solved anew must be solved with the weights of a refit
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     classes = (X[:, 0] + rng.normal(size=N) > 1.0).astype(np.intp)
@@ -398,7 +398,7 @@ def test_balanced_weights_move_when_a_row_is_refitted():
         new = ((N - 1) / (2.0 * left))[classes]
         new[i] = 0.0
         start = replace(problem, weights=new, balance=None).at_start()
-        expected[i] = newton.solve(start).fit.eta[i]
+        expected[i] = solve(start).fit.eta[i]
     exact, fitted = np.mean(np.logaddexp(0, expected) - classes * expected), _risk(problem, left_out.fit.eta)
     ours = np.mean(np.logaddexp(0, left_out.eta) - classes * left_out.eta)
     assert abs(ours - exact) < 0.01 * exact

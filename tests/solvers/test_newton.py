@@ -117,7 +117,7 @@ def test_the_factor_is_that_of_the_solution():
 
 
 def test_no_finite_minimum():
-    # BUG when this fails: the decrement vanishes along a direction in which the objective falls for ever
+    # the decrement vanishes along a direction in which the objective falls for ever
     X = np.random.default_rng(0).normal(size=(40, 3))
     problem = Problem(Logistic(), L2(0.0), X, (X[:, 0] > 0).astype(float), np.ones(40))
     with pytest.raises(SolverError, match="separable"):
@@ -125,7 +125,7 @@ def test_no_finite_minimum():
 
 
 def test_no_finite_minimum_with_three_classes():
-    # BUG when this fails: as for two classes
+    # as for two classes
     X = np.random.default_rng(0).normal(size=(40, 3))
     y = np.digitize(X[:, 0], [-0.5, 0.5]).astype(float)
     problem = Problem(Multinomial(3), L2(0.0), X, y, np.ones(40), np.full(3, True))

@@ -109,17 +109,18 @@ class RiskEstimate:
 
         Warns with ``UnreliableWarning`` when they carry more than half of the risk.
         """
-        rows = np.flatnonzero(self._flags())
-        share = self._share(rows)
+        flags = self._flags()
+        changing = np.flatnonzero(flags & ~self.strained)  # of the others loo() has warned already
+        share = self._share(changing)
         if share > FLAGGED_SHARE:
             warnings.warn(
-                f"{rows.size} of {len(self.losses)} rows are not proven to equal their refits and carry "
+                f"{changing.size} of {len(self.losses)} rows are not proven to equal their refits and carry "
                 f"{share:.0%} of the risk, so it is an approximation (their errors cancel in part): "
                 "check it by refits, or regularise more",
                 UnreliableWarning,
                 stacklevel=2,
             )
-        return rows
+        return np.flatnonzero(flags)
 
     def _share(self, rows: Index) -> float:
         """Share of the risk that some rows carry."""

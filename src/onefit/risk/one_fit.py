@@ -206,7 +206,7 @@ def _rebalancing(balance: Balance, k: int) -> tuple[Mask, Array]:
 
 
 def _is_wide_ridge(fit: Fit) -> bool:
-    """Whether the fit is least squares with only an ℓ2 penalty, or none, and enough columns to interpolate."""
+    """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
     l1, _ = problem.penalty.strengths(fit.coef.shape)
     exact = problem.loss.quadratic and not problem.mean_scaled and problem.balance is None

@@ -15,8 +15,8 @@ from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
-from onefit.solvers import newton
 from onefit.solvers.path import least_squares_path, newton_path
+from onefit.solvers.solve import solve
 
 Selection = Literal["min", "1se"]
 PATIENCE = 5  # strengths past the best one before the path may stop
@@ -139,5 +139,5 @@ def choose(risks: Array, errors: Array, selection: Selection) -> int:
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:
     """Fit and leave-one-out, refits of single rows included, at the chosen strength."""
     with one_thread_if_small(problem.X):
-        solution = newton.solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
+        solution = solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
         return solution.fit, one_fit.loo(*solution)

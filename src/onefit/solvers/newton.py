@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
@@ -49,7 +50,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
-        if step.holds and settled and _is_short(fit, step):
+        if step.holds and settled and _is_stationary(fit, step):
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
             break
@@ -69,6 +70,7 @@ class _Step(NamedTuple):
     orthant: Array  # signs to stay in, 0 where there is no kink
     tangent: Tangent
     curvature: Curvature
+    gradient: Direction
     direction: Direction
     decrement: float
     holds: bool  # whether it stays on the pattern of the coefficients
@@ -93,18 +95,19 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
         if not wrong.any():
             break
         orthant = np.where(wrong, 0.0, orthant)
-    decrement = -_inner(gradient, direction)
+    decrement = -_inner(fit, gradient, direction)
     if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.level)
-        decrement = _inner(gradient, gradient)
+        decrement = _inner(fit, gradient, gradient)
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
-    return _Step(orthant, tangent, curvature, direction, decrement, holds)
+    return _Step(orthant, tangent, curvature, gradient, direction, decrement, holds)
 
 
-def _inner(one: Direction, other: Direction) -> float:
-    return float(np.sum(one.coef * other.coef) + np.sum(one.level * other.level))
+def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:
+    coef = _linalg.pairing(fit.problem.X, gradient.coef, direction.coef)
+    return coef + float(np.sum(gradient.level * direction.level))
 
 
 def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
@@ -119,16 +122,20 @@ def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
     return factor(fit, tangent)
 
 
-def _is_short(fit: Fit, step: _Step) -> bool:
-    """Whether the step leaves the linear predictor where it is.
+def _is_stationary(fit: Fit, step: _Step) -> bool:
+    """Whether a vanishing decrement means that this is the minimum.
 
-    Where the minimum lies at infinity the objective flattens out, and the decrement vanishes, while the
-    steps stay as long as ever.
+    It does not where the minimum lies at infinity: the objective flattens out while the steps stay as long
+    as ever; nor where K is singular on a pattern that is none of a solution: then no step removes the
+    gradient.
     """
     if fit.problem.loss.quadratic:
-        return True
+        reference = fit.problem.at_start().loss_gradient
+        kinked = step.orthant != 0
+        largest = np.max(np.abs(step.gradient.coef[kinked]), initial=0.0)
+        return bool(largest <= 1e-7 * np.max(np.abs(reference), initial=0.0))
     change = fit.problem.linear_predictor(*step.direction)
-    return bool(np.max(np.abs(change), initial=0.0) < 1e-3 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
+    return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
 def _move(fit: Fit, step: _Step, small: bool) -> Fit:

@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from onefit._typing import Array, Design, Index, Mask, Sparse
 
-LARGE = 2e9  # multiplications from which on several threads pay
+LARGE = 1e8  # multiplications from which on several threads pay
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
 
 

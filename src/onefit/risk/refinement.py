@@ -22,7 +22,7 @@ from onefit.problem import Fit
 
 MAX_STEPS = 30
 NEGLIGIBLE = 1e-3  # second-order effect of all rows without chord steps together, relative to the risk
-THOROUGH, IN_PASSING = 2e9, 1e8  # multiplications that chord steps may always cost
+THOROUGH, IN_PASSING = 2e9, 3e7  # multiplications that chord steps may always cost
 SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
 
 
@@ -79,8 +79,8 @@ def _affordable(fit: Fit, *, thorough: bool) -> int:
     """How many rows cost no more than two factorisations, or than a few hundredths of a second."""
     n, free = fit.problem.n, max(1, int(np.count_nonzero(fit.tangent.support)))
     k = min(n, free)
-    always = THOROUGH if thorough else IN_PASSING
-    return int((always + 2.0 * n * k**2) / (16.0 * n * k))
+    budget = THOROUGH + 2.0 * n * k**2 if thorough else IN_PASSING
+    return int(budget / (16.0 * n * k))
 
 
 def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Mask]:

@@ -11,7 +11,7 @@ from onefit.exceptions import SolverError
 from onefit.problem import Fit
 from onefit.solvers.solve import solve
 
-REFIT_BUDGET = 2e10  # multiplications that refits of a few difficult rows may always cost
+REFIT_BUDGET = 2e9  # multiplications that refits of a few difficult rows may always cost
 
 
 def without(fit: Fit, i: int, *, warm: bool = True) -> Fit:
@@ -34,10 +34,11 @@ def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Inde
         The rows they belong to: the first ones of ``rows`` whose refit has a minimum.
     """
     k = max(1, int(np.count_nonzero(fit.tangent.support)))
-    steps = 1 if fit.problem.loss.quadratic else 6
+    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    steps = 1 if fit.problem.loss.quadratic and not np.any(l1) else 10  # factorisations a refit takes
     cost = float(fit.problem.n) * k * min(k, fit.problem.n) * steps
     eta, done = [], []
-    for i in rows[: int(max(8.0, REFIT_BUDGET / cost))]:
+    for i in rows[: int(REFIT_BUDGET / cost)]:
         try:
             eta.append(without(fit, i, warm=warm).eta[i])
         except SolverError:  # without the row the problem has no minimum: it stays flagged

@@ -50,10 +50,13 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
-        if step.holds and settled and _is_stationary(fit, step):
+        if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
             break
+        if settled and not step.is_fresh:  # perhaps only the stale factor had come to its end
+            step, last = None, np.inf
+            continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.quadratic)  # that the next one is smaller
         fit, last = _move(fit, step, small), step.decrement if certain else np.inf
@@ -74,6 +77,8 @@ class _Step(NamedTuple):
     direction: Direction
     decrement: float
     holds: bool  # whether it stays on the pattern of the coefficients
+    is_fresh: bool  # whether the curvature is that of the fit
+    contracts: bool  # whether a factor from elsewhere still brings the next step close
 
 
 def _newton_step(fit: Fit, last: _Step | None) -> _Step:
@@ -85,7 +90,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     orthant = penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9)
     while True:
         tangent = penalty.piece(fit.coef, orthant)
-        curvature = _curvature(fit, tangent, last)
+        curvature, is_fresh = _curvature(fit, tangent, last)
         gradient = Direction(
             np.where(tangent.support, fit.loss_gradient + tangent.gradient, 0.0),
             np.where(fit.problem.intercept, fit.slope.sum(axis=0), 0.0),
@@ -102,7 +107,8 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
-    return _Step(orthant, tangent, curvature, gradient, direction, decrement, holds)
+    contracts = is_fresh or (last is not None and decrement < 0.05 * last.decrement)
+    return _Step(orthant, tangent, curvature, gradient, direction, decrement, holds, is_fresh, contracts)
 
 
 def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:
@@ -110,16 +116,20 @@ def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:
     return coef + float(np.sum(gradient.level * direction.level))
 
 
-def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> Curvature:
-    """Factor the curvature, unless the last one is still it."""
+def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool]:
+    """The curvature of the fit, or that of the last step while it serves (Shamanskii's chord method).
+
+    For a quadratic loss it is the same as long as the pattern is; else it is taken over as long as it makes
+    the decrement fall fast, since a step with an old factor costs two products with X and no factor.
+    """
     if (
         last is not None
-        and fit.problem.loss.quadratic
+        and (last.contracts or fit.problem.loss.quadratic)
         and np.array_equal(last.tangent.support, tangent.support)
         and np.array_equal(last.tangent.hessian, tangent.hessian)
     ):
-        return last.curvature
-    return factor(fit, tangent)
+        return last.curvature, fit.problem.loss.quadratic
+    return factor(fit, tangent), True
 
 
 def _is_stationary(fit: Fit, step: _Step) -> bool:

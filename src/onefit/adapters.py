@@ -45,6 +45,8 @@ class Reading:
         Tolerance that its solver was asked for.
     converged : bool
         Whether the solver stopped before its limit of iterations.
+    iterates : bool
+        Whether it iterates at all.
     notes : tuple of str
     """
 
@@ -54,6 +56,7 @@ class Reading:
     classes: Any | None = None
     tol: float = 1e-4
     converged: bool = True
+    iterates: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -69,9 +72,12 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     """
     check_fitted(model)
     reading = as_fit(model, X, y, sample_weight)
+    if isinstance(model, Pipeline):  # what its last step says of its solver holds
+        return reading
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
     reached = limit is not None and steps is not None and np.max(steps) >= limit
-    return replace(reading, tol=float(getattr(model, "tol", 1e-4)), converged=not reached)
+    tol = float(getattr(model, "tol", 1e-4))
+    return replace(reading, tol=tol, converged=not reached, iterates=steps is not None)
 
 
 @singledispatch

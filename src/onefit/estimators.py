@@ -6,6 +6,7 @@ They take the scale of their scikit-learn namesake and can stand in for its ``CV
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -201,15 +202,20 @@ class _PenalisedPath(_SelfTuned):
     ) -> SearchResult:
         X, y, weights = data
         with _linalg.one_thread_if_small(X):
-            return search_path(
+            in_dual = ratio == 0 and X.shape[1] > X.shape[0]
+            in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
+            # ridge with more columns than rows knows X only through its Gram matrix
+            design = _linalg.RowGram(_linalg.row_gram(X, None, np.ones(X.shape[1]))) if in_dual else X
+            result = search_path(
                 strengths,
-                lambda strength: self._problem(X, y, weights, strength, ratio),
+                lambda strength: self._problem(design, y, weights, strength, ratio),
                 response,
                 y,
                 weights,
                 selection=self.selection,
                 early_stopping=self.early_stopping,
             )
+            return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
 
 
 class ElasticNetLOO(RegressorMixin, _PenalisedPath):
@@ -496,12 +502,20 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         Cs = check_strengths("Cs", self.Cs, lambda: self._range(data))[::-1]
         response = Probability(self.classes_)
         result = self._walk(data, Cs, self.l1_ratio, response)
+        result = replace(result, levels=self._without_common(result.levels))
         self._take_path(result, Cs)
         fit, left_out = at(self._problem(*data, self.C_, self.l1_ratio), result)
-        self.coef_, self.intercept_ = np.atleast_2d(fit.coef.T), np.atleast_1d(fit.level)
+        self.coef_, self.intercept_ = (
+            np.atleast_2d(fit.coef.T),
+            np.atleast_1d(self._without_common(fit.level)),
+        )
         details = {"target": data[1], "classes": self.classes_}
         self._judge(left_out, response, labels, sample_weight, **details)
         return self
+
+    def _without_common(self, levels: Array) -> Array:
+        """Intercepts of more than two classes, whose common level means nothing, with mean zero."""
+        return levels - levels.mean(axis=-1, keepdims=True) if len(self.classes_) > 2 else levels
 
     def _class_numbers(self, labels: Any, weights: Array) -> Array:
         check_classification_targets(labels)

@@ -20,9 +20,9 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.problem import Fit
 
-MAX_STEPS = 30
+MAX_STEPS, FEW_STEPS = 30, 6  # chord steps, thorough or in passing
 NEGLIGIBLE = 1e-3  # second-order effect of all rows without chord steps together, relative to the risk
-THOROUGH, IN_PASSING = 2e9, 3e7  # multiplications that chord steps may always cost
+THOROUGH, IN_PASSING = 1e9, 3e7  # multiplications that chord steps may always cost
 SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
 
 
@@ -50,10 +50,11 @@ def refine(
     step = LeftOutStep(
         slope.reshape(n, c), fit.bend.reshape(n, c, c), forms.reshape(n, c, c), shift.reshape(n, c)
     )
-    rows = _rows_that_bend(fit, step, eta)[: _affordable(fit, thorough=thorough)]
+    rows, affordable = _rows_that_bend(fit, step, eta), _affordable(fit, thorough=thorough)
+    rows = rows[: affordable if thorough or rows.size <= affordable else 0]  # in passing: all or none
     if rows.size == 0:
         return eta, rows
-    refined, settled = _chord(fit, curvature, step, rows)
+    refined, settled = _chord(fit, curvature, step, rows, MAX_STEPS if thorough else FEW_STEPS)
     result = eta.copy()
     result[rows[settled]] = refined[settled].reshape(-1, *eta.shape[1:])
     return result, rows[~settled]
@@ -83,7 +84,9 @@ def _affordable(fit: Fit, *, thorough: bool) -> int:
     return int(budget / (16.0 * n * k))
 
 
-def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tuple[Array, Mask]:
+def _chord(
+    fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index, max_steps: int
+) -> tuple[Array, Mask]:
     """Iterate to the left-out solution of some rows; (r, c) predictors and which of them settled."""
     (n, c), r = step.slope.shape, len(rows)
     base = fit.eta.reshape(n, c)
@@ -97,7 +100,7 @@ def _chord(fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index) -> tu
     previous = np.full((r, c), np.inf)
     moved = np.full((r, c), np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(MAX_STEPS):
+        for _ in range(max_steps):
             others = -_hat(curvature, remainder, fit)
             at_row = others[rows, :, own] + step.shift[rows]
             inside = np.linalg.solve(

@@ -87,7 +87,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     Entering coordinates that the step would push out of their orthant at once are held at zero.
     """
     penalty = fit.problem.penalty
-    orthant = penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9)
+    orthant = _with_room(fit, penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9))
     while True:
         tangent = penalty.piece(fit.coef, orthant)
         curvature, is_fresh = _curvature(fit, tangent, last)
@@ -109,6 +109,18 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
     contracts = is_fresh or (last is not None and decrement < 0.05 * last.decrement)
     return _Step(orthant, tangent, curvature, gradient, direction, decrement, holds, is_fresh, contracts)
+
+
+def _with_room(fit: Fit, orthant: Array) -> Array:
+    """Let in only the largest violators where all together would leave K without full rank."""
+    entering = np.flatnonzero((orthant != 0) & (fit.coef == 0))
+    room = max(10, (fit.problem.n - int(np.count_nonzero(fit.coef))) // 2)
+    if entering.size <= room:
+        return orthant
+    correlation = np.abs(fit.loss_gradient).ravel()[entering]
+    allowed = orthant.ravel().copy()
+    allowed[entering[np.argsort(-correlation)[room:]]] = 0.0
+    return allowed.reshape(orthant.shape)
 
 
 def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:

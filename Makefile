@@ -22,8 +22,19 @@ layers: $(VENV)/.ready-dev
 tests: $(VENV)/.ready-dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
-bench: $(VENV)/.ready-dev  ## us beside the peers, one table
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)-bench/.ready  ## us beside the peers, one table
+	$(VENV)-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
+
+# The peers pin old versions of what we use, so they get an environment of their own; PyTorch comes first,
+# lest another build of it be pulled.  One that has no wheel for this Python is left out of the table.
+$(VENV)-bench/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet --editable .
+	-$(VENV)-bench/bin/python -m pip install --quiet adelie
+	-$(VENV)-bench/bin/python -m pip install --quiet 'torch==2.13.0'
+	-$(VENV)-bench/bin/python -m pip install --quiet randalo 'torch-linops<0.2' cvxpy
+	touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "onefit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -39,4 +50,4 @@ $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-bench build dist .mypy_cache .ruff_cache .pytest_cache

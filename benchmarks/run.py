@@ -1,7 +1,7 @@
 """Us beside the peers: ratios measured side by side in one process, one table.
 
-Peers that are not installed are named and left out: ``pip install adelie`` (Python below 3.13), and for
-RandALO ``pip install randalo "torch-linops<0.2" cvxpy`` with PyTorch.
+Peers that are not installed are named and left out: adelie (Python below 3.13) and RandALO (which needs
+torch-linops below 0.2 and PyTorch).  ``make bench`` installs them into an environment of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import blas, lapack
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import Lasso, LassoCV, LogisticRegressionCV, Ridge, RidgeCV
+from sklearn.preprocessing import scale
 
 import onefit
 
@@ -50,8 +52,8 @@ def paired(ours: Callable[[], object], theirs: Callable[[], object], repeats: in
     return float(ours_median), float(theirs_median)
 
 
-def toeplitz(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows N(0, Σ) with Σ_ij = 0.8^|i−j|, min(n, p)/2 coefficients ±1, unit noise (ALO, F.1.5)."""
+def toeplitz(n: int, p: int, k: int | None = None, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows N(0, Σ) with Σ_ij = 0.8^|i−j|, k = min(n, p)/2 coefficients ±1, unit noise (ALO, F.1.5)."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, p))
     X = np.empty((n, p), order="F")
@@ -59,7 +61,7 @@ def toeplitz(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     for j in range(1, p):
         X[:, j] = 0.8 * X[:, j - 1] + 0.6 * Z[:, j]
     beta = np.zeros(p)
-    k = min(n, p) // 2
+    k = min(n, p) // 2 if k is None else k
     beta[rng.choice(p, k, replace=False)] = rng.choice([-1.0, 1.0], k)
     return X, X @ beta + rng.normal(size=n)
 
@@ -128,30 +130,36 @@ def _gap(X: np.ndarray, y: np.ndarray, alphas: np.ndarray) -> str:
     return f"largest gap {worst:.0e}"
 
 
-def tuned(quick: bool) -> Iterator[Row]:
-    """The other self-tuning estimators beside their namesakes."""
-    rng = np.random.default_rng(1)
+def classified(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels drawn from a logistic model whose linear predictor is y, scaled."""
+    eta = 2.0 * (y - y.mean()) / y.std()
+    return X, (eta + np.random.default_rng(1).logistic(size=len(y)) > 0).astype(int)
+
+
+def logistic(quick: bool) -> Iterator[Row]:
+    """``LogisticLOO`` beside ``LogisticRegressionCV`` over the same ten strengths."""
+    sets = {"breast cancer 569 x 30": (scale(load_breast_cancer().data), load_breast_cancer().target)}
+    for n, p in [] if quick else [(5000, 50), (2000, 200), (300, 1000)]:
+        sets[f"Toeplitz {n} x {p}"] = classified(*toeplitz(n, p))
+    common = {"cv": 10, "max_iter": 2000, "use_legacy_attributes": False, "scoring": "neg_log_loss"}
+    for name, (X, y) in sets.items():
+        for ratio, Cs in ((0.0, np.logspace(-4, 4, 10)), (1.0, np.logspace(-3, 1, 10))):
+            solver = "liblinear" if ratio else "lbfgs"
+            cv = LogisticRegressionCV(Cs=Cs, l1_ratios=(ratio,), solver=solver, **common)
+            ours = onefit.LogisticLOO(Cs=Cs, l1_ratio=ratio, early_stopping=False)
+            times = paired(lambda o=ours, X=X, y=y: o.fit(X, y), lambda o=cv, X=X, y=y: o.fit(X, y), 3)
+            yield Row(f"LogisticLOO {'l1' if ratio else 'l2'} {name} / ...CV(cv=10)", *times, ">= 5")
+
+
+def ridge(quick: bool) -> Iterator[Row]:
+    """``RidgeLOO`` beside ``RidgeCV``, tall and wide."""
     n, p = (500, 50) if quick else (2000, 200)
-    X = rng.normal(size=(n, p))
-    eta = X[:, :10].sum(axis=1)
-    labels = (eta + rng.logistic(size=n) > 0).astype(int)
-    Cs = np.logspace(-4, 4, 10)
-    cv = LogisticRegressionCV(
-        Cs=Cs, cv=10, max_iter=1000, l1_ratios=(0.0,), use_legacy_attributes=False, scoring="neg_log_loss"
-    )
-    ours = onefit.LogisticLOO(Cs=Cs, early_stopping=False)
-    times = paired(lambda: ours.fit(X, labels), lambda: cv.fit(X, labels), 3)
-    yield Row(f"LogisticLOO {n} x {p} / LogisticRegressionCV(cv=10)", *times, ">= 5")
-    y = eta + rng.normal(size=n)
+    X, y = toeplitz(n, p)
     alphas = np.logspace(-3, 5, 50)
-    for shape in ((n, p), (p, n)):
-        part = (X, y) if shape == (n, p) else (np.ascontiguousarray(X.T), y[:p])
-        ridge, theirs = onefit.RidgeLOO(alphas=alphas), RidgeCV(alphas=alphas)
-        times = paired(
-            lambda part=part, ridge=ridge: ridge.fit(*part),
-            lambda part=part, theirs=theirs: theirs.fit(*part),
-        )
-        yield Row(f"RidgeLOO {shape[0]} x {shape[1]}, 50 strengths / RidgeCV", *times, ">= 1")
+    for A, b in ((X, y), (np.ascontiguousarray(X.T), y[:p])):
+        ours, theirs = onefit.RidgeLOO(alphas=alphas), RidgeCV(alphas=alphas)
+        times = paired(lambda o=ours, A=A, b=b: o.fit(A, b), lambda o=theirs, A=A, b=b: o.fit(A, b))
+        yield Row(f"RidgeLOO {A.shape[0]} x {A.shape[1]}, 50 strengths / RidgeCV", *times, ">= 1")
 
 
 def randalo(quick: bool) -> Iterator[Row]:
@@ -163,16 +171,17 @@ def randalo(quick: bool) -> Iterator[Row]:
     from torch.nn import MSELoss
 
     n = 500 if quick else 2000
-    X, y = toeplitz(n, n)
+    X, y = toeplitz(n, n, k=n // 20)
     X = np.ascontiguousarray(X)
-    top = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max() / n
-    model = Lasso(0.05 * top, tol=1e-10, max_iter=100_000).fit(X, y)
+    alpha = onefit.LassoLOO().fit(X, y).alpha_
+    model = Lasso(alpha, tol=1e-10, max_iter=100_000).fit(X, y)
 
     def theirs() -> float:
         return float(RandALO.from_sklearn(model, X, y).evaluate(MSELoss()))
 
     ours = paired(lambda: onefit.loo(model, X, y), theirs, 3)
-    note = f"risk {onefit.loo(model, X, y).value:.4g} (RandALO {theirs():.4g})"
+    active = np.count_nonzero(model.coef_)
+    note = f"{active} active; risk {onefit.loo(model, X, y).value:.4g} (RandALO {theirs():.4g})"
     yield Row(f"loo(Lasso) {n} x {n} / RandALO", *ours, ">= 10", note)
 
 
@@ -183,7 +192,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore")
     print(f"{'':<58}{'ours s':>9}{'theirs s':>9}{'ratio':>8}  goal")
-    for part in (leave_one_out, lasso_path, tuned, randalo):
+    for part in (leave_one_out, lasso_path, logistic, ridge, randalo):
         for row in part(quick):
             print(row, flush=True)
 

@@ -61,8 +61,14 @@ class Penalty(ABC):
         """``factor`` times this penalty."""
 
 
+@dataclass(frozen=True)
 class SeparablePenalty(Penalty):
     """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate."""
+
+    alpha: Strength = 1.0
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, alpha=np.asarray(self.alpha) * factor)
 
     @abstractmethod
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -122,13 +128,8 @@ class L2(SeparablePenalty):
     3.0
     """
 
-    alpha: Strength = 1.0
-
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         return np.zeros(shape), _broadcast(self.alpha, shape)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=np.asarray(self.alpha) * factor)
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,8 @@ class L1(SeparablePenalty):
     3.0
     """
 
-    alpha: Strength = 1.0
-
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         return _broadcast(self.alpha, shape), np.zeros(shape)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=np.asarray(self.alpha) * factor)
 
 
 @dataclass(frozen=True)
@@ -174,7 +170,6 @@ class ElasticNet(SeparablePenalty):
     3.0
     """
 
-    alpha: Strength = 1.0
     l1_ratio: float = 0.5
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -183,6 +178,3 @@ class ElasticNet(SeparablePenalty):
         finite = np.where(fixed, 0.0, alpha)
         l2 = np.where(fixed, np.inf, finite * (1.0 - self.l1_ratio))
         return finite * self.l1_ratio, l2
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=np.asarray(self.alpha) * factor)

@@ -150,6 +150,13 @@ def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Ite
         yield rows, block
 
 
+def active_columns(X: Design, support: Index | None) -> Design:
+    """X[:, support], or X itself for all columns; a dense copy keeps the memory order of X."""
+    if support is None:
+        return X
+    return X[:, support] if is_sparse(X) else _dense_block(X, support)
+
+
 def _dense_block(part: Design, columns: Index | None) -> Array:
     """Return a dense copy of some columns, in the memory order of ``part``."""
     if is_sparse(part):

@@ -47,8 +47,12 @@ class Curvature(ABC):
         """K⁻¹ ``gradient``, zero off the tangent."""
 
     @abstractmethod
+    def predict(self, direction: Direction) -> Array:
+        """Z θ, the change of the linear predictor along a direction on the tangent: (n,) or (n, c)."""
+
     def respond(self, gradient: Direction) -> Array:
         """Z K⁻¹ ``gradient``: the linear predictor's answer to a gradient, (n,) or (n, c)."""
+        return self.predict(self.solve(gradient))
 
     @abstractmethod
     def hat(self, rows: Array) -> Array:
@@ -138,15 +142,18 @@ class Primal(ScalarCurvature):
     intercept: bool
 
     @cached_property
+    def _active(self) -> Design:
+        return _linalg.active_columns(self.X, self.support)
+
+    @cached_property
     def _means(self) -> Array | None:
         if not self.intercept or not np.isfinite(_total(self.d, True)):
             return None
-        means = _linalg.column_means(self.X, self.d)
-        return means if self.support is None else means[self.support]
+        return _linalg.column_means(self._active, self.d)
 
     @cached_property
     def _gram(self) -> Array:
-        K = _linalg.weighted_gram(self.X, self.support, self._means, self.d)
+        K = _linalg.weighted_gram(self._active, None, self._means, self.d)
         if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
             constant = K.diagonal() <= 1e-13 * np.abs(self.d.sum()) * self._means**2
             K[constant], K[:, constant] = 0.0, 0.0
@@ -165,16 +172,16 @@ class Primal(ScalarCurvature):
     @cached_property
     def _pseudo(self) -> Array:
         if self._is_wide:
-            return _linalg.wide_pseudo_factor(self.X, self.support, self._means, self.d)
+            return _linalg.wide_pseudo_factor(self._active, None, self._means, self.d)
         return _linalg.pseudo_factor(self._gram)
 
     def quadratic_forms(self) -> Array:
         offset = 1.0 / _total(self.d, self.intercept)
         L = self._cholesky
         if L is not None:
-            return _linalg.row_quadratic_forms(self.X, self.support, self._means, L) + offset
+            return _linalg.row_quadratic_forms(self._active, None, self._means, L) + offset
         forms = np.empty(self.X.shape[0])
-        for rows, block in _linalg.centred_blocks(self.X, self.support, self._means):
+        for rows, block in _linalg.centred_blocks(self._active, None, self._means):
             forms[rows] = np.sum((block @ self._pseudo) ** 2, axis=1)
         return forms + offset
 
@@ -194,24 +201,19 @@ class Primal(ScalarCurvature):
         coef[self.support] = free
         return Direction(coef, level)
 
-    def respond(self, gradient: Direction) -> Array:
-        coef, level = self.solve(gradient)
-        return _linalg.times(self.X, coef) + level
+    def predict(self, direction: Direction) -> Array:
+        coef = direction.coef if self.support is None else direction.coef[self.support]
+        return _linalg.times(self._active, coef) + direction.level
 
     def hat(self, rows: Array) -> Array:
         total = rows.sum(axis=0)
-        gradient = _linalg.transposed_times(self.X, rows)
-        gradient = gradient if self.support is None else gradient[self.support]
+        gradient = _linalg.transposed_times(self._active, rows)
         means = np.zeros(len(gradient)) if self._means is None else self._means
         free = self._inverse_times(gradient - np.outer(means, total))
-        coef = free
-        if self.support is not None:
-            coef = np.zeros((self.p, rows.shape[1]))
-            coef[self.support] = free
-        return _linalg.times(self.X, coef) - means @ free + total / _total(self.d, self.intercept)
+        return _linalg.times(self._active, free) - means @ free + total / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
-        blocks = _linalg.centred_blocks(self.X, self.support, self._means)
+        blocks = _linalg.centred_blocks(self._active, None, self._means)
         free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
         level = np.full(free.shape[1], 1.0 / _total(self.d, self.intercept))
         return Direction(free, level if self._means is None else level - self._means @ free)
@@ -278,9 +280,8 @@ class Dual(ScalarCurvature):
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
 
-    def respond(self, gradient: Direction) -> Array:
-        coef, level = self.solve(gradient)
-        return _linalg.times(self.X, coef) + level
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self.X, direction.coef) + direction.level
 
     def hat(self, rows: Array) -> Array:
         root = np.sqrt(self.d)[:, None]
@@ -330,9 +331,9 @@ class Independent(Curvature):
             coef[:, j], level[j] = self.factors[which].solve(one)
         return Direction(coef, level)
 
-    def respond(self, gradient: Direction) -> Array:
+    def predict(self, direction: Direction) -> Array:
         columns = [
-            self.factors[which].respond(Direction(gradient.coef[:, j], gradient.level[j]))
+            self.factors[which].predict(Direction(direction.coef[:, j], direction.level[j]))
             for j, which in enumerate(self.group)
         ]
         return np.stack(columns, axis=1)
@@ -452,8 +453,8 @@ class Block(Curvature):
         step = self._inverse_times(np.vstack([profiled, gradient.level[None]]))
         return Direction(step[:-1], step[-1] - means @ step[:-1])
 
-    def respond(self, gradient: Direction) -> Array:
-        return self.problem.linear_predictor(*self.solve(gradient))
+    def predict(self, direction: Direction) -> Array:
+        return self.problem.linear_predictor(*direction)
 
     def hat(self, rows: Array) -> Array:
         gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())

@@ -152,32 +152,35 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     gradient.
     """
     if fit.problem.loss.quadratic:
-        reference = fit.problem.at_start().loss_gradient
         kinked = step.orthant != 0
-        largest = np.max(np.abs(step.gradient.coef[kinked]), initial=0.0)
-        return bool(largest <= 1e-7 * np.max(np.abs(reference), initial=0.0))
-    change = fit.problem.linear_predictor(*step.direction)
+        l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+        return bool(np.all(np.abs(step.gradient.coef[kinked]) <= 1e-7 * l1[kinked]))
+    change = step.curvature.predict(step.direction)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
 def _move(fit: Fit, step: _Step, small: bool) -> Fit:
     """Take the step: whole where it is too small for the objective to tell, else by a line search."""
-    return _orthant_step(fit, step) if small else _line_search(fit, step)
+    change = step.curvature.predict(step.direction)
+    return _orthant_step(fit, step, change) if small else _line_search(fit, step, change)
 
 
-def _orthant_step(fit: Fit, step: _Step, length: float = 1.0) -> Fit:
+def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> Fit:
     """Move, and stop coordinates at zero instead of letting them cross it."""
     coef = fit.coef + length * step.direction.coef
     crossed = (step.orthant != 0) & (np.sign(coef) == -step.orthant)
-    return fit.moved(np.where(crossed, 0.0, coef), fit.level + length * step.direction.level)
+    level = fit.level + length * step.direction.level
+    if crossed.any():
+        return fit.moved(np.where(crossed, 0.0, coef), level)
+    return fit.moved(coef, level).known(eta=fit.eta + length * change)
 
 
-def _line_search(fit: Fit, step: _Step) -> Fit:
+def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     """Halve the step until the objective falls by a share of what the model promises."""
     length = 1.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(60):
-            moved = _orthant_step(fit, step, length)
+            moved = _orthant_step(fit, step, change, length)
             if moved.objective <= fit.objective - 1e-4 * length * step.decrement:
                 return moved
             length *= 0.5

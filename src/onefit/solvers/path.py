@@ -56,9 +56,9 @@ class ActiveSetCurvature(ScalarCurvature):
         offset = gradient.level * self.active.intercept_leverage
         return Direction(coef, offset - self.active.means @ free)
 
-    def respond(self, gradient: Direction) -> Array:
-        offset = gradient.level * self.active.intercept_leverage
-        return self.active.design_times(self._free(gradient)) + offset
+    def predict(self, direction: Direction) -> Array:
+        free = direction.coef[self.support]
+        return self.active.design_times(free) + (direction.level + self.active.means @ free)
 
     def hat(self, rows: Array) -> Array:
         A = self.active.columns

@@ -58,8 +58,6 @@ class RiskEstimate:
         Whether the loss and the penalty allow certificates.
     notes : tuple of str
         What was held fixed or assumed.
-    audit : None
-        Kept for an audit by refits.
     """
 
     value: float
@@ -78,7 +76,6 @@ class RiskEstimate:
     strained: Mask
     provable: bool
     notes: tuple[str, ...] = ()
-    audit: None = None
     _left_out: LeftOut | None = field(default=None, repr=False)
     _certified: list[Mask] = field(default_factory=list, repr=False)
 

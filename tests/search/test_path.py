@@ -1,0 +1,68 @@
+"""The search along a path: what is visited, what is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onefit.losses import Poisson, Squared
+from onefit.penalties import L1, L2
+from onefit.problem import Problem
+from onefit.risk import one_fit
+from onefit.risk.estimate import mean_and_error
+from onefit.risk.response import Mean, Value
+from onefit.search.path import Walk, at, choose, search_path
+from onefit.solvers.solve import solve
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 8))
+Y = X[:, 0] + RNG.normal(size=60)
+COUNTS = RNG.poisson(np.exp(0.5 * X[:, 0])).astype(float)
+
+
+def _lasso(strength):
+    return Problem(Squared(), L1(strength), X, Y, np.ones(60), mean_scaled=True)
+
+
+def _poisson(strength):
+    return Problem(Poisson(), L2(strength), X, COUNTS, np.ones(60), mean_scaled=True)
+
+
+@pytest.mark.parametrize(
+    ("problem_at", "response", "target"), [(_lasso, Value(), Y), (_poisson, Mean(Poisson()), COUNTS)]
+)
+def test_each_point_is_a_fit_and_its_risk(problem_at, response, target):
+    strengths = np.geomspace(40.0, 0.5, 6)
+    result = search_path(strengths, problem_at, response, target, np.ones(60), early_stopping=False)
+    for j, strength in enumerate(strengths):
+        solution = solve(problem_at(strength).at_start())
+        np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
+        losses = response.losses(target, one_fit.loo(*solution, thorough=False).eta)
+        np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
+        assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
+    fit, left_out = at(problem_at(strengths[result.best]), result)
+    np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
+    assert response.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [("min", 3), ("1se", 1)],  # within 0.3 of 1.0: the strengths 1 to 3
+)
+def test_choose(selection, expected):
+    risks, errors = np.array([2.0, 1.25, 1.1, 1.0, 1.4]), np.full(5, 0.3)
+    assert choose(risks, errors, selection) == expected
+
+
+def test_the_path_stops_only_when_it_is_clearly_worse():
+    weights = np.ones(50)
+    rows = np.random.default_rng(1).normal(size=50)
+    rows += 0.05 - rows.mean()
+    walk = Walk([], [], [], [])
+    for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
+        walk.add(_lasso(1.0).at_start(), rows**2 + rise * rows, weights)
+        assert not walk.past_minimum(weights)
+    walk.add(_lasso(1.0).at_start(), rows**2 + 0.5 * rows, weights)
+    assert not walk.past_minimum(weights)  # far enough, and a rise that the rows disagree on
+    walk.add(_lasso(1.0).at_start(), rows**2 + 1.0, weights)
+    assert walk.past_minimum(weights)

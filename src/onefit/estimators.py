@@ -336,8 +336,9 @@ def _down_from_null(start: Fit, ratio: float, eps: float) -> tuple[float, float]
     """From the strength that makes all coefficients zero down to ``eps`` times it."""
     if not 0 < eps < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / start.problem.weights.sum() / ratio
-    highest = highest * (1 + 1e-12) if highest > np.finfo(float).tiny else 1.0
+    total = float(start.problem.weights.sum())
+    highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / total / ratio
+    highest = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
     return highest, eps * highest
 
 

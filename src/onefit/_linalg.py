@@ -119,7 +119,7 @@ def column_norms(X: Design, weights: Array, *, centred: bool) -> Array:
             second = second - weights.sum() * means**2
         return np.sqrt(np.maximum(second, 0.0))
     total = np.zeros(X.shape[1])
-    for rows, block in centred_blocks(X, None, means):
+    for rows, block in centred_blocks(X, means):
         total += np.einsum("i,ij,ij->j", weights[rows], block, block)
     return np.sqrt(total)
 
@@ -133,18 +133,14 @@ def weighted_cross(X: Design, columns: Index, support: Mask, d: Array) -> tuple[
     return product((left * d[:, None]).T, X[:, support]), left.T @ d
 
 
-def centred_blocks(X: Design, columns: Index | None, means: Array | None) -> Iterator[tuple[slice, Array]]:
-    """Yield (rows, dense block of X[rows, columns] − means), each in the memory order of X.
-
-    ``columns`` None takes all columns, ``means`` None centres nothing; means belong to the columns taken.
-    """
-    n = X.shape[0]
-    k = X.shape[1] if columns is None else len(columns)
+def centred_blocks(X: Design, means: Array | None) -> Iterator[tuple[slice, Array]]:
+    """Yield (rows, dense block of X[rows] − means), each in the memory order of X; None centres nothing."""
+    n, k = X.shape
     size = max(64, BLOCK_SIZE // max(k, 1))
     source = X.tocsr() if is_sparse(X) else X
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        block = _dense_block(source[rows], columns)
+        block = source[rows].toarray() if is_sparse(X) else source[rows].copy(order="K")
         if means is not None:
             block -= means
         yield rows, block
@@ -154,37 +150,29 @@ def active_columns(X: Design, support: Index | None) -> Design:
     """X[:, support], or X itself for all columns; a dense copy keeps the memory order of X."""
     if support is None:
         return X
-    return X[:, support] if is_sparse(X) else _dense_block(X, support)
+    if is_sparse(X):
+        return X[:, support]
+    tall = X.strides[0] < X.strides[1]
+    return np.take(X.T, support, axis=0).T if tall else np.take(X, support, axis=1)
 
 
-def _dense_block(part: Design, columns: Index | None) -> Array:
-    """Return a dense copy of some columns, in the memory order of ``part``."""
-    if is_sparse(part):
-        return (part if columns is None else part[:, columns]).toarray()
-    if columns is None:
-        return part.copy(order="K")
-    tall = part.strides[0] < part.strides[1]
-    return np.take(part.T, columns, axis=0).T if tall else np.take(part, columns, axis=1)
-
-
-def weighted_gram(X: Design, columns: Index | None, means: Array | None, d: Array) -> Array:
-    """(X_S − 1 meansᵀ)ᵀ diag(d) (X_S − 1 meansᵀ): (k, k), lower triangle valid, Fortran order.
+def weighted_gram(X: Design, means: Array | None, d: Array) -> Array:
+    """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (k, k), lower triangle valid, Fortran order.
 
     ``means`` must be the d-weighted ones (or None), so that a sparse X needs no centred product.
     """
     if is_sparse(X):
-        part = X if columns is None else X[:, columns]
-        gram = np.asarray((part.T @ sp.diags_array(d) @ part).toarray(), order="F")
+        gram = np.asarray((X.T @ sp.diags_array(d) @ X).toarray(), order="F")
         if means is not None:
             gram -= d.sum() * np.outer(means, means)
         return gram
-    k = X.shape[1] if columns is None else len(columns)
+    k = X.shape[1]
     gram = np.zeros((k, k), order="F")
     if k == 0:
         return gram
     root = np.sqrt(d) if d.min() >= 0 else None
     unit = root is not None and bool(np.all(d == 1.0))
-    for rows, block in centred_blocks(X, columns, means):
+    for rows, block in centred_blocks(X, means):
         if root is None:  # a loss that is not convex in eta: the observed curvature may be negative
             gram += product(block.T, block * d[rows, None])
             continue
@@ -197,14 +185,13 @@ def weighted_gram(X: Design, columns: Index | None, means: Array | None, d: Arra
     return gram
 
 
-def row_gram(X: Design, columns: Index | None, column_weights: Array) -> Array:
-    """X_S diag(column_weights) X_Sᵀ: (n, n), full."""
+def row_gram(X: Design, column_weights: Array) -> Array:
+    """X diag(column_weights) Xᵀ: (n, n), full."""
     if isinstance(X, RowGram):
         return X.gram * column_weights[0]
-    part = X if columns is None else X[:, columns]
     if is_sparse(X):
-        return np.asarray((part @ sp.diags_array(column_weights) @ part.T).toarray())
-    scaled = part * np.sqrt(column_weights)
+        return np.asarray((X @ sp.diags_array(column_weights) @ X.T).toarray())
+    scaled = X * np.sqrt(column_weights)
     return product(scaled, scaled.T)
 
 
@@ -239,10 +226,10 @@ def half_solve(L: Array, block: Array) -> Array:
     return blas.dtrsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
-def row_quadratic_forms(X: Design, columns: Index | None, means: Array | None, L: Array) -> Array:
-    """z_iᵀ (L Lᵀ)⁻¹ z_i for the centred rows z_i = X[i, S] − means: (n,)."""
+def row_quadratic_forms(X: Design, means: Array | None, L: Array) -> Array:
+    """z_iᵀ (L Lᵀ)⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
     forms = np.empty(X.shape[0])
-    for rows, block in centred_blocks(X, columns, means):
+    for rows, block in centred_blocks(X, means):
         half = half_solve(L, block)
         forms[rows] = np.einsum("ij,ij->i", half, half)
     return forms
@@ -263,12 +250,10 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     return Q @ np.linalg.inv(R).T / np.sqrt(values[keep])
 
 
-def wide_pseudo_factor(
-    X: Design, columns: Index | None, means: Array | None, d: Array, rtol: float = 1e-11
-) -> Array:
+def wide_pseudo_factor(X: Design, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
     """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
     root = np.sqrt(np.maximum(d, 0.0))[:, None]
-    Z = np.vstack([block for _, block in centred_blocks(X, columns, means)]) * root
+    Z = np.vstack([block for _, block in centred_blocks(X, means)]) * root
     values, vectors = eigh(product(Z, Z.T))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])

@@ -153,7 +153,7 @@ class Primal(ScalarCurvature):
 
     @cached_property
     def _gram(self) -> Array:
-        K = _linalg.weighted_gram(self._active, None, self._means, self.d)
+        K = _linalg.weighted_gram(self._active, self._means, self.d)
         if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
             constant = K.diagonal() <= 1e-13 * np.abs(self.d.sum()) * self._means**2
             K[constant], K[:, constant] = 0.0, 0.0
@@ -172,16 +172,16 @@ class Primal(ScalarCurvature):
     @cached_property
     def _pseudo(self) -> Array:
         if self._is_wide:
-            return _linalg.wide_pseudo_factor(self._active, None, self._means, self.d)
+            return _linalg.wide_pseudo_factor(self._active, self._means, self.d)
         return _linalg.pseudo_factor(self._gram)
 
     def quadratic_forms(self) -> Array:
         offset = 1.0 / _total(self.d, self.intercept)
         L = self._cholesky
         if L is not None:
-            return _linalg.row_quadratic_forms(self._active, None, self._means, L) + offset
+            return _linalg.row_quadratic_forms(self._active, self._means, L) + offset
         forms = np.empty(self.X.shape[0])
-        for rows, block in _linalg.centred_blocks(self._active, None, self._means):
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
             forms[rows] = np.sum((block @ self._pseudo) ** 2, axis=1)
         return forms + offset
 
@@ -213,7 +213,7 @@ class Primal(ScalarCurvature):
         return _linalg.times(self._active, free) - means @ free + total / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
-        blocks = _linalg.centred_blocks(self._active, None, self._means)
+        blocks = _linalg.centred_blocks(self._active, self._means)
         free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
         level = np.full(free.shape[1], 1.0 / _total(self.d, self.intercept))
         return Direction(free, level if self._means is None else level - self._means @ free)
@@ -245,7 +245,7 @@ class Dual(ScalarCurvature):
 
     @cached_property
     def _gram(self) -> Array:
-        G = _linalg.row_gram(self.X, self.support, 1.0 / self.hessian)
+        G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
         along = G @ self._share
         return G - along - along[:, None] + self._share @ along
 
@@ -374,7 +374,7 @@ class Block(Curvature):
         return np.concatenate([[0], np.cumsum([len(f) for f in self._free])])
 
     def _rows(self) -> list[tuple[slice, Array]]:
-        blocks = _linalg.centred_blocks(self.problem.X, None, self._means)
+        blocks = _linalg.centred_blocks(self.problem.X, self._means)
         return [(rows, np.hstack([block, np.ones((len(block), 1))])) for rows, block in blocks]
 
     @cached_property

@@ -205,7 +205,7 @@ class _PenalisedPath(_SelfTuned):
             in_dual = ratio == 0 and X.shape[1] > X.shape[0]
             in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
             # ridge with more columns than rows knows X only through its Gram matrix
-            design = _linalg.RowGram(_linalg.row_gram(X, None, np.ones(X.shape[1]))) if in_dual else X
+            design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
             result = search_path(
                 strengths,
                 lambda strength: self._problem(design, y, weights, strength, ratio),

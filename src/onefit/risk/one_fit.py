@@ -233,7 +233,7 @@ def _leave_out_in_dual(fit: Fit) -> LeftOut | None:
     weights, strengths = problem.weights[rows], curved[:, 0]
     penalised = bool(np.any(strengths))
     scale = np.where(penalised, strengths, 1.0)
-    G = _linalg.row_gram(problem.X, None, 1.0 / scale)[np.ix_(rows, rows)]
+    G = _linalg.row_gram(problem.X, 1.0 / scale)[np.ix_(rows, rows)]
     Q = _residual_form(
         G, 1.0 / weights if penalised else np.zeros(len(rows)), bool(np.all(problem.intercept))
     )

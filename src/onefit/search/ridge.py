@@ -65,13 +65,13 @@ class RidgeSpectrum:
         n, p = X.shape
         if p <= n:
             means = self._means if np.all(self.problem.intercept) else None
-            gram = _linalg.weighted_gram(X, None, means, weights)
+            gram = _linalg.weighted_gram(X, means, weights)
             s, V = _linalg.eigh(gram)
             s, V = _positive(s, V)
             half = V / np.sqrt(s)
             Q = _linalg.times(X, half) - self._means @ half
             return root[:, None] * Q, s
-        G = _linalg.row_gram(X, None, np.ones(p))
+        G = _linalg.row_gram(X, np.ones(p))
         if np.all(self.problem.intercept):
             along = G @ self._share
             G = G - along - along[:, None] + self._share @ along

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onefit import penalties
     from onefit.api import loo
+    from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
     from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
     from onefit.exceptions import (
         NotFittedToDataError,
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CoefficientPathDisplay",
     "ElasticNetLOO",
     "LassoLOO",
+    "LeftOutDisplay",
     "LogisticLOO",
     "NotFittedToDataError",
     "NotOptimalWarning",
@@ -30,6 +33,7 @@ __all__ = [
     "PoissonLOO",
     "RidgeLOO",
     "RiskEstimate",
+    "RiskPathDisplay",
     "UnreliableWarning",
     "UnsupportedModelError",
     "loo",
@@ -39,6 +43,7 @@ __all__ = [
 # Where each name lives: it is imported when it is first used, so that the command line can answer at once.
 _HOMES = {
     "onefit.api": ["loo"],
+    "onefit.displays": [name for name in __all__ if name.endswith("Display")],
     "onefit.estimators": ["ElasticNetLOO", "LassoLOO", "LogisticLOO", "PoissonLOO", "RidgeLOO"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],

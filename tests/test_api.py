@@ -8,15 +8,19 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
     ElasticNet,
+    HuberRegressor,
     Lasso,
+    LassoLarsIC,
     LinearRegression,
     LogisticRegression,
     PoissonRegressor,
     Ridge,
+    RidgeClassifier,
 )
 from sklearn.preprocessing import scale
 
@@ -314,3 +318,74 @@ def test_colon_tumours_by_logistic_regression(colon, refits):
     best = int(np.argmin(risks))
     shares = refits(models[best], X[:, ::4], y, "predict_proba")
     np.testing.assert_allclose(risks[best], -np.log(shares[np.arange(len(y)), y]).mean(), rtol=1e-2)
+
+
+# --- corners that a review found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model", [PoissonRegressor(alpha=0, tol=1e-9), HuberRegressor(alpha=0, max_iter=2000)]
+)
+def test_a_dummy_of_a_single_row_without_a_penalty(model):
+    # without its row the dummy is constant, and the refit leaves its coefficient at zero
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=60), (np.arange(60) == 0) * 1.0]
+    y = rng.poisson(2.0, 60) + 1.0
+    y[0] = 9.0
+    est = onefit.loo(model.fit(X, y), X, y)
+    refit = clone(model).fit(X[1:], y[1:])
+    np.testing.assert_allclose(est.predictions[0], refit.predict(X[:1])[0], rtol=2e-3)
+
+
+def test_ridge_does_not_choose_interpolation():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 60))
+    y = X[:, 0] + rng.normal(size=30)
+    model = onefit.RidgeLOO(alphas=[0.0, 1e-10, 1e-7, 0.1, 1.0, 10.0]).fit(X, y)
+    expected = [onefit.loo(Ridge(a).fit(X, y), X, y).value for a in model.alphas_ if a > 0]
+    np.testing.assert_allclose(model.risk_path_[:-1], expected, rtol=1e-6)
+    assert model.risk_path_[-1] == pytest.approx(
+        onefit.loo(LinearRegression().fit(X, y), X, y).value, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        onefit.LassoLOO(alphas=[0.05]),
+        onefit.ElasticNetLOO(alphas=[0.001]),
+        onefit.RidgeLOO(alphas=[0.1]),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_columns_far_from_zero(model):
+    X, y = load_diabetes(return_X_y=True)
+    near, far = clone(model).fit(X, y), clone(model).fit(X + 1e6, y)
+    assert far.loo_.value == pytest.approx(near.loo_.value, rel=1e-5)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-3, atol=1e-2)
+
+
+def test_the_last_of_a_class_is_not_certified():
+    X = np.random.default_rng(0).normal(size=(30, 60))
+    y = np.array([0, 1] * 14 + [2, 0])
+    est = onefit.loo(RidgeClassifier().fit(X, y), X, y)
+    assert not est.certified[28]
+    np.testing.assert_array_equal(est.flagged, [28])
+    assert "only one row is of class 2" in str(est)
+
+
+def test_weights_of_zero_and_one_are_certified_like_the_rows():
+    X, y = load_diabetes(return_X_y=True)
+    weights = np.random.default_rng(0).integers(0, 2, len(y)).astype(float)
+    held = weights > 0
+    model = ElasticNet(alpha=0.01, tol=1e-10, max_iter=100_000)
+    ours = onefit.loo(model.fit(X, y, sample_weight=weights), X, y, sample_weight=weights)
+    rows = onefit.loo(model.fit(X[held], y[held]), X[held], y[held])
+    np.testing.assert_allclose(ours.predictions[held], rows.predictions, rtol=1e-8)
+    np.testing.assert_array_equal(ours.certified[held], rows.certified)
+
+
+def test_subclasses_of_scikit_learn_are_not_taken_for_their_parents():
+    X, y = load_diabetes(return_X_y=True)
+    with pytest.raises(onefit.UnsupportedModelError, match="LassoLarsIC"):
+        onefit.loo(LassoLarsIC().fit(X, y), X, y)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         NotFittedToDataError,
         NotOptimalWarning,
         OnefitWarning,
+        SolverError,
         UnreliableWarning,
         UnsupportedModelError,
     )
@@ -34,6 +35,7 @@ __all__ = [
     "RidgeLOO",
     "RiskEstimate",
     "RiskPathDisplay",
+    "SolverError",
     "UnreliableWarning",
     "UnsupportedModelError",
     "loo",

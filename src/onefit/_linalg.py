@@ -156,6 +156,14 @@ def active_columns(X: Design, support: Index | None) -> Design:
     return np.take(X.T, support, axis=0).T if tall else np.take(X, support, axis=1)
 
 
+def centring_error(X: Design) -> float:
+    """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
+
+    Dense columns are centred before they are squared, sparse ones after.
+    """
+    return 1e-13 if is_sparse(X) else 1e-28
+
+
 def weighted_gram(X: Design, means: Array | None, d: Array) -> Array:
     """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (k, k), lower triangle valid, Fortran order.
 

@@ -85,9 +85,24 @@ def check_strengths(
             raise ValueError(f"{name} must be at least 1 strength, got {given}")
         high, low = automatic()
         return np.geomspace(high, low, count) if count > 1 else np.array([np.sqrt(high * low)])
-    strengths = np.asarray(given, dtype=np.float64)
+    try:
+        strengths = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a whole number or a list of numbers, got {given!r}") from None
+    if strengths.ndim == 0:
+        raise ValueError(f"{name} must be a whole number or a list, got {given!r}: write [{given!r}]")
     wrong = strengths.ndim != 1 or strengths.size == 0 or not np.all(np.isfinite(strengths))
     if wrong or np.any(strengths <= 0 if positive else strengths < 0):
         kind = "positive" if positive else "non-negative"
         raise ValueError(f"{name} must be a whole number or a list of {kind} numbers, got {given!r}")
     return np.sort(strengths)[::-1].copy()
+
+
+def check_share(name: str, given: Any) -> None:
+    """Refuse what is not a number between 0 and 1."""
+    try:
+        share = float(given)
+    except (TypeError, ValueError):
+        share = np.nan
+    if not 0 <= share <= 1:
+        raise ValueError(f"{name} must be a number in [0, 1], got {given!r}")

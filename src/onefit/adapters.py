@@ -71,7 +71,9 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
         For an estimator that was not fitted.
     """
     check_fitted(model)
-    reading = as_fit(model, X, y, sample_weight)
+    foreign = type(model).__module__.startswith("sklearn.") and type(model) not in as_fit.registry
+    # scikit-learn's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents
+    reading = (as_fit.dispatch(object) if foreign else as_fit)(model, X, y, sample_weight)
     if isinstance(model, Pipeline):  # what its last step says of its solver holds
         return reading
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
@@ -192,8 +194,6 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
 @as_fit.register(linear_model.ElasticNetCV)
 def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w r² / Σw + alpha (…): a mean, so the total penalty shrinks when a row leaves."""
-    if isinstance(model, linear_model.MultiTaskElasticNet | linear_model.MultiTaskLasso):
-        return as_fit.dispatch(object)(model, X, y, sample_weight)
     _refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
     if data[1].ndim == 2 and data[1].shape[1] == 1:

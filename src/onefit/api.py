@@ -51,6 +51,8 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
         If there is no formula for the model; the message names those that have one.
     NotFittedToDataError
         If the coefficients are far from optimal on X and y.
+    SolverError
+        If the model's objective has no finite minimum on these data.
 
     Warns
     -----
@@ -82,7 +84,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
         classes=reading.classes,
         notes=reading.notes,
     )
-    warn_if_strained(left_out, result)
+    warn_if_strained(result)
     return result
 
 
@@ -94,7 +96,7 @@ def _optimum(reading: Reading, name: str) -> Solution:
             f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
             "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
         )
-    if missed > reading.tol:
+    if missed > max(reading.tol, 1e-6):
         warnings.warn(
             f"the fitted coefficients of this {name} were not optimal: polishing moved them by {moved:.2g} "
             f"(relative) and the objective by {missed:.2g} of its achievable decrease. The result is for the "

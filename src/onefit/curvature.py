@@ -155,7 +155,8 @@ class Primal(ScalarCurvature):
     def _gram(self) -> Array:
         K = _linalg.weighted_gram(self._active, self._means, self.d)
         if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
-            constant = K.diagonal() <= 1e-13 * np.abs(self.d.sum()) * self._means**2
+            rounding = _linalg.centring_error(self._active) * np.abs(self.d.sum()) * self._means**2
+            constant = K.diagonal() <= rounding
             K[constant], K[:, constant] = 0.0, 0.0
         K[np.diag_indices_from(K)] += self.hessian
         return K

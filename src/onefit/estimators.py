@@ -18,15 +18,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import check_range, check_rows, check_strengths, check_weights, class_numbers
+from onefit._validation import (
+    check_range,
+    check_rows,
+    check_share,
+    check_strengths,
+    check_weights,
+    class_numbers,
+)
 from onefit.adapters import Reading, as_fit
 from onefit.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Fit, Problem
-from onefit.risk.estimate import estimate, mean_and_error, warn_if_strained
+from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.response import Mean, Probability, Response, Value
-from onefit.search.path import SearchResult, Selection, at, choose, search_path
-from onefit.search.ridge import RidgeSpectrum
+from onefit.search.path import SearchResult, Selection, at, search_path
+from onefit.search.ridge import RidgeSpectrum, search_ridge
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -68,7 +75,7 @@ class _SelfTuned(BaseEstimator):
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
         self.loo_ = estimate(left_out, response, y, sample_weight=weights, **details)
-        warn_if_strained(left_out, self.loo_)
+        warn_if_strained(self.loo_)
 
 
 class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
@@ -141,15 +148,12 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
     def _fit(self, problem: Problem, sample_weight: Any) -> None:
         spectrum = RidgeSpectrum(problem)
         alphas = check_strengths("alphas", self.alphas, lambda: _decades(spectrum.largest), positive=False)
-        result = _ridge_search(spectrum, alphas, self.selection)
+        result = search_ridge(spectrum, alphas, self.selection)
         self._take_path(result, alphas)
         self.coef_ = result.coefs[result.best].T
         level = result.levels[result.best]
         self.intercept_ = level if level.ndim else float(level)
-        residual, slack = spectrum.left_out_residuals(alphas[[result.best]])
-        chosen = self._problem(problem.X, problem.y, problem.weights, self.alpha_)
-        left_out = spectrum.left_out(Fit(chosen, result.coefs[result.best], level), residual, slack[:, 0])
-        self._judge(left_out, Value(), problem.y, sample_weight)
+        self._judge(spectrum.left_out(self.alpha_), Value(), problem.y, sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,) or (n, t)."""
@@ -161,31 +165,6 @@ def _decades(largest: float) -> tuple[float, float]:
     high, low = RIDGE_DECADES
     scale = largest if largest > 0 else 1.0
     return scale * 10.0**high, scale * 10.0**low
-
-
-def _ridge_search(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -> SearchResult:
-    weights = spectrum.problem.weights
-    shape = spectrum.problem.y.shape
-    losses = np.empty((shape[0], len(alphas)))
-    at_once = max(1, _linalg.BLOCK_SIZE // max(1, int(np.prod(shape))))
-    for start in range(0, len(alphas), at_once):
-        part = slice(start, start + at_once)
-        residual, _ = spectrum.left_out_residuals(alphas[part])
-        losses[:, part] = np.mean(residual**2, axis=1)
-    judged = [mean_and_error(column, weights) for column in losses.T]
-    risks, errors = np.array(judged).T
-    coefs = spectrum.coefficients(alphas)
-    levels = spectrum.levels(coefs)
-    coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
-    return SearchResult(
-        alphas,
-        losses,
-        risks,
-        errors,
-        coefs,
-        levels.T.reshape(len(alphas), *shape[1:]),
-        choose(risks, errors, selection),
-    )
 
 
 class _PenalisedPath(_SelfTuned):
@@ -326,7 +305,10 @@ class ElasticNetLOO(RegressorMixin, _PenalisedPath):
 
 
 def _ratios(l1_ratio: float | ArrayLike) -> list[float]:
-    ratios = np.atleast_1d(np.asarray(l1_ratio, dtype=np.float64))
+    try:
+        ratios = np.atleast_1d(np.asarray(l1_ratio, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"l1_ratio must be a number or a list of numbers, got {l1_ratio!r}") from None
     if ratios.ndim != 1 or ratios.size == 0 or np.any(ratios <= 0) or np.any(ratios > 1):
         raise ValueError(f"l1_ratio must lie in (0, 1] (0 is ridge: use RidgeLOO), got {l1_ratio!r}")
     return [float(ratio) for ratio in ratios]
@@ -496,8 +478,7 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
             Class labels.
         sample_weight : array-like of shape (n,), optional
         """
-        if not 0 <= self.l1_ratio <= 1:
-            raise ValueError(f"l1_ratio must lie in [0, 1], got {self.l1_ratio!r}")
+        check_share("l1_ratio", self.l1_ratio)
         X, labels, weights = self._check_data(X, y, sample_weight)
         data = X, self._class_numbers(labels, weights), weights
         Cs = check_strengths("Cs", self.Cs, lambda: self._range(data))[::-1]

@@ -34,12 +34,11 @@ class Balance:
     classes: Index
     raw_weights: Array
 
-    def change_without(self, i: int) -> Array:
-        """Factor by which the weight of each row changes when row i is not there: (n,)."""
-        raw = self.raw_weights
-        total = np.bincount(self.classes, raw)
-        left = np.maximum(total - np.where(np.arange(len(total)) == self.classes[i], raw[i], 0.0), 1e-300)
-        return ((1.0 - raw[i] / raw.sum()) * total / left)[self.classes]
+    def growth(self, k: int) -> Array:
+        """By how much the weights of class k grow, relatively, when row i is not there: (n,)."""
+        raw, own = self.raw_weights, self.classes == k
+        share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
+        return (1.0 - raw / raw.sum()) / np.maximum(1.0 - share_of_class, 1e-8) - 1.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,11 @@ class Problem:
             return self.penalty.value(np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:]))
         return self.penalty.value(coef)
 
+    @property
+    def usual_shrink(self) -> float:
+        """Factor on a mean-scaled penalty when one of the rows leaves, if their weights are equal."""
+        return 1.0 - 1.0 / int(np.count_nonzero(self.weights))
+
     def per_row(self, weights_times: Array) -> Array:
         """Multiply an array whose first axis is the rows by the weights."""
         return weights_times * self.weights.reshape(-1, *(1,) * (weights_times.ndim - 1))
@@ -101,7 +105,10 @@ class Problem:
         """What a refit on the other rows minimises: row i has no weight, and what depends on it moves."""
         weights = self.weights.copy()
         if self.balance is not None:
-            weights *= self.balance.change_without(i)
+            n_classes = int(self.balance.classes.max()) + 1
+            weights *= (
+                1.0 + np.array([self.balance.growth(k)[i] for k in range(n_classes)])[self.balance.classes]
+            )
         weights[i] = 0.0
         share = 1.0 - self.weights[i] / self.weights.sum() if self.mean_scaled else 1.0
         return replace(self, weights=weights, penalty=self.penalty.scaled(share))

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from onefit.losses import Squared
 from onefit.penalties import L2
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.search.ridge import RidgeSpectrum
 from onefit.solvers import newton
@@ -42,7 +42,10 @@ def test_agrees_with_the_general_route(shape, weighted, fit_intercept, store):
         general = one_fit.loo(*solution)
         np.testing.assert_allclose(coefs[:, 0, j], solution.fit.coef, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(levels[0, j], solution.fit.level, rtol=1e-6, atol=1e-8)
-        ours = spectrum.left_out(Fit(ridge, coefs[:, 0, j], levels[0, j]), residuals[:, :, j], slack[:, j])
+        ours = spectrum.left_out(float(alpha))
+        np.testing.assert_allclose(1.0 - slack[:, j], ours.leverages * (problem.weights > 0), atol=1e-12)
+        held = problem.weights > 0
+        np.testing.assert_allclose((problem.y - residuals[:, 0, j])[held], ours.eta[held], atol=1e-12)
         np.testing.assert_allclose(ours.eta, general.eta, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(ours.leverages, general.leverages, atol=1e-7)
 

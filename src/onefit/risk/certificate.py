@@ -19,24 +19,16 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, ScalarCurvature, factor_scalar
-from onefit.problem import Fit
+from onefit.problem import Fit, Problem
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 
 
-def certify(fit: Fit, eta: Array) -> Mask:
-    """Rows whose left-out linear predictor ``eta`` is proven equal to that of the refit: (n,)."""
-    balance = fit.problem.balance
-    gone = fit.problem.weights == 0  # such a row leaves nothing behind
-    if balance is not None:
-        gone &= balance.raw_weights == 0
-    if not step_is_exact(fit):
-        return gone
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
-    if not np.any(l1):  # no pattern that could change
-        return np.ones(fit.problem.n, dtype=bool)
-    return _pattern_stays(fit, eta, l1) | gone
+def leaves_nothing(problem: Problem) -> Mask:
+    """Rows without weight, whose refit is the fit itself: (n,)."""
+    gone = problem.weights == 0
+    return gone if problem.balance is None else gone & (problem.balance.raw_weights == 0)
 
 
 def step_is_exact(fit: Fit) -> bool:
@@ -45,20 +37,34 @@ def step_is_exact(fit: Fit) -> bool:
     if not problem.loss.quadratic or problem.balance is not None:
         return False
     # a curved penalty that shrinks differently with each row is only followed to first order
-    unequal = bool(np.ptp(problem.weights) > 1e-12 * problem.weights.max())
+    held = problem.weights[problem.weights > 0]
+    unequal = bool(np.ptp(held) > 1e-12 * held.max())
     return not (problem.mean_scaled and unequal and np.any(fit.tangent.hessian))
 
 
-def _pattern_stays(fit: Fit, eta: Array, l1: Array) -> Mask:
-    """Check signs and correlations of every left-out solution."""
+def is_patterned(fit: Fit) -> bool:
+    """Whether the rows' patterns can be told: a quadratic loss with an ℓ1 part."""
+    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    return fit.problem.loss.quadratic and bool(np.any(l1))
+
+
+def pattern_stays(fit: Fit, eta: Array) -> Mask:
+    """Rows without which signs and correlations are those of the same pattern: (n,).
+
+    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said.
+    """
     problem = fit.problem
+    if not is_patterned(fit):
+        return np.ones(problem.n, dtype=bool)
+    l1, _ = problem.penalty.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
-    curvature = factor_scalar(fit, fit.tangent, 1.0 - 1.0 / problem.n if problem.mean_scaled else 1.0)
+    curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
     residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns
     kept = _signs_kept(fit, l1, residual * steps.coef + np.outer(_free(fit, drift.coef), shrink))
-    return kept & _correlations_kept(fit, l1, residual, shrink, drift, curvature, steps)
+    kept &= _correlations_kept(fit, l1, residual, shrink, drift, curvature, steps)
+    return kept | (problem.weights == 0)
 
 
 def _free(fit: Fit, coef: Array) -> Array:

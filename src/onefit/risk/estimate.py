@@ -12,7 +12,7 @@ import numpy as np
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import UnreliableWarning
-from onefit.risk.certificate import step_is_exact
+from onefit.risk.certificate import is_patterned
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
 
@@ -53,9 +53,7 @@ class RiskEstimate:
     loss_name, method : str
         What ``losses`` and ``predictions`` are.
     strained : (n,) bool array
-        Rows of a leverage too near 1 for a step.
-    provable : bool
-        Whether the loss and the penalty allow certificates.
+        Rows of a leverage too near 1 for a step, or the last of their class.
     notes : tuple of str
         What was held fixed or assumed.
     """
@@ -74,10 +72,11 @@ class RiskEstimate:
     loss_name: str
     method: str
     strained: Mask
-    provable: bool
     notes: tuple[str, ...] = ()
+    _patterned: bool = field(default=False, repr=False)
+    _warned: list[bool] = field(default_factory=list, repr=False)
     _left_out: LeftOut | None = field(default=None, repr=False)
-    _certified: list[Mask] = field(default_factory=list, repr=False)
+    _proofs: list[tuple[Mask, Mask]] = field(default_factory=list, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the data behind: a saved result holds one value a row, never X."""
@@ -89,16 +88,24 @@ class RiskEstimate:
 
         Proofs exist for quadratic losses with ℓ2, ℓ1 and elastic-net penalties (signs and dual
         feasibility of the left-out solution, checked for every row); elsewhere only rows without weight
-        are certified.
+        are certified, and the few that were solved anew.
         """
-        if not self._certified:
+        return self._proof()[0]
+
+    def _proof(self) -> tuple[Mask, Mask]:
+        """Certified rows, and those whose pattern changes."""
+        if not self._proofs:
             if self._left_out is None:
                 raise ValueError(
                     "the certificates of a saved result cannot be computed: the data were not saved with it; "
                     "call onefit.loo(model, X, y) again, or read .certified before saving"
                 )
-            self._certified.append(self._left_out.certified)
-        return self._certified[0]
+            self._proofs.append((self._left_out.certified & ~self._is_lone, self._left_out.changing))
+        return self._proofs[0]
+
+    @property
+    def _is_lone(self) -> Mask:
+        return last_of_class(self.y, self.classes, self.sample_weight)
 
     @property
     def flagged(self) -> Index:
@@ -109,7 +116,8 @@ class RiskEstimate:
         flags = self._flags()
         changing = np.flatnonzero(flags & ~self.strained)  # of the others loo() has warned already
         share = self._share(changing)
-        if share > FLAGGED_SHARE:
+        if share > FLAGGED_SHARE and not self._warned:
+            self._warned.append(True)
             warnings.warn(
                 f"{changing.size} of {len(self.losses)} rows are not proven to equal their refits and carry "
                 f"{share:.0%} of the risk, so it is an approximation (their errors cancel in part): "
@@ -126,7 +134,9 @@ class RiskEstimate:
         return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
 
     def _flags(self) -> Mask:
-        return self.strained | ~self.certified if self.provable else self.strained
+        if self._left_out is None and not self._proofs and not self._patterned:
+            return self.strained
+        return self.strained | self._proof()[1]
 
     def score(self, scoring: str | Callable[..., float]) -> float:
         """Score of all left-out predictions pooled, by any scikit-learn scorer.
@@ -173,7 +183,7 @@ class RiskEstimate:
             ("effective df", f"{self.effective_df:.4g}"),
             ("largest leverage", f"{self.leverages.max():.3g}"),
         ]
-        if self._certified:
+        if self._proofs:
             rows.append(("proven equal to the refit", f"{int(self.certified.sum())} rows"))
             rows.append(("not to be trusted blindly", f"{int(self._flags().sum())} rows"))
         width = max(len(name) for name, _ in rows)
@@ -222,11 +232,36 @@ def estimate(
         classes=classes,
         loss_name=response.loss_name,
         method=response.method,
-        strained=left_out.strained,
-        provable=step_is_exact(left_out.fit),
-        notes=notes,
+        strained=left_out.strained | last_of_class(y, classes, sample_weight),
+        notes=(*notes, *_about(left_out, y, classes, sample_weight)),
+        _patterned=is_patterned(left_out.fit),
         _left_out=left_out,
     )
+
+
+def last_of_class(y: Any, classes: Any | None, sample_weight: Array | None) -> Mask:
+    """Rows without which a classifier would not know their class: (n,)."""
+    labels = np.asarray(y)
+    if classes is None:
+        return np.zeros(len(labels), dtype=bool)
+    held = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
+    _, numbers = np.unique(labels, return_inverse=True)
+    return (np.bincount(numbers, held)[numbers] == 1) & held
+
+
+def _about(left_out: LeftOut, y: Any, classes: Any | None, sample_weight: Array | None) -> tuple[str, ...]:
+    """What a reader of the result should know."""
+    notes = []
+    lone = np.flatnonzero(last_of_class(y, classes, sample_weight))
+    if lone.size:
+        labels = ", ".join(repr(label) for label in np.asarray(y)[lone[:8]].tolist())
+        notes.append(f"only one row is of class {labels}: a refit without it would not know the class")
+    if left_out.skipped:
+        notes.append(
+            f"{left_out.skipped} influential rows were too many to be solved anew: they follow the pattern "
+            "of the fit"
+        )
+    return tuple(notes)
 
 
 def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
@@ -240,16 +275,17 @@ def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(spread) / total)
 
 
-def warn_if_strained(left_out: LeftOut, result: RiskEstimate) -> None:
+def warn_if_strained(result: RiskEstimate) -> None:
     """Warn when rows of too high a leverage carry a large share of the risk."""
-    rows = np.flatnonzero(left_out.strained)
+    rows = np.flatnonzero(result.strained)
     share = result._share(rows)
     if rows.size == 0 or not share > STRAINED_SHARE:
         return
     shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
     warnings.warn(
-        f"{rows.size} rows have a leverage near 1 and carry {share:.0%} of the risk: one Newton step is not "
-        f"to be trusted there. Rows {shown}; refit without them to check, or regularise more",
+        f"{rows.size} rows have a leverage near 1, or no other of their class, and carry {share:.0%} of the "
+        f"risk: one Newton step is not to be trusted there. Rows {shown}; refit without them to check, or "
+        "regularise more",
         UnreliableWarning,
         stacklevel=3,
     )

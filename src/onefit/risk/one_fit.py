@@ -20,8 +20,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
-from onefit.problem import Balance, Fit
-from onefit.risk.certificate import certify, step_is_exact
+from onefit.problem import Fit
+from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.refinement import refine
 from onefit.risk.refit import refit_rows
 
@@ -47,6 +47,8 @@ class LeftOut:
         none, because it was refitted.
     refitted : (r,) int array
         Rows that were solved anew.
+    skipped : int
+        How many more should have been, had that been cheap.
     """
 
     fit: Fit
@@ -54,6 +56,7 @@ class LeftOut:
     leverages: Array
     slack: Array
     refitted: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    skipped: int = 0
 
     @property
     def effective_df(self) -> float:
@@ -63,9 +66,17 @@ class LeftOut:
     @cached_property
     def certified(self) -> Mask:
         """Rows whose left-out value is proven equal to the refit."""
-        proven = certify(self.fit, self.eta) & (self.slack >= SAFE_SLACK)
+        exact = step_is_exact(self.fit) & ~self.changing & (self.slack >= SAFE_SLACK)
+        proven = exact | leaves_nothing(self.fit.problem)
         proven[self.refitted] = True
         return proven
+
+    @cached_property
+    def changing(self) -> Mask:
+        """Rows of a quadratic loss without which the active pattern is another one."""
+        changes = ~pattern_stays(self.fit, self.eta)
+        changes[self.refitted] = False
+        return changes
 
     @property
     def strained(self) -> Mask:
@@ -90,7 +101,7 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         if left_out is not None:
             return left_out
     if fit.problem.mean_scaled and np.any(fit.tangent.hessian):
-        curvature = factor(fit, shrink=1.0 - 1.0 / fit.problem.n)
+        curvature = factor(fit, shrink=fit.problem.usual_shrink)
     elif curvature is None:
         curvature = factor(fit)
     forms = curvature.quadratic_forms()
@@ -138,12 +149,13 @@ def _without_slack(left_out: LeftOut, rows: Index) -> LeftOut:
 def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
     """Solve anew without each of a few rows."""
     eta, slack = left_out.eta.copy(), left_out.slack.copy()
-    l1, _ = left_out.fit.problem.penalty.strengths(left_out.fit.coef.shape)
-    # least squares that lose a direction: the reference is the solution of minimum norm, from zero
-    from_zero = left_out.fit.problem.loss.quadratic and not np.any(l1)
+    l1, l2 = left_out.fit.problem.penalty.strengths(left_out.fit.coef.shape)
+    # a column without a penalty may lose its only row: the reference is then the solution from zero
+    from_zero = bool(np.any((l1 == 0) & (l2 == 0)))
     values, done = refit_rows(left_out.fit, rows, warm=not from_zero)
     eta[done], slack[done] = values, 1.0
-    return replace(left_out, eta=eta, slack=slack, refitted=done)
+    skipped = rows.size - done.size
+    return replace(left_out, eta=eta, slack=slack, refitted=done, skipped=skipped)
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
@@ -186,7 +198,8 @@ def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
     if problem.balance is None:
         return growth, shift
     for k in range(int(problem.balance.classes.max()) + 1):
-        own, change = _rebalancing(problem.balance, k)
+        own = problem.balance.classes == k
+        change = problem.balance.growth(k)
         growth[own] = change[own]
         slope = (fit.slope.T * own).T
         gradient = Direction(
@@ -195,14 +208,6 @@ def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
         )
         shift -= (curvature.respond(gradient).T * change).T
     return growth, shift
-
-
-def _rebalancing(balance: Balance, k: int) -> tuple[Mask, Array]:
-    """Rows of class k, and by how much its weights grow, relatively, when row i leaves: (n,)."""
-    own, raw = balance.classes == k, balance.raw_weights
-    share = raw / raw.sum()
-    share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
-    return own, (1.0 - share) / np.maximum(1.0 - share_of_class, FULL_LEVERAGE) - 1.0
 
 
 def _is_wide_ridge(fit: Fit) -> bool:

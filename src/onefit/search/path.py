@@ -130,6 +130,8 @@ class Walk:
 
 def choose(risks: Array, errors: Array, selection: Selection) -> int:
     """Position of the chosen strength; the strongest comes first."""
+    if np.all(np.isnan(risks)):  # nothing can be told: take the strongest
+        return 0
     best = int(np.nanargmin(risks))
     if selection == "min":
         return best

@@ -11,15 +11,19 @@ none of which loses digits as alpha goes to zero (Golub, Heath and Wahba 1979).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array
+from onefit.penalties import L2
 from onefit.problem import Fit, Problem
+from onefit.risk import one_fit
+from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import FULL_LEVERAGE, LeftOut
+from onefit.search.path import SearchResult, Selection, choose
 
 
 @dataclass(frozen=True)
@@ -98,18 +102,26 @@ class RidgeSpectrum:
     def left_out_residuals(self, alphas: Array) -> tuple[Array, Array]:
         """Y − η̃ for each strength, (n, t, J), and the slack 1 − leverage, (n, J)."""
         Q, s = self._decomposition
-        shrink = alphas / (s[:, None] + alphas)  # (r, J)
+        held = self.problem.weights > 0
+        saturated = len(s) >= np.count_nonzero(held) - bool(np.all(self.problem.intercept))
+        unit = np.ones(len(alphas)) if saturated else alphas  # alpha cancels: both vanish with it
+        shrink = unit / (s[:, None] + alphas)  # (r, J)
         squares = Q**2
-        slack = np.maximum(1.0 - squares.sum(axis=1) - self._share, 0.0)[:, None] + _linalg.product(
-            squares, shrink
-        )
+        beyond = np.maximum(1.0 - squares.sum(axis=1) - self._share, 0.0) * (not saturated)
+        slack = beyond[:, None] + _linalg.product(squares, shrink)
         r, t = self._projected.shape
         kept = (self._projected[:, :, None] * shrink[:, None, :]).reshape(r, -1)
-        rest = self._response - _linalg.product(Q, self._projected)
+        rest = (self._response - _linalg.product(Q, self._projected)) * (not saturated)
         residual = rest[:, :, None] + _linalg.product(Q, kept).reshape(len(Q), t, -1)
-        weighted = residual / np.maximum(slack, FULL_LEVERAGE)[:, None, :]
-        root = np.where(self._root > 0, self._root, 1.0)
-        return weighted / root[:, None, None], slack
+        least = 0.0 if saturated else FULL_LEVERAGE
+        # a row that alone fixes a direction: what is left of residual and slack is rounding
+        lost = (slack <= least) & held[:, None]
+        ratio = residual / np.where(slack > least, slack, 1.0)[:, None, :]
+        ratio[np.broadcast_to(lost[:, None, :], ratio.shape)] = np.nan
+        root = np.where(held, self._root, 1.0)
+        return ratio / root[:, None, None], np.where(
+            held[:, None], slack * (alphas if saturated else 1.0), 1.0
+        )
 
     def coefficients(self, alphas: Array) -> Array:
         """β at each strength: (p, t, J)."""
@@ -125,13 +137,39 @@ class RidgeSpectrum:
         """Intercepts that belong to coefficients (p, t, J): (t, J)."""
         return self._level.reshape(-1, 1) - np.tensordot(self._means, coefs, (0, 0))
 
-    def left_out(self, fit: Fit, residual: Array, slack: Array) -> LeftOut:
-        """Leave-one-out at one strength, from its column of ``left_out_residuals``."""
-        y = self.problem.y
-        eta = y - residual.reshape(y.shape)
-        gone = self.problem.weights == 0
+    def left_out(self, alpha: float) -> LeftOut:
+        """Leave-one-out at one strength."""
+        problem = replace(self.problem, penalty=L2(alpha))
+        strength = np.array([alpha])
+        coefs = self.coefficients(strength)
+        outputs = problem.y.shape[1:]
+        fit = Fit(problem, coefs.reshape(-1, *outputs), self.levels(coefs).reshape(outputs))
+        residual, slack = self.left_out_residuals(strength)
+        if np.isnan(residual).any():  # a row alone fixes a direction: it has to be refitted
+            return one_fit.loo(fit)
+        gone = problem.weights == 0
+        eta = problem.y - residual.reshape(problem.y.shape)
         eta[gone] = fit.eta[gone]
-        return LeftOut(fit, eta, np.where(gone, 0.0, 1.0 - slack), np.where(gone, 1.0, slack))
+        # nothing was divided by a vanishing slack, so none is left to be wary of
+        return LeftOut(fit, eta, np.where(gone, 0.0, 1.0 - slack[:, 0]), np.ones(problem.n))
+
+
+def search_ridge(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -> SearchResult:
+    """Judge every strength, strongest first, and choose."""
+    weights, shape = spectrum.problem.weights, spectrum.problem.y.shape
+    losses = np.empty((shape[0], len(alphas)))
+    at_once = max(1, _linalg.BLOCK_SIZE // max(1, int(np.prod(shape))))
+    for start in range(0, len(alphas), at_once):
+        part = slice(start, start + at_once)
+        losses[:, part] = np.mean(spectrum.left_out_residuals(alphas[part])[0] ** 2, axis=1)
+    for j in np.flatnonzero(np.isnan(losses).any(axis=0)):
+        squares = (spectrum.problem.y - spectrum.left_out(float(alphas[j])).eta) ** 2
+        losses[:, j] = squares.reshape(shape[0], -1).mean(axis=1)
+    risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
+    coefs = spectrum.coefficients(alphas)
+    levels = spectrum.levels(coefs).T.reshape(len(alphas), *shape[1:])
+    coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
+    return SearchResult(alphas, losses, risks, errors, coefs, levels, choose(risks, errors, selection))
 
 
 def _positive(values: Array, vectors: Array) -> tuple[Array, Array]:

@@ -353,7 +353,8 @@ class ActiveSet:
 
     def _rounding(self, beta: Array) -> Array:
         """Error to expect in each correlation, from the terms that cancel in the residual; (p,)."""
-        fitted = float(np.linalg.norm(self._lengths[self.support] * beta))
+        squares = self._store.gram[self._slots, self._slots]  # of the centred columns: only they are fitted
+        fitted = float(np.sqrt(squares @ beta**2))
         return (self._spread + fitted) * self._noise
 
     def _objective(self) -> float:

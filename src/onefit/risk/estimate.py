@@ -41,8 +41,10 @@ class RiskEstimate:
         What ``predict``, ``predict_proba`` or ``decision_function`` of each refit returns.
     decision : (n,) or (n, c) array
         Left-out linear predictors.
+    fitted : (n,) or (n, c) array
+        Linear predictors with all rows in.
     leverages : (n,) array
-        d_i h_i.
+        d_i h_i; the trace of D_i H_i for several classes, the mean over several independent outputs.
     effective_df : float
         Their sum, the effective degrees of freedom.
     y : array

@@ -63,7 +63,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
         f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
-        "classes and no penalty; add a penalty"
+        "classes and no penalty, or leave the range of its loss; add a penalty"
     )
 
 

@@ -31,8 +31,9 @@ from onefit.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Fit, Problem
 from onefit.risk.estimate import estimate, warn_if_strained
+from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Mean, Probability, Response, Value
-from onefit.search.path import SearchResult, Selection, at, search_path
+from onefit.search.path import SearchResult, Selection, search_path, settle
 from onefit.search.ridge import RidgeSpectrum, search_ridge
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
@@ -196,6 +197,19 @@ class _PenalisedPath(_SelfTuned):
             )
             return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
 
+    def _settle(
+        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, response: Response
+    ) -> tuple[SearchResult, Fit, LeftOut]:
+        _, y, weights = data
+        return settle(
+            result,
+            lambda strength: self._problem(*data, strength, ratio),
+            response,
+            y,
+            weights,
+            self.selection,
+        )
+
 
 class ElasticNetLOO(RegressorMixin, _PenalisedPath):
     """Elastic net that chooses its strength by leave-one-out along an exact path.
@@ -284,9 +298,9 @@ class ElasticNetLOO(RegressorMixin, _PenalisedPath):
         data = X, np.asarray(y, dtype=np.float64), weights
         paths = [(ratio, *self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
         ratio, alphas, result = min(paths, key=lambda path: path[2].risks[path[2].best])
+        result, fit, left_out = self._settle(data, result, ratio, Value())
         self._take_path(result, alphas)
         self.l1_ratio_ = ratio
-        fit, left_out = at(self._problem(*data, self.alpha_, ratio), result)
         self.coef_, self.intercept_ = fit.coef, float(fit.level)
         self._judge(left_out, Value(), data[1], sample_weight)
         return self
@@ -420,8 +434,8 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         Inverse strengths that were visited, strongest penalty first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean log-loss) at each strength, and its standard error.  Rows that no step from
-        the fit reaches are solved anew only at the chosen strength, so ``loo_.value`` may differ: by several
-        percent for an ℓ1 penalty on few rows.
+        the fit reaches are solved anew only at the strengths that are close to the choice; with an ℓ1 penalty
+        that can make a difference of several percent.
     coef_path_ : (J, p) or (J, p, c) array
     intercept_path_ : (J,) or (J, c) array
     classes_ : (c,) array
@@ -485,8 +499,8 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         response = Probability(self.classes_)
         result = self._walk(data, Cs, self.l1_ratio, response)
         result = replace(result, levels=self._without_common(result.levels))
+        result, fit, left_out = self._settle(data, result, self.l1_ratio, response)
         self._take_path(result, Cs)
-        fit, left_out = at(self._problem(*data, self.C_, self.l1_ratio), result)
         self.coef_, self.intercept_ = (
             np.atleast_2d(fit.coef.T),
             np.atleast_1d(self._without_common(fit.level)),
@@ -630,8 +644,8 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
         alphas = check_strengths("alphas", self.alphas, lambda: self._range(data))
         response = Mean(Poisson())
         result = self._walk(data, alphas, 0.0, response)
+        result, fit, left_out = self._settle(data, result, 0.0, response)
         self._take_path(result, alphas)
-        fit, left_out = at(self._problem(*data, self.alpha_, 0.0), result)
         self.coef_, self.intercept_ = fit.coef, float(fit.level)
         self._judge(left_out, response, y, sample_weight)
         return self

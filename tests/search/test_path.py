@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.response import Mean, Value
-from onefit.search.path import Walk, at, choose, search_path
+from onefit.search.path import Walk, at, choose, search_path, settle
 from onefit.solvers.solve import solve
 
 RNG = np.random.default_rng(0)
@@ -66,3 +68,14 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert not walk.past_minimum(weights)  # far enough, and a rise that the rows disagree on
     walk.add(_lasso(1.0).at_start(), rows**2 + 1.0, weights)
     assert walk.past_minimum(weights)
+
+
+def test_settle_chooses_on_corrected_risks():
+    strengths = np.array([20.0, 8.0, 3.0])
+    result = search_path(strengths, _lasso, Value(), Y, np.ones(60), early_stopping=False)
+    spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
+    settled, fit, left_out = settle(spoilt, _lasso, Value(), Y, np.ones(60), "min")
+    assert settled.best == int(np.argmin(result.risks))
+    np.testing.assert_allclose(settled.risks, result.risks, rtol=0.02)  # the mistake is gone
+    np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
+    assert Value().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])

@@ -260,8 +260,8 @@ def _about(left_out: LeftOut, y: Any, classes: Any | None, sample_weight: Array 
         notes.append(f"only one row is of class {labels}: a refit without it would not know the class")
     if left_out.skipped:
         notes.append(
-            f"{left_out.skipped} influential rows were too many to be solved anew: they follow the pattern "
-            "of the fit"
+            f"{left_out.skipped} influential rows were too many to be solved anew: steps from the fit stand "
+            "for their refits"
         )
     return tuple(notes)
 

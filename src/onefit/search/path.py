@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from onefit.solvers.solve import solve
 
 Selection = Literal["min", "1se"]
 PATIENCE = 5  # strengths past the best one before the path may stop
+MOST_JUDGED = 5  # strengths that are judged again, at most, before the choice stands
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
 
 
@@ -47,6 +48,15 @@ class SearchResult:
     coefs: Array
     levels: Array
     best: int
+
+    def corrected(self, j: int, losses: Array, weights: Array, selection: Selection) -> SearchResult:
+        """Exchange the losses at one strength, and choose anew."""
+        risks, errors = self.risks.copy(), self.std_errors.copy()
+        all_losses = self.losses.copy()
+        all_losses[:, j] = losses
+        risks[j], errors[j] = mean_and_error(losses, weights)
+        best = choose(risks, errors, selection)
+        return replace(self, losses=all_losses, risks=risks, std_errors=errors, best=best)
 
 
 def search_path(
@@ -136,6 +146,35 @@ def choose(risks: Array, errors: Array, selection: Selection) -> int:
     if selection == "min":
         return best
     return int(np.flatnonzero(risks <= risks[best] + np.nan_to_num(errors[best]))[0])
+
+
+def settle(
+    result: SearchResult,
+    problem_at: Callable[[float], Problem],
+    response: Response,
+    target: Array,
+    weights: Array,
+    selection: Selection,
+) -> tuple[SearchResult, Fit, LeftOut]:
+    """Judge the chosen strength thoroughly, and choose again, until the choice stands.
+
+    Along the path, rows that no step from the fit reaches are not solved anew.  Where that matters the
+    risks are corrected, best first, so that the chosen one is not the smallest by mistake.
+
+    Returns
+    -------
+    result : SearchResult
+        With the risks of the strengths that were judged again.
+    fit, left_out
+        At the chosen strength.
+    """
+    judged: dict[int, tuple[Fit, LeftOut]] = {}
+    while result.best not in judged:
+        j = result.best
+        judged[j] = at(problem_at(float(result.strengths[j])), result)
+        if len(judged) <= MOST_JUDGED:
+            result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+    return result, *judged[result.best]
 
 
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:

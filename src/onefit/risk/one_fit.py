@@ -213,10 +213,11 @@ def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
 def _is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
+    if not problem.loss.quadratic or problem.mean_scaled or problem.balance is not None:
+        return False
     l1, _ = problem.penalty.strengths(fit.coef.shape)
-    exact = problem.loss.quadratic and not problem.mean_scaled and problem.balance is None
     wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
-    return exact and wide and not np.any(l1) and bool(np.all(fit.tangent.support))
+    return wide and not np.any(l1) and bool(np.all(fit.tangent.support))
 
 
 def _leave_out_in_dual(fit: Fit) -> LeftOut | None:

@@ -434,8 +434,8 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         Inverse strengths that were visited, strongest penalty first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean log-loss) at each strength, and its standard error.  Rows that no step from
-        the fit reaches are solved anew only at the strengths that are close to the choice; with an ℓ1 penalty
-        that can make a difference of several percent.
+        the fit reaches are solved anew only at a few strengths, on the way to the choice; with an ℓ1 penalty
+        on few rows the others are rough, and too large where the penalty is weak.
     coef_path_ : (J, p) or (J, p, c) array
     intercept_path_ : (J,) or (J, c) array
     classes_ : (c,) array

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onefit.losses import Poisson, Squared
+from onefit.losses import Logistic, Poisson, Squared
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
-from onefit.risk.response import Mean, Value
+from onefit.risk.response import Mean, Probability, Value
 from onefit.search.path import Walk, at, choose, search_path, settle
 from onefit.solvers.solve import solve
 
@@ -79,3 +79,24 @@ def test_settle_chooses_on_corrected_risks():
     np.testing.assert_allclose(settled.risks, result.risks, rtol=0.02)  # the mistake is gone
     np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
     assert Value().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])
+
+
+def test_a_rough_path_is_probed_beyond_its_minimum():
+    # few rows, many columns, a logistic lasso: steps on the pattern of the fit go too far, ever more so
+    # where the penalty is weak, so that the path alone chooses too strong a penalty
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 120))
+    labels = (Z[:, :3].sum(axis=1) + 0.5 * rng.normal(size=40) > 0).astype(float)
+
+    def problem_at(strength):
+        return Problem(Logistic(), L1(strength), Z, labels, np.ones(40))
+
+    response, ones = Probability(np.arange(2)), np.ones(40)
+    strengths = np.geomspace(8.0, 0.05, 12)
+    rough = search_path(strengths, problem_at, response, labels, ones, early_stopping=False)
+    settled, _, left_out = settle(rough, problem_at, response, labels, ones, "min")
+    assert settled.risks[settled.best] == pytest.approx(response.losses(labels, left_out.eta).mean())
+    refits = [[solve(problem_at(s).without(i).at_start()).fit.eta[i] for i in range(40)] for s in strengths]
+    exact = [response.losses(labels, np.array(eta)).mean() for eta in refits]
+    assert exact[settled.best] <= exact[rough.best]
+    assert exact[settled.best] <= 1.1 * min(exact)

@@ -36,7 +36,8 @@ def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Inde
     k = max(1, int(np.count_nonzero(fit.tangent.support)))
     l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
     steps = 1 if fit.problem.loss.quadratic and not np.any(l1) else 10  # factorisations a refit takes
-    cost = float(fit.problem.n) * k * min(k, fit.problem.n) * steps
+    n, p = fit.problem.X.shape
+    cost = float(n) * (k * min(k, n) + p) * steps
     eta, done = [], []
     for i in rows[: int(REFIT_BUDGET / cost)]:
         try:

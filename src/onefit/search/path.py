@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,7 +20,7 @@ from onefit.solvers.solve import solve
 
 Selection = Literal["min", "1se"]
 PATIENCE = 5  # strengths past the best one before the path may stop
-MOST_JUDGED = 5  # strengths that are judged again, at most, before the choice stands
+MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
 
 
@@ -169,12 +169,36 @@ def settle(
         At the chosen strength.
     """
     judged: dict[int, tuple[Fit, LeftOut]] = {}
-    while result.best not in judged:
-        j = result.best
+    while (j := _next_to_judge(result, judged, probing=_is_rough(problem_at, result))) is not None:
         judged[j] = at(problem_at(float(result.strengths[j])), result)
-        if len(judged) <= MOST_JUDGED:
-            result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+        result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+    if result.best not in judged:
+        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result)
     return result, *judged[result.best]
+
+
+def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bool) -> int | None:
+    """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond."""
+    if len(judged) >= MOST_JUDGED or np.all(np.isnan(result.risks)):
+        return None
+    smallest = int(np.nanargmin(result.risks))
+    for j in (smallest, result.best):
+        if j not in judged:
+            return j
+    beyond = min((j for j in judged if j > smallest), default=len(result.risks))
+    halfway = (smallest + beyond) // 2
+    return halfway if probing and halfway > smallest else None
+
+
+def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> bool:
+    """Whether the risks of the path are too large where penalties are weak.
+
+    With a curved loss and an ℓ1 part the rows that matter most change the pattern when they leave; steps
+    on the pattern of the fit take them too far, and the more so the weaker the penalty is.
+    """
+    problem = problem_at(float(result.strengths[0]))
+    l1, _ = problem.penalty.strengths(result.coefs[0].shape)
+    return not problem.loss.quadratic and bool(np.any(l1))
 
 
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:

@@ -156,6 +156,19 @@ def active_columns(X: Design, support: Index | None) -> Design:
     return np.take(X.T, support, axis=0).T if tall else np.take(X, support, axis=1)
 
 
+def by_column(X: Any) -> Design:
+    """X in float64, stored so that single columns are had without looking for them; not copied if it is."""
+    if is_sparse(X):
+        return sp.csc_array(X, dtype=np.float64)
+    dense = np.asarray(X, dtype=np.float64)
+    return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
+
+
+def columns_as_rows(X: Design, which: Index) -> Array:
+    """Some columns of X, dense, one a row: (len(which), n)."""
+    return X.T[which].toarray() if is_sparse(X) else X.T[which]
+
+
 def centring_error(X: Design) -> float:
     """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
 
@@ -201,6 +214,12 @@ def row_gram(X: Design, column_weights: Array) -> Array:
         return np.asarray((X @ sp.diags_array(column_weights) @ X.T).toarray())
     scaled = X * np.sqrt(column_weights)
     return product(scaled, scaled.T)
+
+
+def centred_gram(G: Array, share: Array) -> Array:
+    """(I − 1 shareᵀ) G (I − share 1ᵀ): the Gram matrix of rows less their mean with weights ``share``."""
+    along = G @ share
+    return G - along - along[:, None] + share @ along
 
 
 def cholesky(K: Array) -> Array | None:

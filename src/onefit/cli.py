@@ -21,7 +21,6 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from skops.io.exceptions import UnsupportedTypeException, UntrustedTypesFoundException
-from threadpoolctl import threadpool_limits
 
 import onefit
 from onefit import report
@@ -41,7 +40,6 @@ from onefit.table import (
 )
 
 MIXES = (0.1, 0.5, 0.9)
-SMALL = 1_000_000  # entries of X below which threads of BLAS cost more than they bring
 NUMBERS, CLASSES, COUNTS = ("regression",), ("binary", "multiclass"), ("counts",)
 FAMILIES: dict[str, tuple[tuple[str, ...], Callable[[], BaseEstimator]]] = {
     "ridge": (NUMBERS + COUNTS, RidgeLOO),
@@ -293,8 +291,7 @@ def _tune(table: Table, source: str, model: str, folder: Path | None) -> None:
 def _fit_all(names: Sequence[str], X: Any, table: Table) -> dict[str, Any]:
     """Fit families one after the other; one that fails is told and left out, unless it is the only one."""
     fitted: dict[str, Any] = {}
-    threads = 1 if X.size < SMALL else None
-    with threadpool_limits(limits=threads, user_api="blas"), _progress(names) as steps:
+    with _progress(names) as steps:
         for name in steps:
             try:
                 with _our_warnings(name):

@@ -247,8 +247,7 @@ class Dual(ScalarCurvature):
     @cached_property
     def _gram(self) -> Array:
         G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
-        along = G @ self._share
-        return G - along - along[:, None] + self._share @ along
+        return _linalg.centred_gram(G, self._share)
 
     @cached_property
     def _cholesky(self) -> Array:

@@ -159,6 +159,12 @@ class Fit:
         return self.problem.penalty.tangent(self.coef)
 
     @cached_property
+    def is_kinked(self) -> bool:
+        """Whether the penalty has an ℓ1 part, whose kinks at zero make an active pattern."""
+        l1, _ = self.problem.penalty.strengths(self.coef.shape)
+        return bool(np.any(l1))
+
+    @cached_property
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
         return _linalg.transposed_times(self.problem.X, self.slope)

@@ -44,8 +44,7 @@ def step_is_exact(fit: Fit) -> bool:
 
 def is_patterned(fit: Fit) -> bool:
     """Whether the rows' patterns can be told: a quadratic loss with an ℓ1 part."""
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
-    return fit.problem.loss.quadratic and bool(np.any(l1))
+    return fit.problem.loss.quadratic and fit.is_kinked
 
 
 def pattern_stays(fit: Fit, eta: Array) -> Mask:

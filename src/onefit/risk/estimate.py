@@ -102,12 +102,9 @@ class RiskEstimate:
                     "the certificates of a saved result cannot be computed: the data were not saved with it; "
                     "call onefit.loo(model, X, y) again, or read .certified before saving"
                 )
-            self._proofs.append((self._left_out.certified & ~self._is_lone, self._left_out.changing))
+            lone = last_of_class(self.y, self.classes, self.sample_weight)
+            self._proofs.append((self._left_out.certified & ~lone, self._left_out.changing))
         return self._proofs[0]
-
-    @property
-    def _is_lone(self) -> Mask:
-        return last_of_class(self.y, self.classes, self.sample_weight)
 
     @property
     def flagged(self) -> Index:
@@ -136,9 +133,7 @@ class RiskEstimate:
         return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
 
     def _flags(self) -> Mask:
-        if self._left_out is None and not self._proofs and not self._patterned:
-            return self.strained
-        return self.strained | self._proof()[1]
+        return self.strained | self._proof()[1] if self._patterned else self.strained
 
     def score(self, scoring: str | Callable[..., float]) -> float:
         """Score of all left-out predictions pooled, by any scikit-learn scorer.
@@ -220,6 +215,7 @@ def estimate(
     losses = response.losses(np.asarray(y) if target is None else target, left_out.eta)
     weights = np.ones(len(losses)) if sample_weight is None else sample_weight
     value, std_error = mean_and_error(losses, weights)
+    lone = last_of_class(y, classes, sample_weight)
     return RiskEstimate(
         value=value,
         std_error=std_error,
@@ -234,8 +230,8 @@ def estimate(
         classes=classes,
         loss_name=response.loss_name,
         method=response.method,
-        strained=left_out.strained | last_of_class(y, classes, sample_weight),
-        notes=(*notes, *_about(left_out, y, classes, sample_weight)),
+        strained=left_out.strained | lone,
+        notes=(*notes, *_about(left_out, y, np.flatnonzero(lone))),
         _patterned=is_patterned(left_out.fit),
         _left_out=left_out,
     )
@@ -251,10 +247,9 @@ def last_of_class(y: Any, classes: Any | None, sample_weight: Array | None) -> M
     return (np.bincount(numbers, held)[numbers] == 1) & held
 
 
-def _about(left_out: LeftOut, y: Any, classes: Any | None, sample_weight: Array | None) -> tuple[str, ...]:
+def _about(left_out: LeftOut, y: Any, lone: Index) -> tuple[str, ...]:
     """What a reader of the result should know."""
     notes = []
-    lone = np.flatnonzero(last_of_class(y, classes, sample_weight))
     if lone.size:
         labels = ", ".join(repr(label) for label in np.asarray(y)[lone[:8]].tolist())
         notes.append(f"only one row is of class {labels}: a refit without it would not know the class")

@@ -117,8 +117,7 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
 
 def _least_slack(fit: Fit) -> float:
     """Slack below which the step is not to be trusted: any row may be far out where the step is exact."""
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
-    return SAFE_SLACK if step_is_exact(fit) and not np.any(l1) else LITTLE_SLACK
+    return SAFE_SLACK if step_is_exact(fit) and not fit.is_kinked else LITTLE_SLACK
 
 
 def _out_of_reach(left_out: LeftOut) -> Index:
@@ -133,8 +132,7 @@ def _out_of_reach(left_out: LeftOut) -> Index:
     change = np.abs(change - problem.per_row(problem.loss.value(problem.y, fit.eta)))
     change = change.reshape(problem.n, -1).sum(axis=1)
     lost = (left_out.slack < _least_slack(fit)) & (problem.weights > 0)
-    l1, _ = problem.penalty.strengths(fit.coef.shape)
-    if np.any(l1 > 0) and not problem.loss.quadratic:
+    if fit.is_kinked and not problem.loss.quadratic:
         lost |= change > INFLUENTIAL * abs(fit.objective)
     rows = np.flatnonzero(lost)
     return rows[np.argsort(-change[rows])]
@@ -215,9 +213,8 @@ def _is_wide_ridge(fit: Fit) -> bool:
     problem = fit.problem
     if not problem.loss.quadratic or problem.mean_scaled or problem.balance is not None:
         return False
-    l1, _ = problem.penalty.strengths(fit.coef.shape)
     wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
-    return wide and not np.any(l1) and bool(np.all(fit.tangent.support))
+    return wide and not fit.is_kinked and bool(np.all(fit.tangent.support))
 
 
 def _leave_out_in_dual(fit: Fit) -> LeftOut | None:
@@ -260,8 +257,7 @@ def _residual_form(G: Array, noise: Array, intercept: bool) -> Array | None:
     """
     A = G
     if intercept:
-        along = G.mean(axis=0)
-        A = G - along - along[:, None] + along.mean()
+        A = _linalg.centred_gram(G, np.full(len(G), 1.0 / len(G)))
         A += max(float(np.trace(A)) / len(A), float(noise.mean()), np.finfo(float).tiny)
     A = np.asarray(A, order="F")
     A[np.diag_indices_from(A)] += noise

@@ -34,8 +34,7 @@ def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Inde
         The rows they belong to: the first ones of ``rows`` whose refit has a minimum.
     """
     k = max(1, int(np.count_nonzero(fit.tangent.support)))
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
-    steps = 1 if fit.problem.loss.quadratic and not np.any(l1) else 10  # factorisations a refit takes
+    steps = 1 if fit.problem.loss.quadratic and not fit.is_kinked else 10  # factorisations a refit takes
     n, p = fit.problem.X.shape
     cost = float(n) * (k * min(k, n) + p) * steps
     eta, done = [], []

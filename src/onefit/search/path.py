@@ -196,9 +196,8 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     With a curved loss and an ℓ1 part the rows that matter most change the pattern when they leave; steps
     on the pattern of the fit take them too far, and the more so the weaker the penalty is.
     """
-    problem = problem_at(float(result.strengths[0]))
-    l1, _ = problem.penalty.strengths(result.coefs[0].shape)
-    return not problem.loss.quadratic and bool(np.any(l1))
+    first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
+    return not first.problem.loss.quadratic and first.is_kinked
 
 
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:

@@ -77,8 +77,7 @@ class RidgeSpectrum:
             return root[:, None] * Q, s
         G = _linalg.row_gram(X, np.ones(p))
         if np.all(self.problem.intercept):
-            along = G @ self._share
-            G = G - along - along[:, None] + self._share @ along
+            G = _linalg.centred_gram(G, self._share)
         s, Q = _positive(*_linalg.eigh(G * np.outer(root, root)))
         return Q, s
 

@@ -18,9 +18,10 @@ from typing import Any, final
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._cholesky import UpdatableCholesky
 from onefit._typing import Array, Index, Mask
-from onefit.solvers.column_store import ColumnStore, read_design
+from onefit.solvers.column_store import ColumnStore
 from onefit.solvers.leverages import Leverages
 
 # A column whose squared distance from the span of the support is below this share of its squared
@@ -76,10 +77,10 @@ class ActiveSet:
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
-        self._design = read_design(X)
+        self._X = _linalg.by_column(X)
         self._fit_intercept = fit_intercept
-        self._lengths = self._design.lengths()
-        p = self._design.shape[1]
+        n, p = self._X.shape
+        self._lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)
         self._l1: Array = np.zeros(p)
         self._l2: Array = np.zeros(p)
         self._factor = UpdatableCholesky(min(p, 32))
@@ -115,7 +116,7 @@ class ActiveSet:
         y = np.asarray(y, dtype=np.float64)
         self._mean = self._average(y) if self._fit_intercept else 0.0
         self._response = y - self._mean
-        self._store = ColumnStore(self._design, self._response, self._weights, centre=self._fit_intercept)
+        self._store = ColumnStore(self._X, self._response, self._weights, centre=self._fit_intercept)
         # What rounding in a response of unit length does to each correlation.
         largest = 1.0 if self._weights is None else float(self._weights.max())
         self._noise = 8 * _EPS * largest * self._lengths
@@ -261,7 +262,7 @@ class ActiveSet:
     def _emptying(self, target: Array) -> Array:
         """Multiple of ``target`` at which no correlation with the response exceeds its strength."""
         proper = np.isfinite(target) & (target > 0)
-        correlations = np.abs(self._design.correlations(self._weigh(self._response)))
+        correlations = np.abs(_linalg.transposed_times(self._X, self._weigh(self._response)))
         ratio = (correlations[proper] / target[proper]).max(initial=1.0)
         return target * float(ratio)
 
@@ -294,7 +295,7 @@ class ActiveSet:
             False if the objective failed to fall; never when ``careful``.
         """
         previous, stalled = np.inf, 0
-        for _ in range(100 + 10 * sum(self._design.shape)):
+        for _ in range(100 + 10 * sum(self._X.shape)):
             self._settle(one_at_a_time=careful)
             entering = self._violators()
             objective = self._objective()
@@ -504,7 +505,7 @@ class ActiveSet:
     def _current_correlations(self) -> Array:
         """``X' W r``, shape (p,); weighted residuals sum to zero, so ``X`` needs no centring."""
         if self._correlation is None:
-            self._correlation = self._design.correlations(self._weigh(self._current_residual()))
+            self._correlation = _linalg.transposed_times(self._X, self._weigh(self._current_residual()))
         return self._correlation
 
 

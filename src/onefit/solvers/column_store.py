@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, final
+from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import blas
 
-from onefit._linalg import product
-from onefit._typing import Array, Index, Mask
+from onefit import _linalg
+from onefit._typing import Array, Design, Index, Mask
 
 # A column shorter than this after centring, relative to its length before, is constant.
 _CONSTANT = 1e-13
-
-
-def read_design(X: Any) -> Design:
-    """What the active-set method asks of X, dense or sparse."""
-    return _SparseDesign(X) if sp.issparse(X) else _DenseDesign(X)
-
-
-class Design(Protocol):
-    """What the method asks of ``X``: a product with every column, and a few columns."""
-
-    shape: tuple[int, int]
-
-    def correlations(self, v: Array) -> Array:
-        """``X' v``, shape (p,)."""
-
-    def columns(self, which: Index) -> Array:
-        """Columns of ``X`` as rows, shape (len(which), n)."""
-
-    def lengths(self) -> Array:
-        """Euclidean length of each column, shape (p,)."""
-
-
-@final
-class _DenseDesign:
-    def __init__(self, X: Array) -> None:
-        X = np.asarray(X, dtype=np.float64)
-        contiguous = X.flags.f_contiguous or X.flags.c_contiguous
-        self._X = X if contiguous else np.asfortranarray(X)
-        self.shape = X.shape
-
-    def correlations(self, v: Array) -> Array:
-        return product(self._X.T, v)
-
-    def columns(self, which: Index) -> Array:
-        return self._X.T[which]
-
-    def lengths(self) -> Array:
-        return np.sqrt(np.einsum("ij,ij->j", self._X, self._X))
-
-
-@final
-class _SparseDesign:
-    def __init__(self, X: Any) -> None:
-        self._X = sp.csc_array(X, dtype=np.float64)
-        self._rows_by_column = self._X.T
-        self.shape = self._X.shape
-
-    def correlations(self, v: Array) -> Array:
-        return self._rows_by_column @ v
-
-    def columns(self, which: Index) -> Array:
-        return self._rows_by_column[which].toarray()
-
-    def lengths(self) -> Array:
-        return np.sqrt(np.asarray(self._X.power(2).sum(axis=0)).ravel())
 
 
 @final
@@ -90,9 +34,9 @@ class ColumnStore:
         ``A' W y`` for the centred response ``y``.
     """
 
-    def __init__(self, design: Design, response: Array, weights: Array | None, *, centre: bool) -> None:
-        n, p = design.shape
-        self._design = design
+    def __init__(self, X: Design, response: Array, weights: Array | None, *, centre: bool) -> None:
+        n, p = X.shape
+        self._X = X
         self._response = response
         self._weights = weights
         self._centre = centre
@@ -142,7 +86,7 @@ class ColumnStore:
         start, stop = self.count, self.count + new.size
         self._reserve(stop)
         fresh = self._columns[start:stop]
-        fresh[:] = self._design.columns(new)
+        fresh[:] = _linalg.columns_as_rows(self._X, new)
         if self._centre:
             self.means[start:stop] = _weighted_means(fresh, self._weights)
             fresh -= self.means[start:stop, None]

@@ -25,11 +25,9 @@ def solve(start: Fit) -> newton.Solution:
     SolverError
         If the problem has no finite minimum.
     """
-    problem = start.problem
-    l1, _ = problem.penalty.strengths(start.coef.shape)
-    if not problem.loss.quadratic or start.coef.ndim == 2 or not np.any(l1):
+    if not start.problem.loss.quadratic or start.coef.ndim == 2 or not start.is_kinked:
         return newton.solve(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)
-    return next(least_squares_path([problem]))
+    return next(least_squares_path([start.problem]))

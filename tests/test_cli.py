@@ -131,6 +131,17 @@ class TestTune:
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
 
 
+def test_warnings_of_flagged_rows_are_one_line(house, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("onefit.risk.estimate.FLAGGED_SHARE", -1.0)  # any share is too much
+    assert tune(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
+    assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "price"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "not proven" in line]
+    assert [line.split(": ")[:3] for line in told] == [
+        ["onefit", "warning", "lasso"],
+        ["onefit", "warning", "loo"],
+    ]
+
+
 class TestRefusals:
     def errs(self, capsys, *arguments):
         assert run(list(arguments)) == 2

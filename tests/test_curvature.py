@@ -86,6 +86,24 @@ def _check(fit, X, curvature, shrink=1.0, tol=1e-8):
     np.testing.assert_allclose(ours, total, rtol=tol)
     _check_solve(fit, Z, D, K, places, curvature, tol)
     _check_hat(fit, Z, D, inverse, curvature, tol)
+    _check_carry(fit, X, Z, D, inverse, places, curvature, tol)
+
+
+def _check_carry(fit, X, Z, D, inverse, places, curvature, tol):
+    """What slopes of the rows do to other rows, here to the first five and their mirror images."""
+    c = Z.shape[1]
+    new = np.vstack([X[:5], -X[:5]])
+    Z_new = np.zeros((10, c, len(places)))
+    for k, (j, a) in enumerate(places):
+        Z_new[:, a, k] = 1.0 if j < 0 else new[:, j]
+    slopes = einsum("nab,nb->na", D, np.random.default_rng(6).normal(size=(N, c)))
+    expected = einsum("mak,kl,nbl,nb->mna", Z_new, inverse, Z, slopes)
+    if isinstance(fit.problem.X, RowGram):
+        new = new @ X.T
+    ours = curvature.carry(new, slopes.reshape(fit.eta.shape)).reshape(10, N, c)
+    if fit.problem.loss.coupled:  # up to what all outputs share
+        expected, ours = expected - expected.mean(2, keepdims=True), ours - ours.mean(2, keepdims=True)
+    np.testing.assert_allclose(ours, expected, atol=tol * np.abs(expected).max())
 
 
 def _check_solve(fit, Z, D, K, places, curvature, tol):
@@ -104,6 +122,12 @@ def _check_solve(fit, Z, D, K, places, curvature, tol):
     theta = np.array([level[a] if j < 0 else coef[j, a] for j, a in places])
     np.testing.assert_allclose(K @ theta, asked, atol=tol * np.abs(asked).max())
     assert not np.any(coef[~fit.tangent.support.reshape(-1, c)])
+    several = Direction(np.stack([shaped.coef] * 2, axis=-1), np.stack([shaped.level] * 2, axis=-1))
+    both = curvature.solve(several)
+    np.testing.assert_allclose(both.coef[..., 1], answer.coef, atol=tol * np.abs(answer.coef).max())
+    np.testing.assert_allclose(both.level[..., 0], answer.level, atol=tol * (1 + np.abs(answer.level).max()))
+    twice = curvature.predict(both)
+    np.testing.assert_allclose(twice[..., 0], curvature.predict(answer), atol=tol * np.abs(twice).max())
     responded = np.asarray(curvature.respond(shaped)).reshape(N, c)
     np.testing.assert_allclose(
         einsum("nab,nb->na", D, responded), einsum("nab,nbk,k->na", D, Z, theta), atol=tol * 10

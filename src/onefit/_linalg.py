@@ -85,16 +85,20 @@ def eigh(A: Array) -> tuple[Array, Array]:
 
 
 def times(X: Design, coef: Array) -> Array:
-    """X @ coef: (n,) or (n, c)."""
+    """X @ coef: (n,), (n, c) or (n, c, r)."""
+    if coef.ndim == 3:
+        return times(X, coef.reshape(len(coef), -1)).reshape(-1, *coef.shape[1:])
     if isinstance(X, RowGram):
         return product(X.gram, coef)
     return np.asarray(X @ coef) if is_sparse(X) else product(X, coef)
 
 
 def transposed_times(X: Design, rows: Array) -> Array:
-    """Xᵀ @ rows: (p,) or (p, c); in the dual coordinates of a RowGram it is ``rows`` itself."""
+    """Xᵀ @ rows: (p,), (p, c) or (p, c, r); in the dual coordinates of a RowGram it is ``rows`` itself."""
     if isinstance(X, RowGram):
         return rows
+    if rows.ndim == 3:
+        return transposed_times(X, rows.reshape(len(rows), -1)).reshape(-1, *rows.shape[1:])
     return np.asarray(X.T @ rows) if is_sparse(X) else product(X.T, rows)
 
 
@@ -169,6 +173,13 @@ def columns_as_rows(X: Design, which: Index) -> Array:
     return X.T[which].toarray() if is_sparse(X) else X.T[which]
 
 
+def rows_as_columns(X: Design, which: Index | slice = slice(None)) -> Array:
+    """Some rows of X, dense, one a column: (p, r); unit vectors in the dual coordinates of a RowGram."""
+    if isinstance(X, RowGram):
+        return np.eye(X.shape[0])[:, which]
+    return np.asarray((X.tocsr()[which].toarray() if is_sparse(X) else X[which]).T)
+
+
 def centring_error(X: Design) -> float:
     """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
 
@@ -214,6 +225,16 @@ def row_gram(X: Design, column_weights: Array) -> Array:
         return np.asarray((X @ sp.diags_array(column_weights) @ X.T).toarray())
     scaled = X * np.sqrt(column_weights)
     return product(scaled, scaled.T)
+
+
+def cross_gram(new: Design, X: Design, column_weights: Array) -> Array:
+    """X̃ diag(column_weights) Xᵀ: (m, n); for a RowGram X, ``new`` is X̃ Xᵀ itself, or a RowGram too."""
+    if isinstance(X, RowGram):
+        return (new.gram if isinstance(new, RowGram) else np.asarray(new)) * column_weights[0]
+    scaled = X @ sp.diags_array(column_weights) if is_sparse(X) else X * column_weights
+    if is_sparse(new) and is_sparse(X):
+        return np.asarray((new @ scaled.T).toarray())
+    return times(new, np.asarray(scaled.T.toarray() if is_sparse(X) else scaled.T))
 
 
 def centred_gram(G: Array, share: Array) -> Array:

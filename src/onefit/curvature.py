@@ -44,11 +44,29 @@ class Curvature(ABC):
 
     @abstractmethod
     def solve(self, gradient: Direction) -> Direction:
-        """K⁻¹ ``gradient``, zero off the tangent."""
+        """K⁻¹ ``gradient``, zero off the tangent; both parts may have one more axis, of several gradients."""
 
     @abstractmethod
     def predict(self, direction: Direction) -> Array:
-        """Z θ, the change of the linear predictor along a direction on the tangent: (n,) or (n, c)."""
+        """Z θ, the change of the linear predictor along a direction on the tangent: (n,) or (n, c).
+
+        As in ``solve``, one more axis stands for several directions.
+        """
+
+    @abstractmethod
+    def carry(self, new: Design, slopes: Array) -> Array:
+        """X̃ K⁻¹ z_i c_i: what each row's own slope c_i, (n,) or (n, c), does to each new row.
+
+        Parameters
+        ----------
+        new : (m, p) design
+            New rows; for a kernel model their kernel with the rows of the fit, (m, n).
+        slopes : (n,) or (n, c) array
+
+        Returns
+        -------
+        (m, n) or (m, n, c) array
+        """
 
     def respond(self, gradient: Direction) -> Array:
         """Z K⁻¹ ``gradient``: the linear predictor's answer to a gradient, (n,) or (n, c)."""
@@ -65,6 +83,13 @@ class ScalarCurvature(Curvature):
     @abstractmethod
     def responses(self) -> Direction:
         """K⁻¹ Zᵀ on the free coordinates: coef (k, n) and level (n,)."""
+
+    @abstractmethod
+    def cross(self, new: Design) -> Array:
+        """X̃ K⁻¹ Zᵀ: (m, n)."""
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        return self.cross(new) * slopes
 
 
 def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Curvature:
@@ -213,6 +238,10 @@ class Primal(ScalarCurvature):
         free = self._inverse_times(gradient - np.outer(means, total))
         return _linalg.times(self._active, free) - means @ free + total / _total(self.d, self.intercept)
 
+    def cross(self, new: Design) -> Array:
+        columns = _linalg.rows_as_columns(new)
+        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
+
     def responses(self) -> Direction:
         blocks = _linalg.centred_blocks(self._active, self._means)
         free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
@@ -269,16 +298,26 @@ class Dual(ScalarCurvature):
         return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
 
     def solve(self, gradient: Direction) -> Direction:
-        profiled = gradient.coef - self._transposed(self._share) * gradient.level
-        scaled = self._spread(self._restrict(profiled) / self.hessian)
-        rows = _linalg.times(self.X, scaled)
+        profiled = gradient.coef - _outer(self._transposed(self._share), gradient.level)
+        rows = _linalg.times(self.X, self._scaled(profiled))
         root = np.sqrt(self.d)
-        dual = root * _linalg.factor_solve(self._cholesky, root * (rows - self._share @ rows))
-        centred = dual - self.d / _total(self.d, self.intercept) * dual.sum()
-        back = self._restrict(profiled - self._transposed(centred)) / self.hessian
-        coef = self._spread(back)
+        dual = _linalg.factor_solve(self._cholesky, np.asfortranarray((root * (rows - self._share @ rows).T).T))
+        dual = (root * dual.T).T
+        coef = self._scaled(profiled - self._transposed(dual - _outer(self._share, dual.sum(axis=0))))
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
+
+    def cross(self, new: Design) -> Array:
+        """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
+        inverse = np.zeros(self.p)
+        inverse[slice(None) if self.support is None else self.support] = 1.0 / self.hessian
+        kernel = _linalg.cross_gram(new, self.X, inverse)
+        centre = _linalg.cross_gram(self.X, self.X, inverse) @ self._share
+        kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
+        root = np.sqrt(self.d)
+        inner = _linalg.factor_solve(self._cholesky, np.asfortranarray(root[:, None] * kernel.T))
+        explained = _linalg.product(self._gram, root[:, None] * inner).T
+        return kernel - explained + 1.0 / _total(self.d, self.intercept)
 
     def predict(self, direction: Direction) -> Array:
         return _linalg.times(self.X, direction.coef) + direction.level
@@ -305,12 +344,14 @@ class Dual(ScalarCurvature):
     def _restrict(self, coef: Array) -> Array:
         return coef if self.support is None else coef[self.support]
 
-    def _spread(self, free: Array) -> Array:
+    def _scaled(self, coef: Array) -> Array:
+        """C⁻¹ times coefficients, zero off the support."""
+        free = (self._restrict(coef).T / self.hessian).T
         if self.support is None:
             return free
-        coef = np.zeros(self.p)
-        coef[self.support] = free
-        return coef
+        scaled = np.zeros_like(coef)
+        scaled[self.support] = free
+        return scaled
 
 
 @dataclass(frozen=True)
@@ -337,6 +378,10 @@ class Independent(Curvature):
             for j, which in enumerate(self.group)
         ]
         return np.stack(columns, axis=1)
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        columns = [self.factors[which].carry(new, slopes[:, j]) for j, which in enumerate(self.group)]
+        return np.stack(columns, axis=-1)
 
     def hat(self, rows: Array) -> Array:
         columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
@@ -449,12 +494,23 @@ class Block(Curvature):
 
     def solve(self, gradient: Direction) -> Direction:
         means = np.zeros(len(gradient.coef)) if self._means is None else self._means
-        profiled = gradient.coef - np.outer(means, gradient.level)
-        step = self._inverse_times(np.vstack([profiled, gradient.level[None]]))
-        return Direction(step[:-1], step[-1] - means @ step[:-1])
+        profiled = gradient.coef - np.multiply.outer(means, gradient.level)
+        step = self._inverse_times(np.concatenate([profiled, gradient.level[None]]))
+        return Direction(step[:-1], step[-1] - np.tensordot(means, step[:-1], 1))
 
     def predict(self, direction: Direction) -> Array:
         return self.problem.linear_predictor(*direction)
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        columns = _linalg.rows_as_columns(new)
+        n_outputs = len(self._free)
+        carried = np.empty((columns.shape[1], *slopes.shape))
+        for a in range(n_outputs):
+            coef = np.zeros((len(columns), n_outputs, columns.shape[1]))
+            level = np.zeros(coef.shape[1:])
+            coef[:, a], level[a] = columns, 1.0
+            carried[:, :, a] = np.einsum("nbm,nb->mn", self.respond(Direction(coef, level)), slopes)
+        return carried
 
     def hat(self, rows: Array) -> Array:
         gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())

@@ -62,13 +62,13 @@ class ColumnStore:
         return self._slot_of[columns]
 
     def times(self, slots: Index, v: Array) -> Array:
-        """``A_slots v``, shape (n,)."""
+        """``A_slots v``, shape (n,) or (n, r)."""
         if slots.size == 0:
-            return np.zeros(self._response.size)
+            return np.zeros((self._response.size, *v.shape[1:]))
         # Zeros for the stored but idle columns cost less than gathering the others.
-        scattered = np.zeros(self.count)
+        scattered = np.zeros((self.count, *v.shape[1:]))
         scattered[slots] = v
-        return blas.dgemv(1.0, self.matrix, scattered)
+        return _linalg.product(self.matrix, scattered)
 
     def correlations(self, weighted_residual: Array) -> Array:
         """Correlations ``A' (W r)`` of the stored columns, shape (m,)."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction, ScalarCurvature
 from onefit.problem import Fit, Problem
 from onefit.solvers import newton
@@ -46,7 +47,7 @@ class ActiveSetCurvature(ScalarCurvature):
         return self.active.quadratic_forms()
 
     def _free(self, gradient: Direction) -> Array:
-        rhs = gradient.coef[self.support] - self.active.means * gradient.level
+        rhs = gradient.coef[self.support] - np.multiply.outer(self.active.means, gradient.level)
         return self.active.solve_factor(rhs)
 
     def solve(self, gradient: Direction) -> Direction:
@@ -59,6 +60,10 @@ class ActiveSetCurvature(ScalarCurvature):
     def predict(self, direction: Direction) -> Array:
         free = direction.coef[self.support]
         return self.active.design_times(free) + (direction.level + self.active.means @ free)
+
+    def cross(self, new: Design) -> Array:
+        columns = _linalg.rows_as_columns(new)
+        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
 
     def hat(self, rows: Array) -> Array:
         A = self.active.columns

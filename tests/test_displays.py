@@ -27,6 +27,7 @@ class Tuned:
         setattr(self, f"{strength}_", path[3])
         self.risk_path_ = np.linspace(2, 1, 7)
         self.std_error_path_ = np.full(7, 0.1)
+        self.confidence_set_ = path[2:5]
         self.coef_path_ = np.ones((7, 3, *outputs))
         self.loo_ = type("Loo", (), {"loss_name": "squared error"})()
 
@@ -113,11 +114,29 @@ class TestRiskPathDisplay:
         RiskPathDisplay(np.logspace(-3, 3, 20), risk, np.full(20, 0.1), 1e3).plot(ax)
         assert ax.get_ylim()[1] < 10
 
+    def test_bar_marks_what_cannot_be_told_from_the_best(self, ax):
+        strengths = np.logspace(-2, 2, 5)
+        RiskPathDisplay(
+            strengths,
+            np.array([3.0, 1.2, 1.0, 1.1, 2.0]),
+            np.full(5, 0.1),
+            1.0,
+            confidence_set=strengths[1:4],
+        ).plot(ax)
+        bar = next(line for line in ax.lines if "told from the best" in line.get_label())
+        np.testing.assert_array_equal(bar.get_xdata()[np.isfinite(bar.get_ydata())], strengths[1:4])
+        assert ax.get_ylim()[0] > 0  # it lies on the axis, not at a risk of its own
+
+    def test_no_bar_without_a_confidence_set(self, ax):
+        RiskPathDisplay(np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.full(2, 0.1), 1.0).plot(ax)
+        assert not any("told from the best" in line.get_label() for line in ax.lines)
+
     @pytest.mark.parametrize(("strength", "direction"), [("alpha", "stronger"), ("C", "weaker")])
     def test_from_estimator(self, ax, strength, direction):
         model = Tuned(strength)
         display = RiskPathDisplay.from_estimator(model).plot(ax)
         assert display.chosen == getattr(model, f"{strength}_")
+        assert display.confidence_set is model.confidence_set_
         assert direction in ax.get_xlabel()
         assert ax.get_ylabel() == "left-out squared error"
 

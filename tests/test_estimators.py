@@ -1,5 +1,7 @@
 """The self-tuning estimators: scikit-learn's checks, and their truths."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.risk.estimate import mean_and_error
 
 SEVERAL = [RidgeLOO(), LassoLOO(), ElasticNetLOO(), LogisticLOO(), PoissonLOO()]
 ONE_STRENGTH = [
@@ -234,19 +237,122 @@ def test_storage_does_not_matter(diabetes, storage, model):
     np.testing.assert_allclose(other.loo_.predictions, dense.loo_.predictions, rtol=1e-5, atol=1e-7)
 
 
+def _target_for(model, y):
+    return y > 150 if isinstance(model, LogisticLOO) else np.round(y / 30)
+
+
+def _strengths(tuned):
+    """Strengths that were visited, and the chosen one's position among them."""
+    strengths, chosen = (tuned.Cs_, tuned.C_) if hasattr(tuned, "Cs_") else (tuned.alphas_, tuned.alpha_)
+    return strengths, int(np.flatnonzero(strengths == chosen)[0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
-def test_one_standard_error(diabetes, model):
-    """The strongest penalty whose risk is within one standard error of the smallest."""
+def test_one_standard_error(diabetes, model, weighted):
+    """The strongest penalty whose risk exceeds the smallest by at most one error of the paired difference."""
     X, y = diabetes
-    y = y > 150 if isinstance(model, LogisticLOO) else np.round(y / 30)
-    tuned = clone(model).set_params(selection="1se").fit(X, y)
-    strengths = getattr(tuned, "Cs_", None)
-    strengths, chosen = (tuned.alphas_, tuned.alpha_) if strengths is None else (strengths, tuned.C_)
-    best = int(np.argmin(tuned.risk_path_))
-    limit = tuned.risk_path_[best] + tuned.std_error_path_[best]
-    at = int(np.flatnonzero(strengths == chosen)[0])
-    assert tuned.risk_path_[at] <= limit
-    assert np.all(tuned.risk_path_[:at] > limit)  # all stronger penalties are worse
+    params = {"sample_weight": 1.0 + _weights(90)} if weighted else {}
+    tuned = clone(model).set_params(selection="1se").fit(X, _target_for(model, y), **params)
+    _, at = _strengths(tuned)
+    rise = tuned.risk_path_ - tuned.risk_path_.min()
+    assert rise[at] <= tuned.paired_error_path_[at]
+    assert np.all(rise[:at] > tuned.paired_error_path_[:at])  # all stronger penalties are worse
+    best = int(tuned.risk_path_.argmin())
+    assert tuned.paired_error_path_[best] == 0
+    assert at <= best
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_paired_error_is_that_of_two_models(diabetes, weighted):
+    X, y = diabetes
+    params = {"sample_weight": _weights(90)} if weighted else {}
+    alphas = np.array([1000.0, 10.0, 0.1])
+    tuned = RidgeLOO(alphas=alphas).fit(X, y, **params)
+    losses = [RidgeLOO(alphas=[alpha]).fit(X, y, **params).loo_.losses for alpha in alphas]
+    best = int(tuned.risk_path_.argmin())
+    for j in range(3):
+        _, error = mean_and_error(losses[j] - losses[best], params.get("sample_weight", np.ones(90)))
+        assert tuned.paired_error_path_[j] == pytest.approx(error, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("selection", ["min", "1se"])
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_what_the_choice_is_worth(diabetes, model, selection):
+    X, y = diabetes
+    tuned = clone(model).set_params(selection=selection).fit(X, _target_for(model, y))
+    strengths, _ = _strengths(tuned)
+    members = np.isin(strengths, tuned.confidence_set_)
+    assert members[tuned.risk_path_.argmin()]
+    np.testing.assert_array_equal(tuned.confidence_set_, strengths[members])  # in the order of the path
+    assert np.count_nonzero(np.diff(np.r_[0, members, 0])) == 2  # without gaps
+    assert tuned.best_score_ == -tuned.corrected_risk_
+    spread = tuned.std_error_path_[tuned.risk_path_.argmin()]
+    assert abs(tuned.corrected_risk_ - tuned.loo_.value) < spread
+    if selection == "min":
+        assert tuned.corrected_risk_ >= tuned.risk_path_.min()
+
+
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_what_the_choice_is_worth_is_repeatable_and_survives_saving(diabetes, model):
+    X, y = diabetes
+    tuned = clone(model).fit(X, _target_for(model, y))
+    again = clone(tuned).fit(X, _target_for(model, y))
+    loaded = pickle.loads(pickle.dumps(tuned))
+    for other in (again, loaded):
+        assert other.corrected_risk_ == tuned.corrected_risk_
+        np.testing.assert_array_equal(other.confidence_set_, tuned.confidence_set_)
+    before = tuned.corrected_risk_
+    assert tuned.set_params(selection="1se").corrected_risk_ == before  # that of the fit
+    assert not hasattr(clone(model), "confidence_set_")
+    assert not hasattr(clone(model), "best_score_")
+
+
+def test_rows_without_weight_do_not_count(diabetes):
+    X, y = diabetes
+    weights = 1.0 + _weights(90)
+    dropped = np.arange(90) % 7 == 0
+    whole = RidgeLOO(alphas=np.logspace(3, -3, 20)).fit(X, y, np.where(dropped, 0.0, weights))
+    kept = RidgeLOO(alphas=np.logspace(3, -3, 20)).fit(X[~dropped], y[~dropped], weights[~dropped])
+    np.testing.assert_allclose(whole.paired_error_path_, kept.paired_error_path_, rtol=1e-8, atol=1e-12)
+    np.testing.assert_array_equal(whole.confidence_set_, kept.confidence_set_)
+    assert whole.corrected_risk_ == pytest.approx(kept.corrected_risk_, rel=1e-8)
+
+
+def test_a_choice_among_more_ratios_is_corrected_for_more(diabetes):
+    X, y = diabetes
+    noise = np.random.default_rng(5).normal(size=y.shape)  # nothing to be found: all that is won is luck
+    one, several = ElasticNetLOO(l1_ratio=0.5), ElasticNetLOO(l1_ratio=[0.02, 0.5, 1.0])
+    alone, among = one.fit(X, noise), several.fit(X, noise)
+    chosen = ElasticNetLOO(l1_ratio=among.l1_ratio_).fit(X, noise)
+    np.testing.assert_array_equal(among.confidence_set_, chosen.confidence_set_)
+    assert among.risk_path_.min() <= alone.risk_path_.min()
+    assert among.corrected_risk_ > chosen.corrected_risk_
+
+
+def test_one_strength_leaves_nothing_to_correct(diabetes):
+    X, y = diabetes
+    tuned = RidgeLOO(alphas=[1.0]).fit(X, y)
+    assert tuned.corrected_risk_ == pytest.approx(tuned.loo_.value)
+    np.testing.assert_array_equal(tuned.confidence_set_, [1.0])
+    np.testing.assert_array_equal(tuned.paired_error_path_, [0.0])
+
+
+@pytest.mark.theory
+def test_the_correction_removes_the_optimism_of_ridge():
+    rng = np.random.default_rng(0)
+    raw, corrected, truth = [], [], []
+    for _ in range(300):
+        X = rng.normal(size=(40, 20))
+        tuned = RidgeLOO(alphas=30).fit(X, rng.normal(size=40))
+        raw.append(tuned.risk_path_.min())
+        corrected.append(tuned.corrected_risk_)
+        truth.append(1.0 + np.sum(tuned.coef_**2) + tuned.intercept_**2)
+    bias = np.subtract(raw, truth).mean(), np.subtract(corrected, truth).mean()
+    error = np.subtract(raw, truth).std() / np.sqrt(300)
+    assert bias[0] < -2.0 * error
+    assert abs(bias[1]) < 2.0 * error
+    assert abs(bias[1]) < 0.5 * abs(bias[0])
 
 
 def test_early_stopping_keeps_the_minimum(diabetes):

@@ -301,8 +301,8 @@ class Dual(ScalarCurvature):
         profiled = gradient.coef - _outer(self._transposed(self._share), gradient.level)
         rows = _linalg.times(self.X, self._scaled(profiled))
         root = np.sqrt(self.d)
-        dual = _linalg.factor_solve(self._cholesky, np.asfortranarray((root * (rows - self._share @ rows).T).T))
-        dual = (root * dual.T).T
+        centred = np.asfortranarray((root * (rows - self._share @ rows).T).T)
+        dual = (root * _linalg.factor_solve(self._cholesky, centred).T).T
         coef = self._scaled(profiled - self._transposed(dual - _outer(self._share, dual.sum(axis=0))))
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)

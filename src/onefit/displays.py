@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#8a8a8a"
-PALETTE = (BLUE, VERMILLION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#8c6d31")
+BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
+PALETTE = (BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#8c6d31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 NUMBERED = 8  # rings that carry their row number: more would hide the points
 MANY_POINTS = 2000  # from here on points are drawn as pixels, which keeps SVG and PDF small
@@ -117,6 +117,9 @@ class LeftOutDisplay:
 class RiskPathDisplay:
     """Left-out risk along a path of penalty strengths, with its standard error.
 
+    A bar on the axis marks the strengths that cannot be told from the best: where it is long, the risk says
+    little about the choice.
+
     Parameters
     ----------
     strengths : (J,) array
@@ -127,6 +130,8 @@ class RiskPathDisplay:
     strength_name : str, default "alpha"
         "C" is read as an inverse strength.
     loss_name : str, default "risk"
+    confidence_set : array, optional
+        Those of the strengths that cannot be told from the best.
 
     Attributes
     ----------
@@ -151,6 +156,7 @@ class RiskPathDisplay:
         chosen: float,
         strength_name: str = "alpha",
         loss_name: str = "risk",
+        confidence_set: Array | None = None,
     ) -> None:
         self.strengths = strengths
         self.risk = risk
@@ -158,6 +164,7 @@ class RiskPathDisplay:
         self.chosen = chosen
         self.strength_name = strength_name
         self.loss_name = loss_name
+        self.confidence_set = confidence_set
 
     @classmethod
     def from_estimator(cls, estimator: Any) -> RiskPathDisplay:
@@ -166,7 +173,8 @@ class RiskPathDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            With ``risk_path_``, ``std_error_path_``, ``loo_`` and ``alphas_`` or ``Cs_``.
+            With ``risk_path_``, ``std_error_path_``, ``loo_`` and ``alphas_`` or ``Cs_``;
+            ``confidence_set_`` is drawn if there is one.
 
         Returns
         -------
@@ -182,6 +190,7 @@ class RiskPathDisplay:
             chosen,
             strength_name=name,
             loss_name=f"left-out {model.loo_.loss_name}",
+            confidence_set=getattr(model, "confidence_set_", None),
         )
 
     def plot(self, ax: Axes | None = None) -> RiskPathDisplay:
@@ -207,10 +216,12 @@ class RiskPathDisplay:
         )
         ax.plot(strengths, risk, color=BLUE, lw=1.8)
         _mark_choice(ax, strengths, risk, float(self.chosen), self.strength_name)
+        if self.confidence_set is not None:
+            _bar_on_axis(ax, strengths, np.isin(strengths, self.confidence_set))
         _strength_axis(ax, strengths, self.strength_name)
         _zoom_on_minimum(ax, risk, error)
         ax.set_ylabel(_plain(self.loss_name))
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
         return self
 
 
@@ -462,6 +473,22 @@ def _mark_choice(ax: Axes, strengths: Array, risk: Array, chosen: float, name: s
     ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=label)
     if lowest != at:
         ax.plot(strengths[lowest], risk[lowest], "D", mfc="white", mec=BLUE, ms=6, label="minimum")
+
+
+def _bar_on_axis(ax: Axes, strengths: Array, members: Mask) -> None:
+    """Mark some of the strengths along the lower edge, neighbours joined."""
+    ax.plot(
+        strengths,
+        np.where(members, 0.02, np.nan),
+        transform=ax.get_xaxis_transform(),
+        color=GREEN,
+        lw=4.5,
+        marker="o",
+        ms=4.5,
+        mew=0,
+        solid_capstyle="butt",
+        label="cannot be told from the best (95 %)",
+    )
 
 
 def _zoom_on_minimum(ax: Axes, risk: Array, error: Array) -> None:

@@ -33,8 +33,9 @@ from onefit.problem import Fit, Problem
 from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Mean, Probability, Response, Value
-from onefit.search.path import SearchResult, Selection, search_path, settle
+from onefit.search.path import SearchResult, search_path, settle
 from onefit.search.ridge import RidgeSpectrum, search_ridge
+from onefit.search.selection import Contest, Selection, contest
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -62,15 +63,40 @@ class _SelfTuned(BaseEstimator):
         )
         return X, y, check_weights(sample_weight, X)
 
-    def _take_path(self, result: SearchResult, strengths: Array) -> None:
-        """Set the fitted attributes of a path, with strengths on the estimator's own scale."""
+    def _take_path(
+        self, result: SearchResult, strengths: Array, weights: Array, *others: SearchResult
+    ) -> None:
+        """Set the fitted attributes of a path, with strengths on the estimator's own scale.
+
+        Other paths, which the choice passed over, take part in the correction of the chosen risk.
+        """
         visited = strengths[: len(result.risks)]
         setattr(self, f"{self._strength}s_", visited)
         setattr(self, f"{self._strength}_", float(visited[result.best]))
         self.risk_path_ = result.risks
         self.std_error_path_ = result.std_errors
+        self.paired_error_path_ = result.paired_errors
         self.coef_path_ = result.coefs
         self.intercept_path_ = result.levels
+        paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
+        self._contest: tuple[Any, ...] = tuple(contest(paths, weights, self.selection))
+
+    @property
+    def confidence_set_(self) -> Array:
+        """Strengths that cannot be told from the best at 95 %, strongest penalty first."""
+        check_is_fitted(self)
+        return getattr(self, f"{self._strength}s_")[Contest(*self._contest).confidence_set()]
+
+    @property
+    def corrected_risk_(self) -> float:
+        """Leave-one-out risk of the tuned model, corrected for the choice among many."""
+        check_is_fitted(self)
+        return Contest(*self._contest).corrected_risk()
+
+    @property
+    def best_score_(self) -> float:
+        """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
+        return -self.corrected_risk_
 
     def _judge(self, left_out: Any, response: Response, y: Any, sample_weight: Any, **details: Any) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
@@ -91,7 +117,8 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
         So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
         eight decades; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
     fit_intercept : bool, default True
 
     Attributes
@@ -102,6 +129,18 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
         Strengths that were tried, strongest first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
     coef_path_ : (J, p) or (J, p, t) array
     intercept_path_ : (J,) or (J, t) array
     coef_ : (p,) or (t, p) array
@@ -150,7 +189,7 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, _SelfTuned):
         spectrum = RidgeSpectrum(problem)
         alphas = check_strengths("alphas", self.alphas, lambda: _decades(spectrum.largest), positive=False)
         result = search_ridge(spectrum, alphas, self.selection)
-        self._take_path(result, alphas)
+        self._take_path(result, alphas, problem.weights)
         self.coef_ = result.coefs[result.best].T
         level = result.levels[result.best]
         self.intercept_ = level if level.ndim else float(level)
@@ -226,7 +265,8 @@ class ElasticNetLOO(RegressorMixin, _PenalisedPath):
     l1_ratio : float or array-like, default 0.5
         Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.
     selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
         Length of the automatic path.
     early_stopping : bool, default True
@@ -242,6 +282,22 @@ class ElasticNetLOO(RegressorMixin, _PenalisedPath):
         Strengths that were visited, strongest first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
+        makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
+        of two or so on few rows (Bayle, Janson and Mackey 2025).
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.  Of
+        several ``l1_ratio``, this is the path of the chosen one.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed; over the paths of all ``l1_ratio``.  With an ℓ1 penalty
+        only about half of the optimism is removed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
     coef_path_ : (J, p) array
     intercept_path_ : (J,) array
     coef_ : (p,) array
@@ -297,9 +353,9 @@ class ElasticNetLOO(RegressorMixin, _PenalisedPath):
         X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True)
         data = X, np.asarray(y, dtype=np.float64), weights
         paths = [(ratio, *self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
-        ratio, alphas, result = min(paths, key=lambda path: path[2].risks[path[2].best])
-        result, fit, left_out = self._settle(data, result, ratio, Value())
-        self._take_path(result, alphas)
+        ratio, alphas, found = min(paths, key=lambda path: path[2].risks[path[2].best])
+        result, fit, left_out = self._settle(data, found, ratio, Value())
+        self._take_path(result, alphas, weights, *(path for _, _, path in paths if path is not found))
         self.l1_ratio_ = ratio
         self.coef_, self.intercept_ = fit.coef, float(fit.level)
         self._judge(left_out, Value(), data[1], sample_weight)
@@ -351,7 +407,8 @@ class LassoLOO(ElasticNetLOO):
         So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
         down to ``eps`` times it; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
         Length of the automatic path.
     early_stopping : bool, default True
@@ -367,6 +424,21 @@ class LassoLOO(ElasticNetLOO):
         Strengths that were visited, strongest first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
+        makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
+        of two or so on few rows (Bayle, Janson and Mackey 2025).
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.  With an ℓ1 penalty only about half of the optimism is
+        removed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
     coef_path_ : (J, p) array
     intercept_path_ : (J,) array
     coef_ : (p,) array
@@ -384,7 +456,7 @@ class LassoLOO(ElasticNetLOO):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = LassoLOO(selection="1se").fit(X, y)
     >>> int((model.coef_ != 0).sum())
-    4
+    7
     """
 
     def __init__(
@@ -420,7 +492,8 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
     l1_ratio : float, default 0.0
         Share of the ℓ1 penalty: 0 is ridge, 1 the lasso.
     selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -436,6 +509,21 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         Leave-one-out risk (mean log-loss) at each strength, and its standard error.  Rows that no step from
         the fit reaches are solved anew only at a few strengths, on the way to the choice; with an ℓ1 penalty
         on few rows the others are rough, and too large where the penalty is weak.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
+        makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
+        of two or so on few rows (Bayle, Janson and Mackey 2025).
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.  With an ℓ1 penalty only about half of the optimism is
+        removed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
     coef_path_ : (J, p) or (J, p, c) array
     intercept_path_ : (J,) or (J, c) array
     classes_ : (c,) array
@@ -500,7 +588,7 @@ class LogisticLOO(ClassifierMixin, _PenalisedPath):
         result = self._walk(data, Cs, self.l1_ratio, response)
         result = replace(result, levels=self._without_common(result.levels))
         result, fit, left_out = self._settle(data, result, self.l1_ratio, response)
-        self._take_path(result, Cs)
+        self._take_path(result, Cs, weights)
         self.coef_, self.intercept_ = (
             np.atleast_2d(fit.coef.T),
             np.atleast_1d(self._without_common(fit.level)),
@@ -566,7 +654,8 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
         So many strengths, evenly spaced in the logarithm from ten times the mean curvature of the constant
         model down eight decades; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -580,6 +669,18 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
         Strengths that were visited, strongest first.
     risk_path_, std_error_path_ : (J,) arrays
         Leave-one-out risk (mean Poisson deviance) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
     coef_path_ : (J, p) array
     intercept_path_ : (J,) array
     coef_ : (p,) array
@@ -645,7 +746,7 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
         response = Mean(Poisson())
         result = self._walk(data, alphas, 0.0, response)
         result, fit, left_out = self._settle(data, result, 0.0, response)
-        self._take_path(result, alphas)
+        self._take_path(result, alphas, weights)
         self.coef_, self.intercept_ = fit.coef, float(fit.level)
         self._judge(left_out, response, y, sample_weight)
         return self

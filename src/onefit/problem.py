@@ -40,6 +40,18 @@ class Balance:
         share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
         return (1.0 - raw / raw.sum()) / np.maximum(1.0 - share_of_class, 1e-8) - 1.0
 
+    def growth_without(self, rows: int | Index) -> Array:
+        """By how much the weights of each class grow, relatively, when these rows are not there: (c,).
+
+        0 for a class that leaves as a whole: no weight of it is left to grow.
+        """
+        held = self.raw_weights.copy()
+        held[rows] = 0.0
+        whole, left = np.bincount(self.classes, self.raw_weights), np.bincount(self.classes, held)
+        stays = left > 0
+        shares = np.divide(left, whole, out=np.ones_like(left), where=stays)
+        return np.where(stays, held.sum() / self.raw_weights.sum() / shares - 1.0, 0.0)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -101,16 +113,19 @@ class Problem:
         """Multiply an array whose first axis is the rows by the weights."""
         return weights_times * self.weights.reshape(-1, *(1,) * (weights_times.ndim - 1))
 
-    def without(self, i: int) -> Problem:
-        """What a refit on the other rows minimises: row i has no weight, and what depends on it moves."""
+    def without(self, rows: int | Index) -> Problem:
+        """What a refit on the other rows minimises: these have no weight, and what depends on it moves.
+
+        Parameters
+        ----------
+        rows : int or int array
+            The row, or the rows, that leave together.
+        """
         weights = self.weights.copy()
         if self.balance is not None:
-            n_classes = int(self.balance.classes.max()) + 1
-            weights *= (
-                1.0 + np.array([self.balance.growth(k)[i] for k in range(n_classes)])[self.balance.classes]
-            )
-        weights[i] = 0.0
-        share = 1.0 - self.weights[i] / self.weights.sum() if self.mean_scaled else 1.0
+            weights *= 1.0 + self.balance.growth_without(rows)[self.balance.classes]
+        weights[rows] = 0.0
+        share = 1.0 - self.weights[rows].sum() / self.weights.sum() if self.mean_scaled else 1.0
         return replace(self, weights=weights, penalty=self.penalty.scaled(share))
 
     def at_start(self) -> Fit:

@@ -13,7 +13,8 @@ from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.response import Mean, Probability, Value
-from onefit.search.path import Walk, at, choose, search_path, settle
+from onefit.search.path import Walk, at, search_path, settle
+from onefit.search.selection import choose, paired_errors
 from onefit.solvers.solve import solve
 
 RNG = np.random.default_rng(0)
@@ -47,20 +48,24 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, response, target):
     assert response.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("selection", "expected"),
-    [("min", 3), ("1se", 1)],  # within 0.3 of 1.0: the strengths 1 to 3
-)
-def test_choose(selection, expected):
-    risks, errors = np.array([2.0, 1.25, 1.1, 1.0, 1.4]), np.full(5, 0.3)
-    assert choose(risks, errors, selection) == expected
+@pytest.mark.parametrize("selection", ["min", "1se"])
+def test_an_exchange_of_losses_reaches_all_that_follows_from_them(selection):
+    strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
+    found = search_path(strengths, _lasso, Value(), Y, ones, selection=selection, early_stopping=False)
+    losses = found.losses.copy()
+    losses[:, 1] *= 0.1  # a new minimum
+    exchanged = found.corrected(1, losses[:, 1], ones, selection)
+    np.testing.assert_allclose(exchanged.risks, losses.mean(axis=0))
+    np.testing.assert_allclose(exchanged.paired_errors, paired_errors(losses, ones, 1))
+    assert exchanged.best == choose(exchanged.risks, exchanged.paired_errors, selection)
+    assert found.risks[1] == pytest.approx(found.losses[:, 1].mean())  # the first result is as it was
 
 
 def test_the_path_stops_only_when_it_is_clearly_worse():
     weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk = Walk([], [], [], [])
+    walk = Walk([], [], [])
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         walk.add(_lasso(1.0).at_start(), rows**2 + rise * rows, weights)
         assert not walk.past_minimum(weights)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -15,10 +14,10 @@ from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
+from onefit.search.selection import Selection, choose, paired_errors, smallest
 from onefit.solvers.path import least_squares_path, newton_path
 from onefit.solvers.solve import solve
 
-Selection = Literal["min", "1se"]
 PATIENCE = 5  # strengths past the best one before the path may stop
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
@@ -35,6 +34,8 @@ class SearchResult:
     losses : (n, J) array
         Left-out loss of each row at each strength.
     risks, std_errors : (J,) arrays
+    paired_errors : (J,) array
+        Standard errors of the differences to the smallest risk.
     coefs : (J, p) or (J, p, c) array
     levels : (J,) or (J, c) array
     best : int
@@ -45,6 +46,7 @@ class SearchResult:
     losses: Array
     risks: Array
     std_errors: Array
+    paired_errors: Array
     coefs: Array
     levels: Array
     best: int
@@ -55,8 +57,30 @@ class SearchResult:
         all_losses = self.losses.copy()
         all_losses[:, j] = losses
         risks[j], errors[j] = mean_and_error(losses, weights)
-        best = choose(risks, errors, selection)
-        return replace(self, losses=all_losses, risks=risks, std_errors=errors, best=best)
+        paired = paired_errors(all_losses, weights, smallest(risks))
+        return replace(
+            self,
+            losses=all_losses,
+            risks=risks,
+            std_errors=errors,
+            paired_errors=paired,
+            best=choose(risks, paired, selection),
+        )
+
+
+def judged(
+    strengths: Array,
+    losses: Array,
+    weights: Array,
+    coefs: Array,
+    levels: Array,
+    selection: Selection,
+) -> SearchResult:
+    """Risks of a solved path from the losses (n, J) of its rows, and the choice."""
+    risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
+    paired = paired_errors(losses, weights, smallest(risks))
+    best = choose(risks, paired, selection)
+    return SearchResult(strengths, losses, risks, errors, paired, coefs, levels, best)
 
 
 def search_path(
@@ -80,26 +104,24 @@ def search_path(
     response, target, weights
         How left-out predictors are judged, and the weights of the mean.
     selection : "min" or "1se"
-        The smallest risk, or the strongest penalty whose risk is within one standard error of it.
+        The smallest risk, or the strongest penalty whose risk exceeds it by at most one standard error of
+        the paired difference.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
         worse than it by two standard errors of the paired difference.
     """
-    walked = Walk([], [], [], [])
+    walked = Walk([], [], [])
     for fit, left_out in _solved(strengths, problem_at):
         walked.add(fit, response.losses(target, left_out.eta), weights)
         if early_stopping and walked.past_minimum(weights):
             break
-    visited = strengths[: len(walked.risks)]
-    risks, errors = np.array(walked.risks), np.array(walked.errors)
-    return SearchResult(
-        visited,
-        np.stack(walked.losses, axis=1),
-        risks,
-        errors,
+    return judged(
+        strengths[: len(walked.fits)],
+        np.stack(walked.losses).T,
+        weights,
         np.stack([fit.coef for fit in walked.fits]),
         np.stack([fit.level for fit in walked.fits]),
-        choose(risks, errors, selection),
+        selection,
     )
 
 
@@ -119,15 +141,12 @@ class Walk:
     fits: list[Fit]
     losses: list[Array]
     risks: list[float]
-    errors: list[float]
 
     def add(self, fit: Fit, losses: Array, weights: Array) -> None:
         """Take in the next strength."""
-        risk, error = mean_and_error(losses, weights)
         self.fits.append(fit)
         self.losses.append(losses)
-        self.risks.append(risk)
-        self.errors.append(error)
+        self.risks.append(mean_and_error(losses, weights)[0])
 
     def past_minimum(self, weights: Array) -> bool:
         """Whether the last risk is clearly above the smallest one."""
@@ -136,16 +155,6 @@ class Walk:
             return False
         rise, error = mean_and_error(self.losses[-1] - self.losses[best], weights)
         return rise > CLEARLY_WORSE * error
-
-
-def choose(risks: Array, errors: Array, selection: Selection) -> int:
-    """Position of the chosen strength; the strongest comes first."""
-    if np.all(np.isnan(risks)):  # nothing can be told: take the strongest
-        return 0
-    best = int(np.nanargmin(risks))
-    if selection == "min":
-        return best
-    return int(np.flatnonzero(risks <= risks[best] + np.nan_to_num(errors[best]))[0])
 
 
 def settle(

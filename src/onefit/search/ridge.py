@@ -21,9 +21,9 @@ from onefit._typing import Array
 from onefit.penalties import L2
 from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
-from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import FULL_LEVERAGE, LeftOut
-from onefit.search.path import SearchResult, Selection, choose
+from onefit.search.path import SearchResult, judged
+from onefit.search.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class RidgeSpectrum:
 def search_ridge(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -> SearchResult:
     """Judge every strength, strongest first, and choose."""
     weights, shape = spectrum.problem.weights, spectrum.problem.y.shape
-    losses = np.empty((shape[0], len(alphas)))
+    losses = np.empty((shape[0], len(alphas)), order="F")
     at_once = max(1, _linalg.BLOCK_SIZE // max(1, int(np.prod(shape))))
     for start in range(0, len(alphas), at_once):
         part = slice(start, start + at_once)
@@ -164,11 +164,10 @@ def search_ridge(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -
     for j in np.flatnonzero(np.isnan(losses).any(axis=0)):
         squares = (spectrum.problem.y - spectrum.left_out(float(alphas[j])).eta) ** 2
         losses[:, j] = squares.reshape(shape[0], -1).mean(axis=1)
-    risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
     coefs = spectrum.coefficients(alphas)
     levels = spectrum.levels(coefs).T.reshape(len(alphas), *shape[1:])
     coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
-    return SearchResult(alphas, losses, risks, errors, coefs, levels, choose(risks, errors, selection))
+    return judged(alphas, losses, weights, coefs, levels, selection)
 
 
 def _positive(values: Array, vectors: Array) -> tuple[Array, Array]:

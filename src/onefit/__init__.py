@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onefit import penalties
-    from onefit.api import loo
+    from onefit import penalties, risk
+    from onefit.api import evaluate, loo
     from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
     from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
     from onefit.exceptions import (
@@ -38,13 +38,15 @@ __all__ = [
     "SolverError",
     "UnreliableWarning",
     "UnsupportedModelError",
+    "evaluate",
     "loo",
     "penalties",
+    "risk",
 ]
 
 # Where each name lives: it is imported when it is first used, so that the command line can answer at once.
 _HOMES = {
-    "onefit.api": ["loo"],
+    "onefit.api": ["evaluate", "loo"],
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
     "onefit.estimators": ["ElasticNetLOO", "LassoLOO", "LogisticLOO", "PoissonLOO", "RidgeLOO"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
@@ -53,8 +55,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "penalties":
-        return import_module("onefit.penalties")
+    if name in ("penalties", "risk"):
+        return import_module(f"onefit.{name}")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -44,6 +44,11 @@ def check_rows(
     return X, np.asarray(y, dtype=np.float64) if numeric else y
 
 
+def check_new_rows(model: Any, X: Any) -> Design:
+    """Check rows that the model was not fitted on."""
+    return validate_data(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+
+
 def check_weights(sample_weight: Any, X: Design) -> Array:
     """Return weights, (n,) and at least 0: all ones if None."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

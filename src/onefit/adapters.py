@@ -6,8 +6,9 @@ the penalty when a row leaves, where they keep coefficients.  A new library is o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit._validation import check_fitted, check_range, check_rows, check_weights, class_numbers
+from onefit._validation import (
+    check_fitted,
+    check_new_rows,
+    check_range,
+    check_rows,
+    check_weights,
+    class_numbers,
+)
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.losses import ConcomitantHuber, Logistic, Loss, Multinomial, Squared, Tweedie
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
@@ -48,6 +56,10 @@ class Reading:
     iterates : bool
         Whether it iterates at all.
     notes : tuple of str
+    design : callable
+        From new rows, as the estimator takes them, to rows of the fit's X.
+    constant : float
+        Value of the last column of the fit's X where that stands for the intercept, else 0.
     """
 
     fit: Fit
@@ -58,6 +70,8 @@ class Reading:
     converged: bool = True
     iterates: bool = False
     notes: tuple[str, ...] = ()
+    design: Callable[[Any], Design] | None = None
+    constant: float = 0.0
 
 
 def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
@@ -79,7 +93,8 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
     reached = limit is not None and steps is not None and np.max(steps) >= limit
     tol = float(getattr(model, "tol", 1e-4))
-    return replace(reading, tol=tol, converged=not reached, iterates=steps is not None)
+    design = reading.design or partial(check_new_rows, model)
+    return replace(reading, tol=tol, converged=not reached, iterates=steps is not None, design=design)
 
 
 @singledispatch
@@ -110,7 +125,12 @@ def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if len(model.steps) == 1:
         return reading
     note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
-    return replace(reading, notes=(*reading.notes, note))
+    inner = reading.design
+
+    def design(new: Any) -> Design:
+        return inner(model[:-1].transform(new)) if inner is not None else new
+
+    return replace(reading, notes=(*reading.notes, note), design=design)
 
 
 # --- least squares ---------------------------------------------------------------------------------
@@ -233,17 +253,19 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
         )
     named = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     params = (model.kernel_params or {}) if callable(model.kernel) else named
-    gram = pairwise_kernels(X, metric=model.kernel, filter_params=not callable(model.kernel), **params)
+    kernel = partial(
+        pairwise_kernels, metric=model.kernel, filter_params=not callable(model.kernel), **params
+    )
     problem = Problem(
         Squared(),
         _ridge_penalty(model.alpha, y),
-        _linalg.RowGram(np.asarray(gram, dtype=np.float64)),
+        _linalg.RowGram(np.asarray(kernel(X), dtype=np.float64)),
         y,
         check_weights(sample_weight, X),
         np.full(y.shape[1:], False),
     )
     fit = Fit(problem, np.asarray(model.dual_coef_, dtype=np.float64), np.zeros(y.shape[1:]))
-    return Reading(fit, Value(), y)
+    return Reading(fit, Value(), y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_))
 
 
 @as_fit.register(linear_model.HuberRegressor)
@@ -334,7 +356,18 @@ def _logistic(model: Any, X: Any, y: Any, sample_weight: Any, C: float, mix: flo
     penalty = L2(0.0) if unpenalised else _logistic_penalty(1.0 / C, mix)
     target = numbers.astype(np.float64)
     fit = _logistic_fit(model, X, target, weights, penalty, balance)
-    return Reading(fit, Probability(np.asarray(model.classes_)), target, model.classes_)
+    response = Probability(np.asarray(model.classes_))
+    if model.solver != "liblinear" or not model.fit_intercept:
+        return Reading(fit, response, target, model.classes_)
+    scale = float(model.intercept_scaling)
+    return Reading(
+        fit,
+        response,
+        target,
+        model.classes_,
+        design=lambda new: _with_constant(check_new_rows(model, new), scale),
+        constant=scale,
+    )
 
 
 def _class_weights(class_weight: Any, numbers: Index, weights: Array, classes: Any) -> Array:

@@ -1,16 +1,42 @@
-"""onefit.loo: leave-one-out of a fitted model, without refitting."""
+"""onefit.loo and onefit.evaluate: the out-of-sample risk of a fitted model, without refitting it."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from onefit._linalg import one_thread_if_small
+from onefit._progress import progress_line
+from onefit._typing import Array, Index
 from onefit._validation import check_weights
 from onefit.adapters import Reading, read
-from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
+from onefit.clones import Judgement, Refits, as_judged, judgement, left_out_predictions
+from onefit.exceptions import (
+    NotFittedToDataError,
+    NotOptimalWarning,
+    UnreliableWarning,
+    UnsupportedModelError,
+)
 from onefit.risk import one_fit
-from onefit.risk.estimate import RiskEstimate, estimate, warn_if_strained
+from onefit.risk.audit import Audit, draw
+from onefit.risk.audit import audit as correct
+from onefit.risk.criteria import Criterion
+from onefit.risk.estimate import (
+    RiskEstimate,
+    clustered,
+    estimate,
+    estimate_by_refits,
+    mean_and_error,
+    warn_if_strained,
+)
+from onefit.risk.exact import exactly
+from onefit.risk.folds import Folds, as_folds
+from onefit.risk.named import InSample, Splits
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.sets import LeftTogether, leave_sets_out
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
 
@@ -18,7 +44,18 @@ from onefit.solvers.polish import polish
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
 
 
-def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
+def loo(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    exact: bool = False,
+    audit: int = 0,
+    rng: int | np.random.Generator | None = None,
+    *,
+    predictions: Any = None,
+) -> RiskEstimate:
     """Leave-one-out of a fitted model, for about the price of one fit.
 
     What ``cross_val_predict(model, X, y, cv=LeaveOneOut())`` would return, and the risk that follows, are
@@ -33,13 +70,30 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
         ``LinearRegression``, ``Ridge``, ``RidgeCV``, ``RidgeClassifier``, ``Lasso``, ``LassoCV``,
         ``LassoLars``, ``ElasticNet``, ``ElasticNetCV``, ``LogisticRegression``, ``LogisticRegressionCV``,
         ``PoissonRegressor``, ``GammaRegressor``, ``TweedieRegressor``, ``HuberRegressor``,
-        ``KernelRidge``, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed).
+        ``KernelRidge``, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed).  Any
+        other classifier or regressor that can be cloned, with ``audit`` or ``exact``.
     X : array-like, sparse matrix or sparse array of shape (n, p)
         The data that the model was fitted on.
     y : array-like of shape (n,) or (n, t)
     sample_weight : array-like of shape (n,), optional
         The weights that the model was fitted with.  A row leaves with its whole weight, and the risk is
         the weighted mean.
+    groups : array-like of shape (n,), scikit-learn splitter, or iterable of (train, test), optional
+        Rows that leave together, one set a group; or the splits themselves, K folds for instance.  By the
+        block formula, from the same fit (Wang et al. 2018; Woodbury).
+    exact : bool, default False
+        Make every left-out value that of its refit: certified rows are free, the others are followed along
+        the exact path, get more steps, or are solved anew; ``refinement`` says what it took.  A model without
+        a formula is refitted for every row.  ``joblib.parallel_config(n_jobs=…)`` makes refits parallel.
+    audit : int, default 0
+        So many rows (or sets), drawn at random, are left out by refitting clones of the estimator,
+        pipelines with all their steps, which makes an unbiased estimate whatever the approximation: see
+        ``audit`` of the result.  30 is a good number.
+    rng : int or numpy Generator, optional
+        For the draw.
+    predictions : array-like, optional
+        Approximate left-out predictions for the audit of a model without a formula, in place of those of the
+        model on its own training rows.
 
     Returns
     -------
@@ -48,7 +102,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     Raises
     ------
     UnsupportedModelError
-        If there is no formula for the model; the message names those that have one.
+        If there is no formula for the model and neither ``audit`` nor ``exact`` asks for refits.
     NotFittedToDataError
         If the coefficients are far from optimal on X and y.
     SolverError
@@ -59,7 +113,7 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     NotOptimalWarning
         If polishing moved the coefficients by more than the solver's tolerance explains.
     UnreliableWarning
-        If rows that determine their own fit carry a large share of the risk.
+        If rows that determine their own fit carry a large share of the risk, or refits failed.
 
     Examples
     --------
@@ -67,25 +121,225 @@ def loo(model: Any, X: Any, y: Any, sample_weight: Any = None) -> RiskEstimate:
     >>> from sklearn.linear_model import Lasso
     >>> import onefit
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> est = onefit.loo(Lasso(alpha=0.1).fit(X, y), X, y)
+    >>> model = Lasso(alpha=0.1).fit(X, y)
+    >>> est = onefit.loo(model, X, y)
     >>> print(f"{est.value:.0f} ± {est.std_error:.0f}")
     3020 ± 182
+    >>> print(onefit.loo(model, X, y, exact=True).refinement)
+    433 certified, 9 pivoted
     """
-    reading = read(model, X, y, sample_weight)
-    with one_thread_if_small(reading.fit.problem.X):
-        solution = _optimum(reading, type(model).__name__)
-        left_out = one_fit.loo(*solution)
-    result = estimate(
-        left_out,
-        reading.response,
-        y,
-        target=reading.target,
-        sample_weight=None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X),
-        classes=reading.classes,
-        notes=reading.notes,
-    )
+    sample = _Sample(model, X, y, sample_weight)
+    folds = None if groups is None else as_folds(groups, X, y)
+    own = groups is not None and not isinstance(groups, Folds) and len(np.shape(groups)) == 1
+    try:
+        reading = read(model, X, y, sample_weight)
+    except UnsupportedModelError as error:
+        if not (exact or audit):
+            raise UnsupportedModelError(
+                f"{error}. For any model that can be cloned, audit=30 estimates the risk from 30 refits, and "
+                "exact=True refits for every row"
+            ) from error
+        return _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
+    if predictions is not None:
+        raise ValueError("predictions are for models without a formula: leave them out for this one")
+    result = _by_formula(sample, reading, folds, clusters=groups if own else None, exact=exact)
+    if audit:
+        result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_strained(result)
     return result
+
+
+def evaluate(
+    model: Any, X: Any, y: Any, risk: Splits | InSample, sample_weight: Any = None
+) -> RiskEstimate | Criterion:
+    """Estimate the risk of a fitted model by a named method.
+
+    Parameters
+    ----------
+    model, X, y, sample_weight
+        As for ``loo``.
+    risk : Splits or InSample
+        One of ``onefit.risk``: ``LeaveOneOut()``, ``LeaveGroupOut(groups)``, ``KFold(5)``,
+        ``MonteCarlo(128)``, ``LeaveQOut(5)``, ``HeldOut(0.25)``, ``Split(cv)``, ``GCV()``, ``SURE()``,
+        ``InfluenceFunction()``.
+
+    Returns
+    -------
+    RiskEstimate or Criterion
+        The former for what leaves rows out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(0.1).fit(X, y)
+    >>> round(onefit.evaluate(model, X, y, onefit.risk.KFold(10)).value)
+    2994
+    >>> round(onefit.evaluate(model, X, y, onefit.risk.GCV()).value)
+    3004
+    """
+    if isinstance(risk, Splits):
+        return loo(model, X, y, sample_weight, groups=risk.splits(_rows(X)), exact=not risk.approximate)
+    reading = read(model, X, y, sample_weight)
+    with one_thread_if_small(reading.fit.problem.X):
+        left_out = one_fit.loo(*_optimum(reading, type(model).__name__))
+    weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
+    return risk.of(left_out, reading.response, reading.target, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """A model and the data it was fitted on, as they were given."""
+
+    model: Any
+    X: Any
+    y: Any
+    sample_weight: Any
+
+    def weights(self, n: int) -> Array:
+        """Weight of each row in the risk: (n,)."""
+        return np.ones(n) if self.sample_weight is None else np.asarray(self.sample_weight, dtype=np.float64)
+
+    def refits(self, folds: Folds, which: Index, method: str, label: str) -> Refits:
+        """Predictions of clones fitted without some of the folds; a warning says which refits failed."""
+        line = progress_line(label)
+        found = left_out_predictions(
+            self.model,
+            self.X,
+            self.y,
+            [folds.removed[k] for k in which],
+            [folds.tested[k] for k in which],
+            sample_weight=self.sample_weight,
+            method=method,
+            progress=lambda done: line(done, len(which)),
+        )
+        if found.failures:
+            first = found.failures[0]
+            warnings.warn(
+                f"{len(found.failures)} of {len(which)} refits failed and keep the approximation; the first, "
+                f"without rows {first.removed[:8].tolist()}: {first.error}",
+                UnreliableWarning,
+                stacklevel=4,
+            )
+        return found
+
+
+def _rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _singles(X: Any) -> Folds:
+    rows = tuple(np.arange(_rows(X))[:, None])
+    return Folds(rows, rows, len(rows))
+
+
+def _by_formula(
+    sample: _Sample, reading: Reading, folds: Folds | None, *, clusters: Any, exact: bool
+) -> RiskEstimate:
+    with one_thread_if_small(reading.fit.problem.X):
+        solution = _optimum(reading, type(sample.model).__name__)
+        line = progress_line("solved anew")
+        left_out: LeftOut | LeftTogether
+        if folds is not None:
+            left_out = leave_sets_out(*solution, folds, exact=exact, progress=line)
+        else:
+            left_out = one_fit.loo(*solution)
+            left_out = exactly(left_out, line) if exact else left_out
+    weights = sample.sample_weight
+    return estimate(
+        left_out,
+        reading.response,
+        sample.y,
+        target=reading.target,
+        sample_weight=None if weights is None else check_weights(weights, left_out.fit.problem.X),
+        classes=reading.classes,
+        notes=reading.notes,
+        clusters=clusters,
+        design=reading.design,
+        constant=reading.constant,
+    )
+
+
+def _audited(
+    sample: _Sample,
+    reading: Reading,
+    folds: Folds,
+    result: RiskEstimate,
+    m: int,
+    rng: int | np.random.Generator | None,
+) -> Audit:
+    """Audit the formula by refits of the estimator itself; what is drawn are rows, or sets of them."""
+    judged = as_judged(reading.response, reading.classes)
+    order = np.argsort(result.rows, kind="stable")
+    first = np.empty(len(order), dtype=np.intp)
+    first[np.argsort(folds.rows, kind="stable")] = order  # the entry of each of folds.rows
+    training = reading.response.losses(reading.target[result.rows], _fitted(result)[result.rows])
+    weights = sample.weights(folds.n)[folds.rows]
+    losses, totals = clustered(result.losses[first], weights, folds.fold)
+    before, _ = clustered(training[first], weights, folds.fold)
+    drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
+    exact = _refitted_losses(sample, folds, drawn.rows, judged)
+    return correct(losses, drawn, exact, totals)
+
+
+def _fitted(result: RiskEstimate) -> Array:
+    assert result._left_out is not None
+    return result._left_out.fit.eta
+
+
+def _refitted_losses(sample: _Sample, folds: Folds, which: Index, judged: Judgement) -> Array:
+    """Mean loss of each of some folds by refits."""
+    found = sample.refits(folds, which, judged.method, "audit")
+    y, weights = np.asarray(sample.y), sample.weights(folds.n)
+    losses = [
+        mean_and_error(judged.losses(y[folds.tested[k]], predictions), weights[folds.tested[k]])[0]
+        for k, predictions in zip(which, found.predictions, strict=True)
+    ]
+    return np.array(losses)
+
+
+def _by_refits(
+    sample: _Sample,
+    folds: Folds,
+    lottery: tuple[int, int | np.random.Generator | None] | None,
+    predictions: Any,
+) -> RiskEstimate:
+    """Judge a model without a formula: by refits for all folds, or for some that are drawn."""
+    judged = judgement(sample.model)
+    y, weights = np.asarray(sample.y), sample.weights(folds.n)
+    fitted = np.asarray(getattr(sample.model, judged.method)(sample.X))
+    left_out = np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)[folds.rows]
+    before = judged.losses(y[folds.rows], left_out)
+    means, totals = clustered(before, weights[folds.rows], folds.fold)
+    if lottery is None:
+        which = np.arange(len(folds))
+    else:
+        drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
+        which = drawn.rows
+    found = sample.refits(folds, which, judged.method, "refits")
+    done = np.zeros(len(folds.rows), dtype=bool)
+    exact = np.full(len(which), np.nan)
+    for place, (k, part) in enumerate(zip(which, found.predictions, strict=True)):
+        loss = judged.losses(y[folds.tested[k]], part)
+        exact[place] = mean_and_error(loss, weights[folds.tested[k]])[0]
+        own = np.flatnonzero(folds.fold == k)
+        if np.isfinite(loss).all():
+            left_out[own], done[own] = part, True
+    return estimate_by_refits(
+        judged.losses(y[folds.rows], left_out),
+        left_out,
+        fitted,
+        y=sample.y,
+        sample_weight=None if sample.sample_weight is None else weights,
+        folds=folds,
+        done=done,
+        audit=None if lottery is None else correct(means, drawn, exact, totals),
+        classes=getattr(sample.model, "classes_", None) if judged.method != "predict" else None,
+        loss_name=judged.loss_name,
+        method=judged.method,
+    )
 
 
 def _optimum(reading: Reading, name: str) -> Solution:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +27,7 @@ from onefit._validation import (
     class_numbers,
 )
 from onefit.adapters import Reading, as_fit
+from onefit.clones import reference
 from onefit.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Fit, Problem
@@ -101,7 +102,7 @@ class _SelfTuned(BaseEstimator):
     def _judge(self, left_out: Any, response: Response, y: Any, sample_weight: Any, **details: Any) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
-        self.loo_ = estimate(left_out, response, y, sample_weight=weights, **details)
+        self.loo_ = estimate(left_out, response, y, sample_weight=weights, design=self._check_X, **details)
         warn_if_strained(self.loo_)
 
 
@@ -768,6 +769,17 @@ class PoissonLOO(RegressorMixin, _PenalisedPath):
 
 
 # --- onefit.loo of a model that tuned itself: the refits keep its strength -------------------------------
+
+
+@reference.register(RidgeLOO)
+@reference.register(ElasticNetLOO)
+@reference.register(LogisticLOO)
+@reference.register(PoissonLOO)
+def _with_its_choice(model: _SelfTuned) -> Any:
+    chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
+    if "l1_ratio" in model.get_params() and hasattr(model, "l1_ratio_"):
+        chosen["l1_ratio"] = model.l1_ratio_
+    return clone(model).set_params(**chosen)
 
 
 @as_fit.register(RidgeLOO)

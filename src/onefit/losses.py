@@ -28,6 +28,7 @@ class Loss(ABC):
     coupled: bool = False  # whether the outputs of a row are tied together
     quadratic: bool = False  # whether the third derivative is zero everywhere
     jumps: bool = False  # whether the second derivative does
+    unit_dispersion: bool = False  # whether the variance follows from the mean
 
     @abstractmethod
     def value(self, y: Array, eta: Array) -> Array:
@@ -76,6 +77,8 @@ class Squared(Loss):
 class Logistic(Loss):
     """log(1 + exp(η)) − y η, with y in {0, 1}."""
 
+    unit_dispersion = True
+
     def value(self, y: Array, eta: Array) -> Array:
         return np.logaddexp(0.0, eta) - y * eta
 
@@ -96,6 +99,8 @@ class Logistic(Loss):
 @dataclass(frozen=True)
 class Multinomial(Loss):
     """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
+
+    unit_dispersion = True
 
     n_classes: int
     coupled = True
@@ -176,6 +181,8 @@ class Tweedie(Loss):
 @dataclass(frozen=True)
 class Poisson(Tweedie):
     """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
+
+    unit_dispersion = True
 
     power: float = 1.0
 

@@ -180,6 +180,12 @@ class Fit:
         return bool(np.any(l1))
 
     @cached_property
+    def has_free_directions(self) -> bool:
+        """Whether a column has no penalty: it may lose its only row, and refits then start from zero."""
+        l1, l2 = self.problem.penalty.strengths(self.coef.shape)
+        return bool(np.any((l1 == 0) & (l2 == 0)))
+
+    @cached_property
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
         return _linalg.transposed_times(self.problem.X, self.slope)

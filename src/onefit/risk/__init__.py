@@ -1,1 +1,27 @@
 """Risks: what a fit is worth on rows it has not seen."""
+
+from onefit.risk.named import (
+    GCV,
+    SURE,
+    HeldOut,
+    InfluenceFunction,
+    KFold,
+    LeaveGroupOut,
+    LeaveOneOut,
+    LeaveQOut,
+    MonteCarlo,
+    Split,
+)
+
+__all__ = [
+    "GCV",
+    "SURE",
+    "HeldOut",
+    "InfluenceFunction",
+    "KFold",
+    "LeaveGroupOut",
+    "LeaveOneOut",
+    "LeaveQOut",
+    "MonteCarlo",
+    "Split",
+]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from onefit._scoring import score_pooled
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Design, Index, Mask
 from onefit.exceptions import UnreliableWarning
+from onefit.risk.audit import Audit
 from onefit.risk.certificate import is_patterned
-from onefit.risk.one_fit import LeftOut
+from onefit.risk.departure import Departures
+from onefit.risk.folds import Folds
+from onefit.risk.influence import Influence, influence
+from onefit.risk.interval import Method, interval
+from onefit.risk.one_fit import LeftOut, Refinement
 from onefit.risk.response import Response
+from onefit.risk.sets import LeftTogether
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +29,14 @@ if TYPE_CHECKING:
 
 FLAGGED_SHARE = 0.5  # share of the risk that flagged rows may carry before we warn
 STRAINED_SHARE = 0.1  # the same for rows of a leverage near 1
+
+
+class Readout(NamedTuple):
+    """How the linear predictors of new rows are had, and what they mean."""
+
+    response: Response
+    design: Callable[[Any], Design]
+    constant: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +72,13 @@ class RiskEstimate:
         Rows of a leverage too near 1 for a step, or the last of their class.
     notes : tuple of str
         What was held fixed or assumed.
+    rows : (n,) int array
+        The row that each entry of the arrays above is for: 0 … n − 1, unless splits leave rows out more or
+        less often than once.
+    audit : Audit or None
+        Unbiased estimate from a few refits of the estimator, where asked for.
+    refinement : Refinement or None
+        What it took to make every value exact, where asked for.
     """
 
     value: float
@@ -74,15 +95,19 @@ class RiskEstimate:
     loss_name: str
     method: str
     strained: Mask
+    rows: Index
     notes: tuple[str, ...] = ()
+    audit: Audit | None = None
+    refinement: Refinement | None = None
     _patterned: bool = field(default=False, repr=False)
+    _readout: Readout | None = field(default=None, repr=False)
     _warned: list[bool] = field(default_factory=list, repr=False)
-    _left_out: LeftOut | None = field(default=None, repr=False)
+    _left_out: LeftOut | LeftTogether | None = field(default=None, repr=False)
     _proofs: list[tuple[Mask, Mask]] = field(default_factory=list, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the data behind: a saved result holds one value a row, never X."""
-        return {**self.__dict__, "_left_out": None}
+        return {**self.__dict__, "_left_out": None, "_readout": None}
 
     @property
     def certified(self) -> Mask:
@@ -102,8 +127,8 @@ class RiskEstimate:
                     "the certificates of a saved result cannot be computed: the data were not saved with it; "
                     "call onefit.loo(model, X, y) again, or read .certified before saving"
                 )
-            lone = last_of_class(self.y, self.classes, self.sample_weight)
-            self._proofs.append((self._left_out.certified & ~lone, self._left_out.changing))
+            left_out = self._left_out
+            self._proofs.append((left_out.certified & ~self.lone, left_out.changing))
         return self._proofs[0]
 
     @property
@@ -126,9 +151,14 @@ class RiskEstimate:
             )
         return np.flatnonzero(flags)
 
+    @property
+    def lone(self) -> Mask:
+        """Rows without which a classifier would not know their class."""
+        return last_of_class(self.y, self.classes, self.sample_weight)[self.rows]
+
     def _share(self, rows: Index) -> float:
         """Share of the risk that some rows carry."""
-        weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight
+        weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight[self.rows]
         carried = weights * self.losses
         return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
 
@@ -154,13 +184,109 @@ class RiskEstimate:
         """
         return score_pooled(
             scoring,
-            self.y,
+            np.asarray(self.y)[self.rows],
             self.predictions,
             self.decision,
             self.method,
             self.classes,
-            self.sample_weight,
+            None if self.sample_weight is None else self.sample_weight[self.rows],
         )
+
+    def coef(self) -> Array:
+        """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
+
+        For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they are
+        those of the refits where ``certified``, and to the order of the formula elsewhere.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> onefit.loo(Ridge(0.1).fit(X, y), X, y).coef().shape
+        (442, 10)
+        """
+        departures, readout = self._departures("coef()")
+        p = departures.fit.coef.shape[0] - bool(readout.constant)
+        parts = [departures.changes(rows).coef for rows in departures.blocks()]
+        coef = np.concatenate(parts, axis=-1) + departures.fit.coef[..., None]
+        return np.moveaxis(coef[:p], -1, 0) if coef.ndim == 2 else coef[:p].transpose(2, 1, 0)
+
+    def intercept(self) -> Array:
+        """Intercepts without each row: (n,) or (n, c)."""
+        departures, readout = self._departures("intercept()")
+        changes = [departures.changes(rows) for rows in departures.blocks()]
+        if readout.constant:
+            last = [departures.fit.coef[-1, ..., None] + change.coef[-1] for change in changes]
+            return readout.constant * np.concatenate(last, axis=-1).T
+        return np.concatenate([departures.fit.level[..., None] + change.level for change in changes], -1).T
+
+    def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
+        """Predictive intervals for new rows by the jackknife+, without a refit.
+
+        They need no assumption on the noise: if rows are exchangeable, a new response lies inside with
+        probability at least 2 · coverage − 1 (in practice about ``coverage``); with ``method="minmax"``,
+        which is wider, with at least ``coverage`` (Barber, Candès, Ramdas and Tibshirani 2021, Theorems 1
+        and 2).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, p)
+            New rows, as the model takes them.
+        coverage : float, default 0.9
+        method : {"plus", "minmax"}, default "plus"
+
+        Returns
+        -------
+        (m, 2) array, or (m, t, 2) for several outputs
+            In the units of the response; infinite where n rows are too few for the coverage.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> est = onefit.loo(Ridge(0.1).fit(X[10:], y[10:]), X[10:], y[10:])
+        >>> est.interval(X[:2], coverage=0.8).round()
+        array([[135., 275.],
+               [ -1., 140.]])
+        """
+        if self.classes is not None:
+            raise ValueError("interval() is for regressors: a class has no interval")
+        if method not in ("plus", "minmax"):
+            raise ValueError(f"method must be 'plus' or 'minmax', got {method!r}")
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        departures, readout = self._departures("interval()")
+        y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
+        return interval(departures, readout.response, y, readout.design(X), coverage, method)
+
+    def influence(self) -> Influence:
+        """How much each row moves the fit: Cook's distance and DFBETAS.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Lasso
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> onefit.loo(Lasso(0.1).fit(X, y), X, y).influence().rows[:3]
+        array([...])
+        """
+        departures, readout = self._departures("influence()")
+        return influence(departures, self.effective_df, constant=bool(readout.constant))
+
+    def _departures(self, asked: str) -> tuple[Departures, Readout]:
+        if not isinstance(self._left_out, LeftOut) or self._readout is None:
+            reason = (
+                "it is not kept with a saved result: call onefit.loo(model, X, y) again"
+                if self._left_out is None
+                else "rows left together: call onefit.loo(model, X, y) without groups"
+            )
+            raise ValueError(f"{asked} needs the fits without each row, and {reason}")
+        return Departures(self._left_out), self._readout
 
     def plot(self, ax: Axes | None = None) -> LeftOutDisplay:
         """Left-out against fitted values, coloured by leverage."""
@@ -169,7 +295,7 @@ class RiskEstimate:
         return LeftOutDisplay(
             fitted=self.fitted,
             left_out=self.decision,
-            leverages=self.leverages,
+            leverages=np.nan_to_num(self.leverages),
             flagged=np.flatnonzero(self.strained),
         ).plot(ax)
 
@@ -177,9 +303,14 @@ class RiskEstimate:
         rows = [
             ("leave-one-out " + self.loss_name, f"{self.value:.6g} ± {self.std_error:.2g}"),
             ("rows", f"{len(self.losses)}"),
-            ("effective df", f"{self.effective_df:.4g}"),
-            ("largest leverage", f"{self.leverages.max():.3g}"),
         ]
+        if np.isfinite(self.effective_df):
+            rows.append(("effective df", f"{self.effective_df:.4g}"))
+            rows.append(("largest leverage", f"{self.leverages.max():.3g}"))
+        if self.audit is not None:
+            rows.append(("audited, 95 %", str(self.audit)))
+        if self.refinement is not None:
+            rows.append(("made exact", str(self.refinement)))
         if self._proofs:
             rows.append(("proven equal to the refit", f"{int(self.certified.sum())} rows"))
             rows.append(("not to be trusted blindly", f"{int(self._flags().sum())} rows"))
@@ -189,7 +320,7 @@ class RiskEstimate:
 
 
 def estimate(
-    left_out: LeftOut,
+    left_out: LeftOut | LeftTogether,
     response: Response,
     y: Any,
     *,
@@ -197,12 +328,15 @@ def estimate(
     sample_weight: Array | None = None,
     classes: Any | None = None,
     notes: tuple[str, ...] = (),
+    clusters: Any | None = None,
+    design: Callable[[Any], Design] | None = None,
+    constant: float = 0.0,
 ) -> RiskEstimate:
     """Judge left-out linear predictors.
 
     Parameters
     ----------
-    left_out : LeftOut
+    left_out : LeftOut or LeftTogether
     response : Response
     y : array
         Response in the user's terms.
@@ -211,18 +345,26 @@ def estimate(
     sample_weight : (n,) array, optional
     classes : array, optional
     notes : tuple of str
+    clusters : (n,) array, optional
+        Rows of the same cluster are not independent, and the standard error is that of the clusters.
+    design : callable, optional
+        From new rows, as the model takes them, to rows of the fit's X.
+    constant : float
+        Value of the last column of the fit's X where that stands for the intercept, else 0.
     """
-    losses = response.losses(np.asarray(y) if target is None else target, left_out.eta)
-    weights = np.ones(len(losses)) if sample_weight is None else sample_weight
-    value, std_error = mean_and_error(losses, weights)
-    lone = last_of_class(y, classes, sample_weight)
+    rows = left_out.rows
+    losses = response.losses((np.asarray(y) if target is None else target)[rows], left_out.eta)
+    weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
+    clusters = rows if clusters is None else np.asarray(clusters)[rows]
+    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
+    lone = last_of_class(y, classes, sample_weight)[rows]
     return RiskEstimate(
         value=value,
         std_error=std_error,
         losses=losses,
         predictions=response.predictions(left_out.eta),
         decision=response.linear(left_out.eta),
-        fitted=response.linear(left_out.fit.eta),
+        fitted=response.linear(left_out.fit.eta)[rows],
         leverages=left_out.leverages,
         effective_df=left_out.effective_df,
         y=y,
@@ -231,10 +373,96 @@ def estimate(
         loss_name=response.loss_name,
         method=response.method,
         strained=left_out.strained | lone,
+        rows=rows,
         notes=(*notes, *_about(left_out, y, np.flatnonzero(lone))),
+        refinement=left_out.refinement,
         _patterned=is_patterned(left_out.fit),
         _left_out=left_out,
+        _readout=None if design is None else Readout(response, design, constant),
     )
+
+
+def estimate_by_refits(
+    losses: Array,
+    predictions: Array,
+    fitted: Array,
+    *,
+    y: Any,
+    sample_weight: Array | None,
+    folds: Folds,
+    done: Mask,
+    audit: Audit | None,
+    classes: Any | None,
+    loss_name: str,
+    method: str,
+) -> RiskEstimate:
+    """Judge predictions of refits, and of the model itself where there was none.
+
+    Parameters
+    ----------
+    losses, predictions : arrays
+        Of each of ``folds.rows``.
+    fitted : array
+        Predictions of the model for all rows.
+    done : bool array
+        Which of ``folds.rows`` were refitted.
+    audit : Audit or None
+        Then its value is the risk, and the mean of the losses of no meaning.
+    """
+    order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
+    rows = folds.rows[order]
+    weights = (np.ones(folds.n) if sample_weight is None else sample_weight)[rows]
+    value, std_error = mean_and_error(*clustered(losses[order], weights, rows))
+    notes: tuple[str, ...] = ("there is no formula for this model: every value is that of a refit",)
+    if audit is not None:
+        # rows with large losses are drawn more often, so this errs on the large side
+        value, std_error = audit.value, float(np.nanstd(audit.refitted_losses) / np.sqrt(len(folds)))
+        notes = (
+            f"there is no formula for this model: the risk is that of the audit, from {audit.m} refits; "
+            "other rows keep predictions that have seen them",
+        )
+    unknown = np.full(len(rows), np.nan)
+    return RiskEstimate(
+        value=value,
+        std_error=std_error,
+        losses=losses[order],
+        predictions=predictions[order],
+        decision=_as_decision(predictions[order], method),
+        fitted=_as_decision(fitted, method)[rows],
+        leverages=unknown,
+        effective_df=float("nan"),
+        y=y,
+        sample_weight=sample_weight,
+        classes=classes,
+        loss_name=loss_name,
+        method=method,
+        strained=np.zeros(len(rows), dtype=bool),
+        rows=rows,
+        notes=notes,
+        audit=audit,
+        refinement=None if audit is not None else Refinement(0, refitted=len(folds)),
+        _patterned=True,
+        _proofs=[(done[order], ~done[order])],
+    )
+
+
+def _as_decision(predictions: Array, method: str) -> Array:
+    """Scores whose sign, or whose largest, tells the class: log-odds for probabilities."""
+    if method != "predict_proba":
+        return predictions
+    with np.errstate(divide="ignore"):
+        scores = np.log(predictions)
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+
+def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Array]:
+    """Mean loss and total weight of each cluster."""
+    _, numbers = np.unique(clusters, return_inverse=True)
+    if len(numbers) == numbers.max(initial=-1) + 1:
+        return losses, weights
+    totals = np.bincount(numbers, weights).astype(np.float64)
+    sums = np.bincount(numbers, np.where(weights > 0, weights * losses, 0.0))
+    return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0), totals
 
 
 def last_of_class(y: Any, classes: Any | None, sample_weight: Array | None) -> Mask:
@@ -247,16 +475,20 @@ def last_of_class(y: Any, classes: Any | None, sample_weight: Array | None) -> M
     return (np.bincount(numbers, held)[numbers] == 1) & held
 
 
-def _about(left_out: LeftOut, y: Any, lone: Index) -> tuple[str, ...]:
+def _about(left_out: LeftOut | LeftTogether, y: Any, lone: Index) -> tuple[str, ...]:
     """What a reader of the result should know."""
     notes = []
     if lone.size:
         labels = ", ".join(repr(label) for label in np.asarray(y)[lone[:8]].tolist())
         notes.append(f"only one row is of class {labels}: a refit without it would not know the class")
-    if left_out.skipped:
+    if left_out.skipped and left_out.refinement is None:
         notes.append(
             f"{left_out.skipped} influential rows were too many to be solved anew: steps from the fit stand "
-            "for their refits"
+            "for their refits (exact=True solves them all)"
+        )
+    elif left_out.skipped:
+        notes.append(
+            f"{left_out.skipped} refits have no solution: steps from the fit stand in their place, flagged"
         )
     return tuple(notes)
 

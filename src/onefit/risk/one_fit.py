@@ -19,16 +19,46 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction, factor
+from onefit.curvature import Curvature
 from onefit.problem import Fit
 from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.refinement import refine
-from onefit.risk.refit import refit_rows
+from onefit.risk.refit import Solved, refit_rows
+from onefit.risk.rescaling import curvature_of_refits, rescaling
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
 SAFE_SLACK = 1e-6  # slack below which rounding shows, even where the step is exact
 LITTLE_SLACK = 0.2  # slack below which one step is not to be trusted where it is not exact
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What it took to make every left-out value that of the refit, in rows (or folds).
+
+    Attributes
+    ----------
+    certified : int
+        The first step was proven to be the refit.
+    pivoted : int
+        Followed along the exact path, one pivot a change of the active pattern.
+    stepped : int
+        Newton and chord steps were repeated.
+    refitted : int
+        Solved anew.
+    failed : int
+        Without which the problem has no solution: they keep the approximation.
+    """
+
+    certified: int
+    pivoted: int = 0
+    stepped: int = 0
+    refitted: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        counts = {name: count for name, count in self.__dict__.items() if count}
+        return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -45,18 +75,34 @@ class LeftOut:
     slack : (n,) array
         1 − d_i h_i; the smallest singular value of I − D_i H_i for coupled outputs; 1 where the row needs
         none, because it was refitted.
-    refitted : (r,) int array
-        Rows that were solved anew.
+    solved : dict of int to Solved
+        Left-out parameters of the rows that were solved anew.
+    stepped : (r,) int array
+        Rows whose steps were repeated until they solved the problem without the row, pattern and all.
     skipped : int
-        How many more should have been, had that been cheap.
+        How many more rows should have been solved anew, had that been cheap.
+    refinement : Refinement or None
+        Set where every row was made exact.
     """
 
     fit: Fit
     eta: Array
     leverages: Array
     slack: Array
-    refitted: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    solved: dict[int, Solved] = field(default_factory=dict)
+    stepped: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     skipped: int = 0
+    refinement: Refinement | None = None
+
+    @property
+    def rows(self) -> Index:
+        """The row that each value is for: (n,)."""
+        return np.arange(len(self.eta))
+
+    @property
+    def refitted(self) -> Index:
+        """Rows that were solved anew: (r,)."""
+        return np.array(sorted(self.solved), dtype=np.intp)
 
     @property
     def effective_df(self) -> float:
@@ -68,14 +114,14 @@ class LeftOut:
         """Rows whose left-out value is proven equal to the refit."""
         exact = step_is_exact(self.fit) & ~self.changing & (self.slack >= SAFE_SLACK)
         proven = exact | leaves_nothing(self.fit.problem)
-        proven[self.refitted] = True
+        proven[self.refitted] = proven[self.stepped] = True
         return proven
 
     @cached_property
     def changing(self) -> Mask:
         """Rows of a quadratic loss without which the active pattern is another one."""
         changes = ~pattern_stays(self.fit, self.eta)
-        changes[self.refitted] = False
+        changes[self.refitted] = changes[self.stepped] = False
         return changes
 
     @property
@@ -100,13 +146,11 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         left_out = _leave_out_in_dual(fit)
         if left_out is not None:
             return left_out
-    if fit.problem.mean_scaled and np.any(fit.tangent.hessian):
-        curvature = factor(fit, shrink=fit.problem.usual_shrink)
-    elif curvature is None:
-        curvature = factor(fit)
+    curvature = curvature_of_refits(fit, curvature)
     forms = curvature.quadratic_forms()
-    growth, shift = _rescaling(fit, curvature)
-    slope = (fit.slope.T * (1.0 + growth)).T
+    rescaled = rescaling(fit, curvature)
+    shift = rescaled.shift(curvature, fit)
+    slope = (fit.slope.T * (1.0 + rescaled.growth)).T
     step = _coupled if fit.problem.loss.coupled else _separable
     left_out = step(fit, forms, slope, shift)
     if not fit.problem.loss.quadratic:
@@ -147,13 +191,10 @@ def _without_slack(left_out: LeftOut, rows: Index) -> LeftOut:
 def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
     """Solve anew without each of a few rows."""
     eta, slack = left_out.eta.copy(), left_out.slack.copy()
-    l1, l2 = left_out.fit.problem.penalty.strengths(left_out.fit.coef.shape)
-    # a column without a penalty may lose its only row: the reference is then the solution from zero
-    from_zero = bool(np.any((l1 == 0) & (l2 == 0)))
-    values, done = refit_rows(left_out.fit, rows, warm=not from_zero)
-    eta[done], slack[done] = values, 1.0
-    skipped = rows.size - done.size
-    return replace(left_out, eta=eta, slack=slack, refitted=done, skipped=skipped)
+    solved = refit_rows(left_out.fit, rows, warm=not left_out.fit.has_free_directions)
+    for i, refit in solved.items():
+        eta[i], slack[i] = refit.eta, 1.0
+    return replace(left_out, eta=eta, slack=slack, solved=solved, skipped=rows.size - len(solved))
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
@@ -176,36 +217,6 @@ def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
     eta = fit.eta + (H @ step)[:, :, 0] + shift
     leverages = np.einsum("nab,nba->n", D, H)
     return LeftOut(fit, eta, np.maximum(leverages, 0.0), slack)
-
-
-def _rescaling(fit: Fit, curvature: Curvature) -> tuple[Array, Array]:
-    """What a refit changes besides dropping row i.
-
-    Returns
-    -------
-    growth : (n,) array
-        By how much the weight of row i would have grown: its whole slope leaves, grown.
-    shift : array of the shape of ``eta``
-        s_i = −z_iᵀ K⁻¹ (gradient of all that the refit adds to the objective).
-    """
-    problem = fit.problem
-    growth, shift = np.zeros(problem.n), np.zeros_like(fit.eta)
-    if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
-        penalty = Direction(fit.tangent.gradient, np.zeros_like(fit.level))
-        shift += problem.per_row(curvature.respond(penalty)) / problem.weights.sum()
-    if problem.balance is None:
-        return growth, shift
-    for k in range(int(problem.balance.classes.max()) + 1):
-        own = problem.balance.classes == k
-        change = problem.balance.growth(k)
-        growth[own] = change[own]
-        slope = (fit.slope.T * own).T
-        gradient = Direction(
-            np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
-            np.where(problem.intercept, slope.sum(axis=0), 0.0),
-        )
-        shift -= (curvature.respond(gradient).T * change).T
-    return growth, shift
 
 
 def _is_wide_ridge(fit: Fit) -> bool:

@@ -2,47 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.problem import Fit
 from onefit.solvers.solve import solve
 
+Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how many
+
 REFIT_BUDGET = 2e9  # multiplications that refits of a few difficult rows may always cost
 
 
-def without(fit: Fit, i: int, *, warm: bool = True) -> Fit:
-    """Refit without row i, from the fit or from the constant model.
+class Solved(NamedTuple):
+    """What solves the problem without a row."""
+
+    eta: Array  # the left-out value of the row: () or (c,)
+    coef: Array  # (p,) or (p, c)
+    level: Array  # () or (c,)
+
+
+def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
+    """Refit without a row, or a set of them, from the fit or from the constant model.
 
     The latter is for least squares that leave a direction free: from zero, the solution is the one of
     minimum norm.
     """
-    left = fit.problem.without(i)
+    left = fit.problem.without(rows)
     return solve(replace(fit, problem=left) if warm else left.at_start()).fit
 
 
-def refit_rows(fit: Fit, rows: Index, *, warm: bool = True) -> tuple[Array, Index]:
-    """Left-out linear predictors of as many of the rows as a few factorisations allow.
+def refit_rows(
+    fit: Fit,
+    rows: Index,
+    *,
+    warm: bool = True,
+    budget: float = REFIT_BUDGET,
+    progress: Progress | None = None,
+) -> dict[int, Solved]:
+    """Refits without each of as many of the rows as the budget allows, in the order that they are given.
 
-    Returns
-    -------
-    eta : (r,) or (r, c) array
-    done : (r,) int array
-        The rows they belong to: the first ones of ``rows`` whose refit has a minimum.
+    A row without which the problem has no minimum is left out of the answer.  Refits run in parallel where
+    ``joblib.parallel_config`` asks for it.
     """
     k = max(1, int(np.count_nonzero(fit.tangent.support)))
     steps = 1 if fit.problem.loss.quadratic and not fit.is_kinked else 10  # factorisations a refit takes
     n, p = fit.problem.X.shape
     cost = float(n) * (k * min(k, n) + p) * steps
-    eta, done = [], []
-    for i in rows[: int(REFIT_BUDGET / cost)]:
-        try:
-            eta.append(without(fit, i, warm=warm).eta[i])
-        except SolverError:  # without the row the problem has no minimum: it stays flagged
-            continue
-        done.append(i)
-    shape = (len(done), *fit.eta.shape[1:])
-    return np.array(eta).reshape(shape), np.array(done, dtype=np.intp)
+    chosen = rows[: int(min(budget / cost, len(rows)))]
+    solved = {}
+    tasks = (delayed(_solve)(fit, int(i), warm) for i in chosen)
+    with closing(Parallel(return_as="generator")(tasks)) as refits:
+        for done, (i, one) in enumerate(zip(chosen, refits, strict=True), start=1):
+            if one is not None:
+                solved[int(i)] = one
+            if progress is not None:
+                progress(done, len(chosen))
+    return solved
+
+
+def _solve(fit: Fit, i: int, warm: bool) -> Solved | None:
+    try:
+        refit = without(fit, i, warm=warm)
+    except SolverError:
+        return None
+    return Solved(refit.eta[i], refit.coef, refit.level)

@@ -1,0 +1,80 @@
+"""Every row's left-out value as its refit has it, at the cost of the rows that need more than a step.
+
+Rows that carry a certificate are free.  The others are followed along the exact path of the augmented
+problem, pivot by pivot (least squares with an ℓ1 part: Wang et al. 2018, eq. 11), or get steps with the
+gradient of their own refit until they settle (curved losses), or are solved anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.risk import blocks
+from onefit.risk.certificate import is_patterned
+from onefit.risk.folds import Folds
+from onefit.risk.one_fit import LeftOut, Refinement
+from onefit.risk.refit import Progress, Solved, refit_rows
+from onefit.solvers.pivoting import leave_out_by_pivots
+
+
+def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
+    """Make the left-out value of every row equal to that of its refit.
+
+    Parameters
+    ----------
+    left_out : LeftOut
+        Of any precision; its certificates are used.
+    progress : callable, optional
+        Called with the number of rows solved anew and their total.
+    """
+    missing = np.flatnonzero(~left_out.certified)
+    certified = len(left_out.eta) - missing.size - left_out.refitted.size
+    rest, solved, stepped = missing, dict(left_out.solved), np.empty(0, dtype=np.intp)
+    eta, slack = left_out.eta.copy(), left_out.slack.copy()
+    problem = left_out.fit.problem
+    pivoted: dict[int, Solved] = {}
+    if rest.size and is_patterned(left_out.fit) and left_out.fit.coef.ndim == 1 and problem.balance is None:
+        pivoted = _by_pivots(left_out, rest)
+    elif rest.size and not problem.loss.quadratic:
+        stepped, values = _by_steps(left_out, rest)
+        eta[stepped], slack[stepped] = values, 1.0
+    rest = np.setdiff1d(rest, np.concatenate([np.array(list(pivoted), dtype=np.intp), stepped]))
+    refitted = refit_rows(
+        left_out.fit, rest, warm=not left_out.fit.has_free_directions, budget=np.inf, progress=progress
+    )
+    solved |= pivoted | refitted
+    for i, one in solved.items():
+        eta[i], slack[i] = one.eta, 1.0
+    failed = rest.size - len(refitted)
+    slack[np.setdiff1d(rest, list(refitted))] = 0.0
+    counts = (certified, len(pivoted), stepped.size, len(refitted) + left_out.refitted.size, failed)
+    return replace(
+        left_out,
+        eta=eta,
+        slack=slack,
+        solved=solved,
+        stepped=stepped,
+        skipped=failed,
+        refinement=Refinement(*counts),
+    )
+
+
+def _by_pivots(left_out: LeftOut, rows: Index) -> dict[int, Solved]:
+    found = leave_out_by_pivots(left_out.fit, rows)
+    X, solved = left_out.fit.problem.X, {}
+    for place in np.flatnonzero(found.solved):
+        i = int(rows[place])
+        coef = found.coef[[place]].toarray()[0]
+        own = X[[i]] @ coef
+        solved[i] = Solved(own[0] + found.level[place], coef, np.asarray(found.level[place]))
+    return solved
+
+
+def _by_steps(left_out: LeftOut, rows: Index) -> tuple[Index, Array]:
+    """Rows whose steps end on the refit, and their values there."""
+    single = tuple(rows[:, None])
+    found = blocks.leave_out(left_out.fit, None, Folds(single, single, left_out.fit.problem.n))
+    return rows[found.exact], found.eta[found.exact]

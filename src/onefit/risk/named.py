@@ -1,0 +1,183 @@
+"""Risks by name: how rows are left out, or which in-sample criterion stands for that.
+
+They are plain descriptions; ``onefit.evaluate(model, X, y, risk)`` carries them out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from onefit.risk import folds
+from onefit.risk.criteria import GCV, SURE, InfluenceFunction
+from onefit.risk.folds import Folds
+
+InSample: TypeAlias = GCV | SURE | InfluenceFunction
+
+
+class Splits(ABC):
+    """Sets of rows that are left out in turn.
+
+    ``approximate=True`` takes steps from one fit, ``False`` solves without each set.
+    """
+
+    approximate: bool
+
+    @abstractmethod
+    def splits(self, n: int) -> Any:
+        """What ``onefit.loo`` takes as ``groups`` for n rows: None for single rows."""
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(Splits):
+    """Every row on its own.
+
+    Parameters
+    ----------
+    approximate : bool, default True
+    """
+
+    approximate: bool = True
+
+    def splits(self, n: int) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveGroupOut(Splits):
+    """Every group of rows on its own.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+    approximate : bool, default True
+    """
+
+    groups: Any
+    approximate: bool = True
+
+    def splits(self, n: int) -> Any:
+        return self.groups
+
+
+@dataclass(frozen=True)
+class KFold(Splits):
+    """K folds of about equal size.
+
+    Parameters
+    ----------
+    n_splits : int, default 5
+    approximate : bool, default True
+    shuffle : bool, default False
+        Whether the folds are drawn at random; else they are runs of rows.
+    random_state : int, optional
+        Of the draw.
+    """
+
+    n_splits: int = 5
+    approximate: bool = True
+    shuffle: bool = False
+    random_state: int | None = None
+
+    def splits(self, n: int) -> Folds:
+        seed = np.random.default_rng(self.random_state) if self.shuffle else None
+        return folds.k_fold(n, self.n_splits, seed)
+
+
+@dataclass(frozen=True)
+class MonteCarlo(Splits):
+    """Random splits into training and test rows (2019 paper, section 2).
+
+    Parameters
+    ----------
+    n_splits : int, default 128
+    train_size : float, default 0.95
+        Share of the rows that is trained on.
+    approximate : bool, default True
+    random_state : int, optional
+    """
+
+    n_splits: int = 128
+    train_size: float = 0.95
+    approximate: bool = True
+    random_state: int | None = None
+
+    def splits(self, n: int) -> Folds:
+        return folds.monte_carlo(n, self.n_splits, self.train_size, self.random_state)
+
+
+@dataclass(frozen=True)
+class LeaveQOut(Splits):
+    """Random sets of q rows (Beirami et al. 2017, leave-q-out).
+
+    Parameters
+    ----------
+    q : int
+    n_draws : int, default 200
+    approximate : bool, default True
+    random_state : int, optional
+    """
+
+    q: int
+    n_draws: int = 200
+    approximate: bool = True
+    random_state: int | None = None
+
+    def splits(self, n: int) -> Folds:
+        return folds.leave_q_out(n, self.q, self.n_draws, self.random_state)
+
+
+@dataclass(frozen=True)
+class HeldOut(Splits):
+    """One random set of test rows.
+
+    Parameters
+    ----------
+    test_size : float, default 0.25
+        Its share of the rows.
+    approximate : bool, default True
+    random_state : int, optional
+    """
+
+    test_size: float = 0.25
+    approximate: bool = True
+    random_state: int | None = None
+
+    def splits(self, n: int) -> Folds:
+        return folds.held_out(n, self.test_size, self.random_state)
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Splits):
+    """The splits of a scikit-learn splitter, or of a list of (train, test) pairs.
+
+    Parameters
+    ----------
+    cv : object with ``split``, or iterable of (train, test)
+    approximate : bool, default True
+    """
+
+    cv: Any
+    approximate: bool = True
+
+    def splits(self, n: int) -> Any:
+        return self.cv
+
+
+__all__ = [
+    "GCV",
+    "SURE",
+    "HeldOut",
+    "InSample",
+    "InfluenceFunction",
+    "KFold",
+    "LeaveGroupOut",
+    "LeaveOneOut",
+    "LeaveQOut",
+    "MonteCarlo",
+    "Split",
+    "Splits",
+]

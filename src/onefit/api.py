@@ -33,7 +33,7 @@ from onefit.risk.estimate import (
     warn_if_strained,
 )
 from onefit.risk.exact import exactly
-from onefit.risk.folds import Folds, as_folds
+from onefit.risk.folds import Folds, as_folds, is_grouping
 from onefit.risk.named import InSample, Splits
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.sets import LeftTogether, leave_sets_out
@@ -130,7 +130,6 @@ def loo(
     """
     sample = _Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
-    own = groups is not None and not isinstance(groups, Folds) and len(np.shape(groups)) == 1
     try:
         reading = read(model, X, y, sample_weight)
     except UnsupportedModelError as error:
@@ -142,7 +141,9 @@ def loo(
         return _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
-    result = _by_formula(sample, reading, folds, clusters=groups if own else None, exact=exact)
+    result = _by_formula(
+        sample, reading, folds, clusters=groups if is_grouping(groups) else None, exact=exact
+    )
     if audit:
         result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_strained(result)
@@ -293,10 +294,11 @@ def _refitted_losses(sample: _Sample, folds: Folds, which: Index, judged: Judgem
     """Mean loss of each of some folds by refits."""
     found = sample.refits(folds, which, judged.method, "audit")
     y, weights = np.asarray(sample.y), sample.weights(folds.n)
-    losses = [
-        mean_and_error(judged.losses(y[folds.tested[k]], predictions), weights[folds.tested[k]])[0]
-        for k, predictions in zip(which, found.predictions, strict=True)
-    ]
+    with np.errstate(invalid="ignore"):  # the losses of a refit that failed are missing
+        losses = [
+            mean_and_error(judged.losses(y[folds.tested[k]], predictions), weights[folds.tested[k]])[0]
+            for k, predictions in zip(which, found.predictions, strict=True)
+        ]
     return np.array(losses)
 
 
@@ -310,6 +312,11 @@ def _by_refits(
     judged = judgement(sample.model)
     y, weights = np.asarray(sample.y), sample.weights(folds.n)
     fitted = np.asarray(getattr(sample.model, judged.method)(sample.X))
+    if predictions is not None and np.shape(predictions) != fitted.shape:
+        raise ValueError(
+            f"predictions must be of the shape that model.{judged.method}(X) has, {fitted.shape}, got "
+            f"{np.shape(predictions)}"
+        )
     left_out = np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)[folds.rows]
     before = judged.losses(y[folds.rows], left_out)
     means, totals = clustered(before, weights[folds.rows], folds.fold)
@@ -322,7 +329,8 @@ def _by_refits(
     done = np.zeros(len(folds.rows), dtype=bool)
     exact = np.full(len(which), np.nan)
     for place, (k, part) in enumerate(zip(which, found.predictions, strict=True)):
-        loss = judged.losses(y[folds.tested[k]], part)
+        with np.errstate(invalid="ignore"):  # the losses of a refit that failed are missing
+            loss = judged.losses(y[folds.tested[k]], part)
         exact[place] = mean_and_error(loss, weights[folds.tested[k]])[0]
         own = np.flatnonzero(folds.fold == k)
         if np.isfinite(loss).all():

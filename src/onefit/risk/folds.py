@@ -110,15 +110,15 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if hasattr(given, "split") and not isinstance(given, str):
         return by_split(given.split(X, y, groups), n)
-    if _is_flat(given):
+    if is_grouping(given):
         return by_group(given, n)
     return by_split(given, n)
 
 
-def _is_flat(given: Any) -> bool:
-    """Whether this is one value a row, and not pairs of rows."""
+def is_grouping(given: Any) -> bool:
+    """Whether this is one value a row, and neither a splitter nor pairs of rows."""
     if isinstance(given, list | tuple):
-        return all(np.ndim(value) == 0 for value in given)
+        return not any(isinstance(value, list | tuple) or np.ndim(value) for value in given)
     return hasattr(given, "__array__")
 
 

@@ -1,0 +1,229 @@
+"""Left-out coefficients, intervals and influence, against refits and textbook formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import (
+    HuberRegressor,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import onefit
+from onefit import _linalg
+
+
+def _data(n=40, p=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) + 1.0
+    return X, X @ rng.normal(size=p) + rng.normal(size=n)
+
+
+def _refits(model, X, y, weights=None):
+    for i in range(X.shape[0]):
+        kept = np.flatnonzero(np.arange(X.shape[0]) != i)
+        fit = {} if weights is None else {"sample_weight": weights[kept]}
+        yield clone(model).fit(X[kept], y[kept], **fit)
+
+
+RIDGES = [
+    Ridge(2.0, tol=1e-12),
+    Ridge(2.0, tol=1e-12, fit_intercept=False),
+    LinearRegression(tol=1e-12),
+    Ridge(np.array([1.0, 3.0]), tol=1e-12),
+]
+
+
+@pytest.mark.parametrize("model", RIDGES, ids=repr)
+@pytest.mark.parametrize("p", [5, 60], ids=["tall", "wide"])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_coefficients_of_least_squares(model, p, storage, weigh, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 500)
+    X, y = _data(p=p)
+    weights = weigh(40)
+    if weights is not None and p == 60 and isinstance(model, LinearRegression):
+        pytest.skip("scikit-learn's minimum norm with weights is another one")
+    y = np.stack([y, y**2], axis=1) if np.ndim(getattr(model, "alpha", 1.0)) else y
+    X = storage(X)
+    fit = {} if weights is None else {"sample_weight": weights}
+    est = onefit.loo(clone(model).fit(X, y, **fit), X, y, **fit)
+    refits = list(_refits(model, X, y, weights))
+    coef = np.array([refit.coef_ for refit in refits])
+    np.testing.assert_allclose(est.coef(), coef, atol=1e-7 * np.abs(coef).max())
+    level = np.array([np.broadcast_to(refit.intercept_, y.shape[1:]) for refit in refits])
+    np.testing.assert_allclose(est.intercept(), level, atol=1e-7 * (1 + np.abs(level).max()))
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "liblinear"])
+def test_coefficients_of_classifiers(solver):
+    X, y = _data()
+    y = (y > np.median(y)).astype(int)
+    model = LogisticRegression(C=0.1, solver=solver, tol=1e-10, max_iter=10_000)
+    est = onefit.loo(clone(model).fit(X, y), X, y, exact=True)
+    refits = list(_refits(model, X, y))
+    coef = np.array([refit.coef_[0] for refit in refits])
+    assert est.coef().shape == (40, 5)
+    np.testing.assert_allclose(est.coef(), coef, atol=0.02 * np.abs(coef).max())
+    level = np.array([refit.intercept_[0] for refit in refits])
+    np.testing.assert_allclose(est.intercept(), level, atol=0.02 * np.abs(level).max())
+
+
+def test_coefficients_of_several_classes():
+    X, y = _data(n=60)
+    y = np.digitize(y, np.quantile(y, [0.3, 0.6]))
+    model = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
+    est = onefit.loo(clone(model).fit(X, y), X, y)
+    coef = np.array([refit.coef_ for refit in _refits(model, X, y)])
+    assert est.coef().shape == (60, 3, 5)
+    assert est.intercept().shape == (60, 3)
+    np.testing.assert_allclose(est.coef(), coef, atol=0.05 * np.abs(coef).max())
+
+
+# --- intervals -------------------------------------------------------------------------------------------
+
+
+def _jackknife_plus(left_out, residuals, coverage):
+    """The definition, sorted row by row: (m, 2) from (n, m) predictions and (n,) residuals."""
+    n = len(residuals)
+    low = np.sort(left_out - residuals[:, None], axis=0)
+    high = np.sort(left_out + residuals[:, None], axis=0)
+    up = int(np.ceil(coverage * (n + 1)))
+    return np.stack([low[n - up], high[up - 1]], axis=1)
+
+
+MODELS = [
+    Ridge(2.0),
+    make_pipeline(StandardScaler(with_mean=False, with_std=False), Ridge(2.0)),
+    KernelRidge(alpha=1.0, kernel="rbf", gamma=0.1),
+    Lasso(0.2, tol=1e-12, max_iter=100_000),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("p", [5, 60])
+def test_jackknife_plus_by_its_definition(model, p, monkeypatch):
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 150)
+    X, y = _data(p=p)
+    new, _ = _data(n=11, p=p, seed=1)
+    est = onefit.loo(clone(model).fit(X, y), X, y, exact=True)
+    left_out = np.array([refit.predict(new) for refit in _refits(model, X, y)])
+    residuals = np.abs(y - est.predictions)
+    expected = _jackknife_plus(left_out, residuals, 0.8)
+    np.testing.assert_allclose(est.interval(new, 0.8), expected, atol=1e-7 * np.abs(expected).max())
+    margin = np.sort(residuals)[int(np.ceil(0.8 * 41)) - 1]
+    widest = np.stack([left_out.min(axis=0) - margin, left_out.max(axis=0) + margin], axis=1)
+    ours = est.interval(new, 0.8, method="minmax")
+    np.testing.assert_allclose(ours, widest, atol=1e-7 * np.abs(widest).max())
+
+
+def test_intervals_of_several_outputs_and_of_means():
+    X, y = _data()
+    both = onefit.loo(Ridge(1.0).fit(X, np.stack([y, 2 * y], axis=1)), X, np.stack([y, 2 * y], axis=1))
+    bounds = both.interval(X[:3])
+    assert bounds.shape == (3, 2, 2)
+    np.testing.assert_allclose(bounds[:, 1], 2 * bounds[:, 0])
+    counts = np.random.default_rng(0).poisson(np.exp(0.2 * X[:, 0])).astype(float)
+    model = PoissonRegressor(alpha=0.1, tol=1e-10).fit(X, counts)
+    low, high = onefit.loo(model, X, counts).interval(X[:3]).T
+    assert np.all((low < model.predict(X[:3])) & (model.predict(X[:3]) < high))
+    y[::9] += 20.0
+    huber = HuberRegressor(alpha=1.0, tol=1e-8).fit(X, y)
+    low, high = onefit.loo(huber, X, y).interval(X[:3], 0.8).T
+    assert np.all((low < huber.predict(X[:3])) & (huber.predict(X[:3]) < high))
+
+
+def test_rows_without_weight_say_nothing_about_a_new_one():
+    X, y = _data()
+    weights = np.r_[np.ones(30), np.zeros(10)]
+    few = onefit.loo(Ridge(2.0).fit(X[:30], y[:30]), X[:30], y[:30]).interval(X[30:])
+    all_rows = onefit.loo(Ridge(2.0).fit(X, y, weights), X, y, weights).interval(X[30:])
+    np.testing.assert_allclose(all_rows, few)
+
+
+def test_too_few_rows_for_a_coverage_give_an_infinite_interval():
+    X, y = _data(n=9)
+    est = onefit.loo(Ridge(2.0).fit(X, y), X, y)
+    assert np.all(np.isinf(est.interval(X, 0.95)))
+    assert np.all(np.isfinite(est.interval(X, 0.9)))
+
+
+@pytest.mark.theory
+def test_coverage_is_what_was_asked_for():
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(100):
+        X = rng.normal(size=(140, 20))
+        y = X @ rng.normal(size=20) / 4 + rng.standard_t(3, size=140)
+        low, high = onefit.loo(Ridge(1.0).fit(X[:40], y[:40]), X[:40], y[:40]).interval(X[40:]).T
+        inside.append(np.mean((low <= y[40:]) & (y[40:] <= high)))
+    assert 0.87 < np.mean(inside) < 0.93
+
+
+def test_bad_requests():
+    X, y = _data()
+    est = onefit.loo(Ridge(1.0).fit(X, y), X, y)
+    for wrong in ({"coverage": 1.0}, {"coverage": -0.1}, {"method": "split"}):
+        with pytest.raises(ValueError, match="must"):
+            est.interval(X, **wrong)
+    with pytest.raises(ValueError, match="features"):
+        est.interval(X[:, :2])
+    labels = (y > 0).astype(int)
+    with pytest.raises(ValueError, match="regressors"):
+        onefit.loo(LogisticRegression().fit(X, labels), X, labels).interval(X)
+    with pytest.raises(ValueError, match="without groups"):
+        onefit.loo(Ridge(1.0).fit(X, y), X, y, groups=np.arange(40) // 4).coef()
+
+
+# --- influence -------------------------------------------------------------------------------------------
+
+
+def test_cooks_distance_and_dfbetas_of_the_textbook():
+    X, y = _data()
+    y[7] += 15.0
+    influence = onefit.loo(LinearRegression().fit(X, y), X, y).influence()
+    Z = np.column_stack([X, np.ones(40)])
+    inverse = np.linalg.inv(Z.T @ Z)
+    h, residual = np.einsum("ij,jk,ik->i", Z, inverse, Z), y - Z @ (inverse @ (Z.T @ y))
+    variance = residual @ residual / (40 - 6)
+    np.testing.assert_allclose(influence.cooks_distance, residual**2 * h / (1 - h) ** 2 / (6 * variance))
+    change = (inverse @ Z.T).T * (residual / (1 - h))[:, None]
+    expected = change / np.sqrt(variance * inverse.diagonal())
+    np.testing.assert_allclose(influence.dfbetas, expected[:, :5])
+    assert influence.rows[0] == 7
+
+
+@pytest.mark.parametrize("penalised", [Ridge(3.0), Lasso(0.1, tol=1e-12, max_iter=100_000)], ids=repr)
+def test_cooks_distance_by_refits(penalised, weigh):
+    X, y = _data()
+    weights = weigh(40)
+    fit = {} if weights is None else {"sample_weight": weights}
+    model = clone(penalised).fit(X, y, **fit)
+    est = onefit.loo(model, X, y, exact=True, **fit)
+    unit = np.ones(40) if weights is None else weights
+    moved = np.array([unit @ (model.predict(X) - r.predict(X)) ** 2 for r in _refits(model, X, y, weights)])
+    free = np.count_nonzero(unit) - est.effective_df
+    dispersion = unit @ (y - model.predict(X)) ** 2 / free
+    expected = moved / dispersion / est.effective_df
+    np.testing.assert_allclose(est.influence().cooks_distance, expected, atol=1e-5 * expected.max())
+
+
+def test_influence_of_classifiers_by_refits():
+    X, y = _data(n=60)
+    for labels in ((y > np.median(y)).astype(int), np.digitize(y, np.quantile(y, [0.3, 0.6]))):
+        model = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000).fit(X, labels)
+        influence = onefit.loo(model, X, labels).influence()
+        assert influence.dfbetas.shape == (60, *(() if model.coef_.shape[0] == 1 else (3,)), 5)
+        moved = np.array([model.coef_ - refit.coef_ for refit in _refits(model, X, labels)]).reshape(60, -1)
+        units = influence.dfbetas.reshape(60, -1)
+        scale = np.sum(moved * units, axis=0) / np.sum(units**2, axis=0)  # the standard errors
+        np.testing.assert_allclose(units * scale, moved, atol=0.1 * np.abs(moved).max())
+        assert np.all(influence.cooks_distance >= 0)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
+from onefit.displays import CoefficientPathDisplay, InfluenceDisplay, LeftOutDisplay, RiskPathDisplay
 
 mpl.use("Agg")
 
@@ -87,6 +87,50 @@ class TestLeftOutDisplay:
         display = left_out().plot()
         assert display.figure_.axes[0] is display.ax_
         mpl.pyplot.close(display.figure_)
+
+
+class TestInfluenceDisplay:
+    def test_draws_a_bar_for_each_row_up_to_its_distance(self, ax, rng):
+        distance = rng.exponential(size=20)
+        display = InfluenceDisplay(distance, rng.uniform(size=20))
+        assert display.plot(ax) is display
+        bars, points = ax.collections
+        drawn = points.get_offsets()
+        np.testing.assert_allclose(drawn[np.argsort(drawn[:, 0]), 1], distance)
+        tops = np.array([segment[1] for segment in bars.get_segments()])
+        np.testing.assert_allclose(tops, drawn)
+
+    def test_colour_is_leverage(self, ax, rng):
+        distance, leverages = rng.exponential(size=20), rng.uniform(size=20)
+        InfluenceDisplay(distance, leverages).plot(ax)
+        np.testing.assert_allclose(ax.collections[1].get_array(), leverages[np.argsort(distance)])
+        assert [axes.get_ylabel() for axes in ax.figure.axes] == ["Cook's distance", "leverage"]
+
+    def test_line_at_four_over_n(self, ax):
+        InfluenceDisplay(np.zeros(50), np.zeros(50)).plot(ax)
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), 4 / 50)
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["4/n = 0.08"]
+        assert texts(ax) == []
+
+    def test_only_the_largest_are_numbered(self, ax):
+        distance = np.zeros(100)
+        distance[[7, 60]] = 0.5, 0.9
+        InfluenceDisplay(distance, np.zeros(100)).plot(ax)
+        assert texts(ax) == ["60", "7"]
+
+    def test_numbers_stay_few(self, ax):
+        InfluenceDisplay(np.ones(100), np.zeros(100)).plot(ax)
+        assert len(texts(ax)) < 10
+
+    def test_missing_values_leave_the_others_drawn(self, ax):
+        distance, leverages = np.array([0.1, np.nan, 3.0, 0.2]), np.array([0.1, 0.2, np.nan, 0.9])
+        InfluenceDisplay(distance, leverages).plot(ax).figure_.canvas.draw()
+        assert texts(ax) == ["2"]
+        assert len(ax.figure.axes) == 2
+
+    def test_no_leverage_at_all_has_no_colour_bar(self, ax):
+        InfluenceDisplay(np.array([0.1, 0.2]), np.full(2, np.nan)).plot(ax).figure_.canvas.draw()
+        assert len(ax.figure.axes) == 1
 
 
 class TestRiskPathDisplay:

@@ -95,9 +95,7 @@ class LeftOutDisplay:
         points = _scatter(ax, fitted, change, self.leverages, self._names(fitted.shape[1]))
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
         _rings(ax, fitted, change, self._numbered_first())
-        bar = self.figure_.colorbar(points, ax=ax, pad=0.02)
-        bar.set_label("leverage")
-        bar.outline.set_visible(False)
+        _leverage_bar(ax, points)
         ax.set_xlabel(f"fitted {_plain(self.quantity)}")
         ax.set_ylabel("left out − fitted")
         if ax.get_legend_handles_labels()[0]:
@@ -112,6 +110,75 @@ class LeftOutDisplay:
     def _numbered_first(self) -> Index:
         rows = np.asarray(self.flagged, dtype=np.intp)
         return rows[np.argsort(-self.leverages[rows], kind="stable")]
+
+
+class InfluenceDisplay:
+    """How much each row decides the fit: its Cook's distance by row number, coloured by leverage.
+
+    The largest are numbered.  A high bar of dark colour is a row of unusual features, one of light colour a
+    row of unusual response.  The line at 4/n is where rows begin to deserve a look (Bollen and Jackman
+    1985); above 1 a single row decides the fit.
+
+    Parameters
+    ----------
+    cooks_distance : (n,) array
+        A row without a finite value is left blank.
+    leverages : (n,) array
+        Grey where not finite; no colour bar if none is.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import InfluenceDisplay
+    >>> display = InfluenceDisplay(np.array([0.1, 0.02, 0.4]), np.array([0.2, 0.1, 0.7]))
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(self, cooks_distance: Array, leverages: Array) -> None:
+        self.cooks_distance = cooks_distance
+        self.leverages = leverages
+
+    def plot(self, ax: Axes | None = None) -> InfluenceDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        InfluenceDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = _axes(ax, (7.6, 4.2))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        distance, leverages = np.asarray(self.cooks_distance), np.asarray(self.leverages)
+        limit = 4.0 / len(distance)
+        points = _bars(ax, distance, leverages)
+        ax.axhline(limit, color=VERMILLION, lw=1.1, ls=(0, (4, 3)), label=f"4/n = {limit:.2g}")
+        _number_tops(ax, distance, self._numbered(limit))
+        if np.isfinite(leverages).any():
+            _leverage_bar(ax, points)
+        ax.set_ylim(bottom=0.0)
+        ax.margins(x=0.02)
+        ax.set_xlabel("row")
+        ax.set_ylabel("Cook's distance")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        return self
+
+    def _numbered(self, limit: float) -> Index:
+        """The highest rows above the line, highest first."""
+        distance = np.where(np.isfinite(self.cooks_distance), self.cooks_distance, 0.0)
+        top = np.argsort(-distance, kind="stable")[:NUMBERED]
+        return top[distance[top] > limit]
 
 
 class RiskPathDisplay:
@@ -407,23 +474,73 @@ def _few_labels(ax: Axes, strengths: Array) -> None:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda strength, _: f"{strength:g}"))
 
 
+# --- leverages as colours --------------------------------------------------------------------------
+
+
+def _leverage_colours(leverages: Array) -> dict[str, Any]:
+    """Ramp of falling lightness from 0 to the highest leverage; grey where there is none."""
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    ramp = LinearSegmentedColormap.from_list("leverage", ["#a9cfe5", "#2f7fb8", "#0b2545"])
+    ramp.set_bad(GREY)
+    highest = np.max(leverages, initial=1e-12, where=np.isfinite(leverages))
+    return {"cmap": ramp, "norm": Normalize(0.0, float(highest))}
+
+
+def _leverage_bar(ax: Axes, points: Any) -> None:
+    bar = ax.figure.colorbar(points, ax=ax, pad=0.02)  # type: ignore[union-attr]
+    bar.set_label("leverage")
+    bar.outline.set_visible(False)  # type: ignore[operator]
+
+
+# --- influence -------------------------------------------------------------------------------------
+
+
+def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:
+    """A point on a bar for each row, the largest on top; returns what a colour bar needs."""
+    order = np.argsort(heights, kind="stable")
+    many = len(order) > MANY_POINTS
+    colours = _leverage_colours(leverages)
+    shades = colours["cmap"](colours["norm"](np.ma.masked_invalid(leverages[order])))
+    ax.vlines(order, 0.0, heights[order], colors=shades, lw=0.6 if many else 1.1, rasterized=many)
+    return ax.scatter(
+        order,
+        heights[order],
+        c=leverages[order],
+        **colours,
+        plotnonfinite=True,
+        s=9 if many else 24,
+        linewidths=0,
+        rasterized=many,
+        zorder=3,
+    )
+
+
+def _number_tops(ax: Axes, heights: Array, rows: Index) -> None:
+    """Write row numbers above points."""
+    for row in rows:
+        ax.annotate(
+            str(row),
+            (float(row), float(heights[row])),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize="small",
+        )
+
+
 # --- left-out against fitted -----------------------------------------------------------------------
 
 
 def _scatter(ax: Axes, fitted: Array, change: Array, leverages: Array, names: list[str]) -> Any:
     """One mark for each output, the highest leverages on top; returns what a colour bar needs."""
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
-
-    ramp = LinearSegmentedColormap.from_list("leverage", ["#a9cfe5", "#2f7fb8", "#0b2545"])
-    norm = Normalize(0.0, max(float(leverages.max()), 1e-12))
     order = np.argsort(leverages, kind="stable")
     for k, name in enumerate(names):
         points = ax.scatter(
             fitted[order, k],
             change[order, k],
             c=leverages[order],
-            cmap=ramp,
-            norm=norm,
+            **_leverage_colours(leverages),
             s=24 if len(order) < MANY_POINTS else 9,
             marker=MARKERS[k % len(MARKERS)],
             linewidths=0,

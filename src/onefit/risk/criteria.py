@@ -1,0 +1,140 @@
+"""In-sample criteria that stand for leaving rows out: generalised cross-validation, Cp, the infinitesimal jackknife.
+
+They are here for comparison: all they need is a by-product of leave-one-out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.curvature import factor
+from onefit.problem import Fit
+from onefit.risk.estimate import mean_and_error
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.response import Response
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """An estimate of the risk from the training rows.
+
+    Attributes
+    ----------
+    name : str
+    value : float
+        In the units of the per-row loss: squared error, log-loss or deviance.
+    training : float
+        Mean loss of the training rows.
+    effective_df : float
+        Degrees of freedom, the intercept included.
+    """
+
+    name: str
+    value: float
+    training: float
+    effective_df: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.6g} (training {self.training:.6g}, df {self.effective_df:.4g})"
+
+
+def _training(left_out: LeftOut, response: Response, target: Array, weights: Array | None) -> tuple[float, int]:
+    """Mean loss of the training rows and how many of them count."""
+    losses = response.losses(target, left_out.fit.eta)
+    weights = np.ones(len(losses)) if weights is None else weights
+    return mean_and_error(losses, weights)[0], int(np.count_nonzero(weights))
+
+
+@dataclass(frozen=True)
+class GCV:
+    """Generalised cross-validation: training loss / (1 − df/n)² (Golub, Heath and Wahba 1979).
+
+    For other losses than the squared one the same with the deviance (Wood 2008).  Infinite where the fit
+    has as many degrees of freedom as rows.
+    """
+
+    def of(
+        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+        response : Response
+        target : (n,) array
+            The response in its terms.
+        weights : (n,) array, optional
+            Of the mean.
+        """
+        training, n = _training(left_out, response, target, weights)
+        df = left_out.effective_df
+        kept = 1.0 - df / n
+        return Criterion("GCV", training / kept**2 if kept > 0 else np.inf, training, df)
+
+
+@dataclass(frozen=True)
+class SURE:
+    """Training error + 2 σ² df / n: Mallows' Cp, Stein's unbiased estimate of the in-sample risk.
+
+    The degrees of freedom of the lasso are those of Zou, Hastie and Tibshirani (2007).  For squared error only.
+
+    Parameters
+    ----------
+    noise_variance : float, optional
+        σ²; RSS / (n − df) of the fit itself if missing.
+    """
+
+    noise_variance: float | None = None
+
+    def of(
+        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit; parameters as for ``GCV.of``.
+
+        Raises
+        ------
+        ValueError
+            For a loss that is not the squared error, or if σ² cannot be estimated: n ≤ df.
+        """
+        if not left_out.fit.problem.loss.quadratic or response.loss_name != "squared error":
+            raise ValueError("SURE is for squared error: take onefit.loo, or GCV()")
+        training, n = _training(left_out, response, target, weights)
+        df = left_out.effective_df
+        variance = self.noise_variance
+        if variance is None:
+            if df >= n:
+                raise ValueError(f"the fit has {df:.0f} degrees of freedom on {n} rows: give noise_variance")
+            variance = training * n / (n - df)
+        return Criterion("SURE", training + 2.0 * variance * df / n, training, df)
+
+
+@dataclass(frozen=True)
+class InfluenceFunction:
+    """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Beirami et al. 2017, Lemma 3).
+
+    First order in the leverage, where leave-one-out divides by 1 − d_i h_i: it underestimates overfitting.
+    """
+
+    def of(
+        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
+        fit = left_out.fit
+        losses = response.losses(target, fit.eta + first_order_change(fit))
+        unit = np.ones(len(losses)) if weights is None else weights
+        training, _ = _training(left_out, response, target, weights)
+        return Criterion(
+            "influence function", mean_and_error(losses, unit)[0], training, left_out.effective_df
+        )
+
+
+def first_order_change(fit: Fit) -> Array:
+    """h_i g_i, the derivative of a row's own predictor as its weight goes to zero: the shape of ``eta``."""
+    forms = factor(fit).quadratic_forms()
+    if forms.ndim == 3:
+        return np.einsum("nab,nb->na", forms, fit.slope)
+    return forms.reshape(len(forms), *(1,) * (fit.slope.ndim - forms.ndim), *forms.shape[1:]) * fit.slope

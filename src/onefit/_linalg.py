@@ -180,6 +180,13 @@ def rows_as_columns(X: Design, which: Index | slice = slice(None)) -> Array:
     return np.asarray((X.tocsr()[which].toarray() if is_sparse(X) else X[which]).T)
 
 
+def own_products(X: Design, rows: Index, coef: Array) -> Array:
+    """x_iᵀ β⁽ⁱ⁾ for some rows i, each with coefficients of its own, (r, p): (r,)."""
+    if is_sparse(X):
+        return np.asarray(X.tocsr()[rows].multiply(coef).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X[rows], coef)
+
+
 def centring_error(X: Design) -> float:
     """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
 

@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from onefit.api import loo as leave_one_out
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.exceptions import OnefitWarning, SolverError, UnsupportedModelError
 from onefit.report import Candidate, Comparison
+from onefit.risk.audit import Audit
 from onefit.table import (
     TASKS,
     Table,
@@ -40,6 +42,7 @@ from onefit.table import (
 )
 
 MIXES = (0.1, 0.5, 0.9)
+AUDITED = 10  # refits of the chosen pipeline: enough to see an approximation that misleads, and soon done
 NUMBERS, CLASSES, COUNTS = ("regression",), ("binary", "multiclass"), ("counts",)
 FAMILIES: dict[str, tuple[tuple[str, ...], Callable[[], BaseEstimator]]] = {
     "ridge": (NUMBERS + COUNTS, RidgeLOO),
@@ -129,6 +132,25 @@ def _fail(message: str) -> int:
     return 2
 
 
+def _several(_context: click.Context, _option: click.Parameter, m: int) -> int:
+    """See that an audit can tell its error."""
+    if m == 1:
+        raise click.BadParameter("an audit needs at least 2 refits to tell its error (0 for none)")
+    return m
+
+
+def _audit_option(default: int, what: str) -> Callable[..., Any]:
+    return click.option(
+        "--audit",
+        default=default,
+        type=click.IntRange(min=0),
+        callback=_several,
+        metavar="M",
+        show_default=True,
+        help=f"Check {what} by M refits, preprocessing and all; 0 for none.",
+    )
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(onefit.__version__, prog_name="onefit")
 def main() -> None:
@@ -148,6 +170,7 @@ def main() -> None:
 @click.option(
     "--keep", multiple=True, metavar="COLUMN", help="Column to keep though it looks like an identifier."
 )
+@_audit_option(AUDITED, "the chosen model")
 @click.option("--out", metavar="DIR", help="Folder for model.skops, predictions.csv and report.html.")
 def tune(
     file: str,
@@ -157,6 +180,7 @@ def tune(
     weights: str | None,
     drop: tuple[str, ...],
     keep: tuple[str, ...],
+    audit: int,
     out: str | None,
 ) -> None:
     """Tune and compare models on a table.
@@ -170,7 +194,7 @@ def tune(
         with _naming(file):
             task = _task(task, model, frame, target)
             table = split(frame, target, task=task, weights=weights, drop=drop, keep=keep)
-            _tune(table, Path(file).name, model, folder)
+            _tune(table, Path(file).name, model, folder, audit)
 
 
 @main.command()
@@ -178,11 +202,15 @@ def tune(
 @click.argument("file")
 @click.option("--target", required=True, metavar="COLUMN", help="Column that the model predicts.")
 @click.option("--weights", metavar="COLUMN", help="Column of the weights that the model was fitted with.")
+@_audit_option(0, "the result")
+@click.option("--exact", is_flag=True, help="Make every value that of its refit.")
 @click.option("--out", metavar="FILE", help="CSV file for the left-out predictions.")
-def loo(model_file: str, file: str, target: str, weights: str | None, out: str | None) -> None:
+def loo(
+    model_file: str, file: str, target: str, weights: str | None, audit: int, exact: bool, out: str | None
+) -> None:
     """Leave rows out of a saved MODEL.
 
-    FILE is the table that it was fitted on.
+    FILE is the table that it was fitted on.  A model without a formula needs --audit or --exact.
     """
     with _writable(out) as path:
         pipeline = load(model_file)
@@ -191,9 +219,11 @@ def loo(model_file: str, file: str, target: str, weights: str | None, out: str |
             table = _as_fitted(pipeline, frame, target, weights)
         with _naming(file), _our_warnings("loo"):
             features = _features(pipeline, table.features)
-            est = leave_one_out(pipeline, features, table.y, table.weights)
+            est = leave_one_out(pipeline, features, table.y, table.weights, exact=exact, audit=audit, rng=0)
             est.flagged  # noqa: B018  (proofs are made, and warned of, when asked for: here, once)
         click.echo(est)
+        for line in [] if est.audit is None else report.audited(est.audit, est.loss_name):
+            click.echo(line)
         if path is not None:
             _write(path, report.predictions(table, est).to_csv(index=False).encode())
 
@@ -234,7 +264,7 @@ def demo(out: str | None) -> None:
         if hasattr(bunch, "target_names"):
             frame = frame.assign(target=bunch.target_names[bunch.target])
         with _folder(str(Path(place) / name)) as folder:
-            _tune(split(frame, "target"), f"scikit-learn's {name}", "auto", folder)
+            _tune(split(frame, "target"), f"scikit-learn's {name}", "auto", folder, AUDITED)
         click.echo()
 
 
@@ -264,12 +294,13 @@ def _task(task: str, model: str, frame: pd.DataFrame, target: str) -> str:
     return "binary" if frame[target].nunique() <= 2 else "multiclass"
 
 
-def _tune(table: Table, source: str, model: str, folder: Path | None) -> None:
-    """Fit, compare, tell and write."""
+def _tune(table: Table, source: str, model: str, folder: Path | None, audit: int) -> None:
+    """Fit, compare, audit, tell and write."""
     columns = preprocessing(table.features)
     X = columns.fit_transform(table.features)
     names = COMPARED[table.task] if model == "auto" else (model,)
-    fitted = _fit_all(names, X, table)
+    told: set[str] = set()
+    fitted = _fit_all(names, X, table, told)
     loss_name, losses = report.common_loss([one.loo_ for one in fitted.values()], table.y)
     candidates = [
         Candidate(name, one, each) for (name, one), each in zip(fitted.items(), losses, strict=True)
@@ -283,18 +314,33 @@ def _tune(table: Table, source: str, model: str, folder: Path | None) -> None:
         report.constant_losses(table, loss_name),
         tuple(feature_names(columns)),
     )
+    pipeline = Pipeline([("preprocessing", columns), ("model", comparison.best.model)])
+    comparison = replace(comparison, audit=_audit(pipeline, table, audit, told))
     _tell(comparison)
     if folder is not None:
-        _save(folder, comparison, Pipeline([("preprocessing", columns), ("model", comparison.best.model)]))
+        _save(folder, comparison, pipeline)
 
 
-def _fit_all(names: Sequence[str], X: Any, table: Table) -> dict[str, Any]:
+def _audit(pipeline: Pipeline, table: Table, m: int, told: set[str]) -> Audit | None:
+    """Refit the chosen pipeline m times; that it cannot be is told, and no reason to lose the rest."""
+    if m == 0:
+        return None
+    try:
+        with _our_warnings("audit", told):
+            est = leave_one_out(pipeline, table.features, table.y, table.weights, audit=m, rng=0)
+    except (SolverError, ValueError) as error:
+        _warn(f"there is no audit: {error}")
+        return None
+    return est.audit
+
+
+def _fit_all(names: Sequence[str], X: Any, table: Table, told: set[str]) -> dict[str, Any]:
     """Fit families one after the other; one that fails is told and left out, unless it is the only one."""
     fitted: dict[str, Any] = {}
     with _progress(names) as steps:
         for name in steps:
             try:
-                with _our_warnings(name):
+                with _our_warnings(name, told):
                     model = FAMILIES[name][1]()
                     fitted[name] = model.fit(X, table.y, sample_weight=table.weights)
                     fitted[name].loo_.flagged  # noqa: B018  (warns when asked for: here, once)
@@ -320,14 +366,17 @@ def _progress(names: Sequence[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _our_warnings(about: str) -> Iterator[None]:
-    """Show each warning as one line."""
+def _our_warnings(about: str, told: set[str] | None = None) -> Iterator[None]:
+    """Show each warning as one line, unless it was told before."""
     with warnings.catch_warnings(record=True) as caught:
         for category in (UserWarning, RuntimeWarning, OnefitWarning):
             warnings.simplefilter("always", category)
         yield
+    told = set() if told is None else told
     for text in dict.fromkeys(str(one.message) for one in caught):
-        _warn(f"{about}: {text}")
+        if text not in told:
+            _warn(f"{about}: {text}")
+        told.add(text)
 
 
 def _warn(message: str) -> None:
@@ -342,7 +391,7 @@ def _tell(comparison: Comparison) -> None:
         click.echo(f"note: {note}")
     click.echo("\n" + report.aligned(comparison.columns, comparison.lines) + "\n")
     click.echo(report.verdict(comparison))
-    for line in report.first_cautions(comparison):
+    for line in (*report.about_audit(comparison), *report.first_cautions(comparison)):
         click.echo(line)
 
 

@@ -482,15 +482,14 @@ def _leverage_colours(leverages: Array) -> dict[str, Any]:
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     ramp = LinearSegmentedColormap.from_list("leverage", ["#a9cfe5", "#2f7fb8", "#0b2545"])
-    ramp.set_bad(GREY)
     highest = np.max(leverages, initial=1e-12, where=np.isfinite(leverages))
-    return {"cmap": ramp, "norm": Normalize(0.0, float(highest))}
+    return {"cmap": ramp.with_extremes(bad=GREY), "norm": Normalize(0.0, float(highest))}
 
 
 def _leverage_bar(ax: Axes, points: Any) -> None:
-    bar = ax.figure.colorbar(points, ax=ax, pad=0.02)  # type: ignore[union-attr]
+    bar = ax.figure.colorbar(points, ax=ax, pad=0.02)
     bar.set_label("leverage")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
 
 
 # --- influence -------------------------------------------------------------------------------------
@@ -517,14 +516,16 @@ def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:
 
 
 def _number_tops(ax: Axes, heights: Array, rows: Index) -> None:
-    """Write row numbers above points."""
-    for row in rows:
+    """Write row numbers above points; beside a higher one close by, on the side away from it."""
+    for k, row in enumerate(rows):
+        close = [other for other in rows[:k] if abs(other - row) < 0.04 * len(heights)]
+        side = "center" if not close else ("left" if row > close[-1] else "right")
         ax.annotate(
             str(row),
             (float(row), float(heights[row])),
             xytext=(0, 5),
             textcoords="offset points",
-            ha="center",
+            ha=side,
             fontsize="small",
         )
 

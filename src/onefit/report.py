@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 import pandas as pd
-from scipy.special import xlogy
+from scipy.special import expit, softmax, xlogy
 
 from onefit._typing import Array, Index
 from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
+from onefit.risk.audit import RESOLUTION, Audit
 from onefit.risk.estimate import RiskEstimate, mean_and_error
 from onefit.table import Table
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS_R2 = 0.999
 MOST_ROWS = 20  # of one table in the report
+MOST_DECIDING = 8  # of the rows that decide most
+MOST_CHANGES = 20_000_000  # changes of coefficients, rows by columns, that are held in memory for these rows
 SCORES = {
     "regression": {"R²": "r2"},
     "counts": {"R²": "r2"},
@@ -91,6 +94,8 @@ class Comparison:
         Left-out losses without features: the mean, or the class frequencies, of the other rows.
     feature_names : tuple of str
         Names after preprocessing.
+    audit : Audit or None
+        Of the best candidate, in its own loss, by refits with all of its preprocessing.
     """
 
     table: Table
@@ -99,6 +104,7 @@ class Comparison:
     loss_name: str
     baseline: Array
     feature_names: tuple[str, ...]
+    audit: Audit | None = None
 
     @property
     def best(self) -> Candidate:
@@ -255,6 +261,7 @@ def strengths(comparison: Comparison) -> list[str]:
         f"The risk is what refitting {comparison.best.name} without each row in turn gives, at the chosen "
         f"strength; {proof}",
     ]
+    said += about_audit(comparison)
     if len(comparison.candidates) > 1:
         said.append(
             "Differences between models carry the standard error of the paired difference, row by row: "
@@ -265,11 +272,8 @@ def strengths(comparison: Comparison) -> list[str]:
 
 def cautions(comparison: Comparison) -> list[str]:
     """Say what may not be trusted, most important first."""
-    n_tried = sum(candidate.n_strengths for candidate in comparison.candidates)
     said = [
         *first_cautions(comparison),
-        f"The best of {n_tried} models and strengths was chosen by the same risk, which is therefore "
-        "slightly optimistic.",
         "Rows are taken as independent: if some belong together (one person, one place, neighbours in time), "
         "the risk for a new group is larger.",
     ]
@@ -278,13 +282,73 @@ def cautions(comparison: Comparison) -> list[str]:
 
 def first_cautions(comparison: Comparison) -> list[str]:
     """Say what may not be trusted in this very case, and what was held fixed."""
+    but = "" if comparison.audit is None else "; only the refits of the audit repeat it"
     return [
+        *_about_audit(comparison),
         *_suspicions(comparison),
         *_about_flagged(comparison.best.estimate),
         *_about_ties(comparison),
         *_about_counts(comparison),
-        "The preprocessing (medians, scales, levels of text) was fitted on all rows and held fixed.",
+        f"The preprocessing (medians, scales, levels of text) was fitted on all rows and held fixed{but}.",
+        _about_choice(comparison),
     ]
+
+
+def audited(audit: Audit, loss_name: str) -> list[str]:
+    """Say that the approximation is off, where the interval of an audit excludes it."""
+    low, high = audit.interval
+    slack = RESOLUTION * abs(audit.value)  # an audit of all rows has an interval of no width
+    if low - slack <= audit.approximate <= high + slack:
+        return []
+    return [
+        f"The approximation of the left-out {loss_name} is off by {audit.difference:+.2g}: trust the audited "
+        f"value, {_interval(audit)}."
+    ]
+
+
+def _interval(audit: Audit) -> str:
+    """Write an audit to the precision that its interval, to two digits, allows."""
+    low, high = audit.interval
+    value, half = audit.value, 0.5 * (high - low)
+    decimals = max(1 - int(np.floor(np.log10(half))), 0) if half > 0 else 4
+    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
+
+
+def about_audit(comparison: Comparison) -> list[str]:
+    """Say what an audit of the best candidate has found, if there was one."""
+    audit = comparison.audit
+    if audit is None:
+        return []
+    failed = f", {len(audit.failed)} of which failed" if audit.failed.size else ""
+    name, loss_name = comparison.best.name, comparison.best.estimate.loss_name
+    return [
+        f"Audit of {name}: left-out {loss_name} {_interval(audit)} at 95 %, by {_number(audit.m, 'refit')} of "
+        f"the model with its preprocessing{failed}; the approximation gave {audit.approximate:.4g}."
+    ]
+
+
+def _about_audit(comparison: Comparison) -> list[str]:
+    audit = comparison.audit
+    return [] if audit is None else audited(audit, comparison.best.estimate.loss_name)
+
+
+def _about_choice(comparison: Comparison) -> str:
+    """The price of having chosen by the same risk."""
+    best, loss_name = comparison.best, comparison.best.estimate.loss_name
+    several = np.size(getattr(best.model, "l1_ratio", 0.0)) > 1
+    among = "all strengths and mixes" if several else f"{best.n_strengths} strengths"
+    models = "" if len(comparison.candidates) == 1 else "; the choice among models is not corrected for"
+    return (
+        "The strength was chosen by the same risk, which is therefore optimistic: the left-out "
+        f"{loss_name} of {best.name}, corrected for having chosen the best of {among}, is "
+        f"{_corrected(best)}{models}."
+    )
+
+
+def _corrected(candidate: Candidate) -> str:
+    """Corrected risk to the precision of the standard error of the risk."""
+    text = with_error(candidate.model.corrected_risk_, candidate.estimate.std_error)
+    return text.split(" ±")[0]
 
 
 def _suspicions(comparison: Comparison) -> list[str]:
@@ -392,19 +456,74 @@ def predicted(values: Array, classes: Any | None, name: str) -> dict[str, Any]:
 
 def _row_table(comparison: Comparison, rows: Index) -> list[list[str]]:
     """Cells of row number, y, left-out prediction, leverage and reason."""
-    est, table = comparison.best.estimate, comparison.table
-    by_class = est.classes is not None
-    shown = []
-    for i in rows:
-        value = est.predictions[i]
-        text = (
-            f"{np.asarray(est.classes)[value.argmax()]} ({value.max():.2f})" if by_class else f"{value:.5g}"
-        )
-        y = str(table.y[i]) if by_class else f"{table.y[i]:.5g}"
-        shown.append(
-            [str(table.rows[i]), y, text, f"{est.leverages[i]:.3f}", f"{comparison.best.losses[i]:.4g}"]
-        )
-    return shown
+    est = comparison.best.estimate
+    return [
+        [
+            *_observed(comparison, i),
+            _predicted(est, est.predictions[i]),
+            f"{est.leverages[i]:.3f}",
+            f"{comparison.best.losses[i]:.4g}",
+        ]
+        for i in rows
+    ]
+
+
+def _observed(comparison: Comparison, i: int) -> list[str]:
+    """Cells of the number of a row and of its y."""
+    table = comparison.table
+    y = str(table.y[i]) if comparison.best.estimate.classes is not None else f"{table.y[i]:.5g}"
+    return [str(table.rows[i]), y]
+
+
+def _predicted(est: RiskEstimate, value: Any) -> str:
+    """Cell of a prediction: a number, or the likeliest class and its probability."""
+    if est.classes is None:
+        return f"{value:.5g}"
+    return f"{np.asarray(est.classes)[value.argmax()]} ({value.max():.2f})"
+
+
+def _fitted(est: RiskEstimate) -> Array:
+    """Predictions with all rows in, on the scale of the left-out ones."""
+    if est.classes is None:
+        return np.exp(est.fitted) if est.loss_name == "deviance" else est.fitted
+    if est.fitted.ndim == 1:
+        return np.column_stack([expit(-est.fitted), expit(est.fitted)])
+    return softmax(est.fitted, axis=1)
+
+
+def deciding(comparison: Comparison) -> list[list[str]]:
+    """Rows that decide most, the highest Cook's distance first.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    list of list of str
+        Cells of row number, y, fitted value, left-out prediction, leverage and Cook's distance; none where
+        the influence cannot be had, or would take too much memory.
+    """
+    est = comparison.best.estimate
+    outputs = 1 if est.fitted.ndim == 1 else est.fitted.shape[1]
+    if len(est.losses) * len(comparison.feature_names) * outputs > MOST_CHANGES:
+        return []
+    try:
+        influence = est.influence()
+    except ValueError:  # the fits without each row are not kept with every result
+        return []
+    fitted, distance = _fitted(est), influence.cooks_distance
+    rows = influence.rows[np.isfinite(distance[influence.rows])][:MOST_DECIDING]
+    return [
+        [
+            *_observed(comparison, i),
+            _predicted(est, fitted[i]),
+            _predicted(est, est.predictions[i]),
+            f"{influence.leverages[i]:.3f}",
+            f"{distance[i]:.3g}",
+        ]
+        for i in rows
+    ]
 
 
 def _flagged_table(comparison: Comparison) -> list[list[str]]:
@@ -447,6 +566,7 @@ def render(comparison: Comparison, version: str) -> str:
         flagged=_flagged_table(comparison),
         n_flagged=len(est.flagged),
         worst=_row_table(comparison, worst),
+        deciding=deciding(comparison),
         strengths=strengths(comparison),
         cautions=cautions(comparison),
     )
@@ -459,9 +579,18 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
     return [
         ("best model", f"{best.name}, {best.chosen}"),
         (f"left-out {comparison.loss_name}", risk),
+        *_checked(comparison),
         *scores,
         ("effective df", f"{est.effective_df:.1f}"),
     ]
+
+
+def _checked(comparison: Comparison) -> list[tuple[str, str]]:
+    """The same risk after the correction for the choice, and by the audit."""
+    best, audit = comparison.best, comparison.audit
+    of_which = "" if best.estimate.loss_name == comparison.loss_name else f" {best.estimate.loss_name}"
+    corrected = (f"corrected{of_which} for the choice", _corrected(best))
+    return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", _interval(audit))]
 
 
 def _pictures(comparison: Comparison) -> list[tuple[str, str, str]]:

@@ -11,13 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.risk import blocks
 from onefit.risk.certificate import is_patterned
 from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut, Refinement
 from onefit.risk.refit import Progress, Solved, refit_rows
-from onefit.solvers.pivoting import leave_out_by_pivots
+from onefit.solvers.left_out_path import leave_out_along_path
 
 
 def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
@@ -63,14 +64,15 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
 
 
 def _by_pivots(left_out: LeftOut, rows: Index) -> dict[int, Solved]:
-    found = leave_out_by_pivots(left_out.fit, rows)
-    X, solved = left_out.fit.problem.X, {}
-    for place in np.flatnonzero(found.solved):
-        i = int(rows[place])
-        coef = found.coef[[place]].toarray()[0]
-        own = X[[i]] @ coef
-        solved[i] = Solved(own[0] + found.level[place], coef, np.asarray(found.level[place]))
-    return solved
+    ends = leave_out_along_path(left_out.fit, rows)
+    done = np.flatnonzero(ends.solved)
+    coef = np.zeros((done.size, left_out.fit.coef.size))
+    coef[:, ends.columns] = ends.coef[done]
+    own = _linalg.own_products(left_out.fit.problem.X, rows[done], coef) + ends.level[done]
+    return {
+        int(rows[place]): Solved(value, one, np.asarray(ends.level[place]))
+        for place, value, one in zip(done, own, coef, strict=True)
+    }
 
 
 def _by_steps(left_out: LeftOut, rows: Index) -> tuple[Index, Array]:

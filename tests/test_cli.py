@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import onefit
 from onefit import __main__, cli
 from onefit.cli import run
+from onefit.risk.audit import Audit
 from onefit.table import TableError
 
 
@@ -51,7 +53,8 @@ def house(tmp_path):
 def tune(house, target, *more):
     others = {"price", "sold", "visits", "w"} - {target, *more}
     dropped = [word for name in sorted(others) for word in ("--drop", name)]
-    return run(["tune", str(house), "--target", target, *dropped, *more])
+    quick = [] if "--audit" in more else ["--audit", "0"]
+    return run(["tune", str(house), "--target", target, *dropped, *quick, *more])
 
 
 class TestTune:
@@ -129,6 +132,97 @@ class TestTune:
             for _ in range(2):
                 warnings.warn("rows\n  to look at", onefit.UnreliableWarning, stacklevel=1)
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
+
+
+class TestAudit:
+    def test_of_the_chosen_pipeline(self, house, tmp_path, capsys):
+        assert tune(house, "price", "--model", "lasso", "--audit", "6", "--out", str(tmp_path)) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert "Audit of lasso: left-out squared error" in out
+        frame = pd.read_csv(house)
+        pipeline = cli.load(str(tmp_path / "model.skops"))
+        features = frame[list(pipeline.feature_names_in_)]
+        low, high = onefit.loo(pipeline, features, frame["price"], audit=6, rng=0).audit.interval
+        told = out.split("Audit of lasso")[1].split("[")[1].split("]")[0]
+        np.testing.assert_allclose([float(end) for end in told.split(", ")], [low, high], rtol=0.01)
+        assert f"[{told}]" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    def test_is_made_unless_it_is_switched_off(self, house, capsys):
+        assert run(["tune", str(house), "--target", "price", "--model", "ridge"]) == 0
+        assert f"by {cli.AUDITED} refits" in capsys.readouterr().out
+        assert tune(house, "price", "--model", "ridge", "--audit", "0") == 0
+        assert "Audit" not in capsys.readouterr().out
+
+    def test_of_more_rows_than_there_are(self, house, capsys):
+        pd.read_csv(house).iloc[:25].to_csv(house, index=False)
+        assert tune(house, "price", "--model", "ridge", "--audit", "1000") == 0
+        assert "by 25 refits" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("m", ["1", "-3", "some"])
+    def test_of_too_few(self, house, capsys, m):
+        assert tune(house, "price", "--audit", m) == 2
+        assert "--audit" in capsys.readouterr().err
+
+    def test_that_fails_loses_nothing_else(self, house, capsys, monkeypatch):
+        def fail(*_args, **_kwargs):
+            raise ValueError("all 6 refits failed")
+
+        monkeypatch.setattr(cli, "leave_one_out", fail)
+        assert tune(house, "price", "--model", "ridge", "--audit", "6") == 0
+        out, err = capsys.readouterr()
+        assert err == "onefit: warning: there is no audit: all 6 refits failed\n"
+        assert "ridge is clearly better" in out
+
+    def test_interrupt_leaves_no_folder(self, house, tmp_path, capsys, monkeypatch):
+        def interrupt(*_args, **_kwargs):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("onefit.clones._refit", interrupt)
+        out = tmp_path / "o"
+        assert tune(house, "price", "--model", "ridge", "--audit", "6", "--out", str(out)) == 130
+        assert capsys.readouterr().err == "onefit: interrupted\n"
+        assert not out.exists()
+
+    def test_warnings_are_told_once(self, capsys):
+        import warnings
+
+        told = set()
+        for about in ("ridge", "audit"):
+            with cli._our_warnings(about, told):
+                warnings.warn("rows to look at", onefit.UnreliableWarning, stacklevel=1)
+        assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
+
+
+class TestLoo:
+    @pytest.fixture
+    def saved(self, house, tmp_path, capsys):
+        assert tune(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
+        capsys.readouterr()
+        return str(tmp_path / "model.skops")
+
+    def result(self, house, saved, **how):
+        frame = pd.read_csv(house)
+        pipeline = cli.load(saved)
+        return onefit.loo(pipeline, frame[list(pipeline.feature_names_in_)], frame["price"], **how)
+
+    def test_exact(self, house, saved, capsys):
+        assert run(["loo", saved, str(house), "--target", "price", "--exact"]) == 0
+        est = self.result(house, saved, exact=True)
+        out = capsys.readouterr().out
+        assert f"{est.value:.6g}" in out
+        assert str(est.refinement) in out
+
+    def test_audit(self, house, saved, capsys):
+        assert run(["loo", saved, str(house), "--target", "price", "--audit", "5"]) == 0
+        assert str(self.result(house, saved, audit=5, rng=0).audit) in capsys.readouterr().out
+
+    def test_approximation_that_is_off_is_told(self, house, saved, capsys, monkeypatch):
+        audit = Audit(3.0, 0.1, (2.8, 3.2), np.arange(5), np.ones(5), np.ones(5), 2.0, 0.4)
+        est = replace(self.result(house, saved), audit=audit)
+        monkeypatch.setattr(cli, "leave_one_out", lambda *_args, **_kwargs: est)
+        assert run(["loo", saved, str(house), "--target", "price", "--audit", "5"]) == 0
+        assert "is off by +1: trust the audited value, 3.00 [2.80, 3.20]" in capsys.readouterr().out
 
 
 def test_warnings_of_flagged_rows_are_one_line(house, tmp_path, capsys, monkeypatch):

@@ -64,9 +64,7 @@ def test_the_standard_error_is_that_of_groups(diabetes):
     np.testing.assert_allclose(est.std_error, np.sqrt(np.sum(totals**2) * used / (used - 1)) / 120)
 
 
-@pytest.mark.parametrize(
-    "cv", [KFold(10), GroupKFold(4), KFold(3, shuffle=True, random_state=0)], ids=repr
-)
+@pytest.mark.parametrize("cv", [KFold(10), GroupKFold(4), KFold(3, shuffle=True, random_state=0)], ids=repr)
 def test_splitters(diabetes, cv):
     X, y = diabetes
     splits = list(cv.split(X, y, GROUPS if isinstance(cv, GroupKFold) else None))

@@ -1,18 +1,23 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.model_selection import LeaveOneOut
 
+import onefit.report
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.report import (
     Candidate,
     Comparison,
+    about_audit,
     aligned,
+    audited,
     cautions,
     common_loss,
     constant_losses,
+    deciding,
     describe,
     first_cautions,
     predicted,
@@ -21,6 +26,7 @@ from onefit.report import (
     verdict,
     with_error,
 )
+from onefit.risk.audit import Audit
 from onefit.risk.estimate import mean_and_error
 from onefit.table import split
 
@@ -187,6 +193,108 @@ class TestRows:
 
     def test_several_outputs(self):
         assert list(predicted(np.zeros((3, 2)), None, "left_out")) == ["left_out_0", "left_out_1"]
+
+
+class TestRowsThatDecideMost:
+    def test_rows_by_falling_cooks_distance(self, regression):
+        est = regression.best.estimate
+        distance = est.influence().cooks_distance
+        lines = deciding(regression)
+        rows = [int(line[0]) for line in lines]
+        assert rows == np.argsort(-distance)[:8].tolist()
+        expected = [
+            [
+                f"{est.y[i]:.5g}",
+                f"{est.fitted[i]:.5g}",
+                f"{est.predictions[i]:.5g}",
+                f"{est.leverages[i]:.3f}",
+                f"{distance[i]:.3g}",
+            ]
+            for i in rows
+        ]
+        assert [line[1:] for line in lines] == expected
+
+    def test_rows_are_those_of_the_file(self):
+        frame = numbers(n=40)
+        frame.loc[20, "y"] = 40.0
+        frame.loc[:4, "y"] = np.nan
+        assert deciding(compare([RidgeLOO()], frame, "y"))[0][:2] == ["20", "40"]
+
+    @pytest.mark.parametrize("kind", ["classes", "counts", "binary"])
+    def test_fitted_values_are_predictions_of_the_model(self, kind, request):
+        if kind == "binary":
+            frame = numbers(n=90)
+            comparison = compare(
+                [LogisticLOO(Cs=[1.0])], frame.assign(y=np.where(frame["y"] > 0, "p", "q")), "y"
+            )
+        else:
+            comparison = request.getfixturevalue(kind)
+        model, X = comparison.best.model, comparison.table.features.to_numpy(np.float64)
+        rows = np.searchsorted(comparison.table.rows, [int(line[0]) for line in deciding(comparison)])
+        shown = [line[2] for line in deciding(comparison)]
+        if kind == "counts":
+            assert shown == [f"{value:.5g}" for value in model.predict(X)[rows]]
+        else:
+            likely = model.predict_proba(X)[rows].max(axis=1)
+            assert shown == [f"{y} ({p:.2f})" for y, p in zip(model.predict(X)[rows], likely, strict=True)]
+
+    def test_none_where_the_influence_cannot_be_had(self, monkeypatch, regression):
+        best = regression.best
+        bare = type("Bare", (), {"loo_": replace(best.estimate, _left_out=None), "coef_": best.model.coef_})()
+        kept = replace(regression, candidates=(Candidate("bare", bare, best.losses),))
+        assert deciding(kept) == []
+        monkeypatch.setattr(onefit.report, "MOST_CHANGES", 10)
+        assert deciding(regression) == []
+        assert "Rows that decide most" not in render(regression, "0")
+
+
+def audit_of(est, off, half):
+    value = est.value + off
+    return Audit(
+        value, half / 2, (value - half, value + half), np.arange(3), np.ones(3), np.zeros(3), est.value, 0.5
+    )
+
+
+class TestAudit:
+    def test_interval_that_holds_the_approximation(self, regression):
+        audit = audit_of(regression.best.estimate, 0.05, 0.1)
+        assert audited(audit, "squared error") == []
+        told = about_audit(replace(regression, audit=audit))
+        assert len(told) == 1
+        assert f"{audit.value:.2f} [{audit.value - 0.1:.2f}, {audit.value + 0.1:.2f}] at 95 % by 3" in told[0]
+
+    @pytest.mark.parametrize("half", [0.1, 0.0])
+    def test_interval_that_excludes_it(self, regression, half):
+        checked = replace(regression, audit=audit_of(regression.best.estimate, 0.2, half))
+        off = "The approximation of the left-out squared error is off by +0.2: trust the audited value"
+        assert first_cautions(checked)[0].startswith(off)
+        assert not any("Audit of" in line for line in onefit.report.strengths(checked))
+
+    def test_rounding_is_not_off(self, regression):
+        assert audited(audit_of(regression.best.estimate, 1e-9, 0.0), "squared error") == []
+
+    def test_none(self, regression):
+        assert about_audit(regression) == []
+
+    def test_page(self, regression):
+        audit = audit_of(regression.best.estimate, 0.05, 0.1)
+        page = render(replace(regression, audit=audit), "0")
+        assert "<span>audited, 95 %</span>" in page
+        assert "only the refits of the audit repeat it" in page
+        assert not any("only the refits" in line for line in cautions(regression))
+
+
+def test_risk_corrected_for_the_choice_is_told(regression, counts):
+    for comparison in (regression, counts):
+        model = comparison.best.model
+        line = next(line for line in cautions(comparison) if "optimistic" in line)
+        words = (
+            rf"left-out {model.loo_.loss_name} of .* best of {len(model.risk_path_)} strengths, is (\d+\.\d+)"
+        )
+        told = re.search(words, line)[1]
+        assert float(told) == pytest.approx(model.corrected_risk_, abs=0.1 * model.loo_.std_error)
+    page = render(counts, "0")
+    assert f"<span>corrected deviance for the choice</span><b>{told}<" in page
 
 
 class TestPage:

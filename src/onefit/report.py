@@ -261,7 +261,8 @@ def strengths(comparison: Comparison) -> list[str]:
         f"The risk is what refitting {comparison.best.name} without each row in turn gives, at the chosen "
         f"strength; {proof}",
     ]
-    said += about_audit(comparison)
+    if not _about_audit(comparison):
+        said += about_audit(comparison)
     if len(comparison.candidates) > 1:
         said.append(
             "Differences between models carry the standard error of the paired difference, row by row: "
@@ -307,11 +308,13 @@ def audited(audit: Audit, loss_name: str) -> list[str]:
 
 
 def _interval(audit: Audit) -> str:
-    """Write an audit to the precision that its interval, to two digits, allows."""
+    """Write an audit to the precision that its interval, to two digits, allows; of all rows it has none."""
     low, high = audit.interval
-    value, half = audit.value, 0.5 * (high - low)
-    decimals = max(1 - int(np.floor(np.log10(half))), 0) if half > 0 else 4
-    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
+    half = 0.5 * (high - low)
+    if not half > 0:
+        return f"{audit.value:.5g}"
+    decimals = max(1 - int(np.floor(np.log10(half))), 0)
+    return f"{audit.value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
 
 
 def about_audit(comparison: Comparison) -> list[str]:
@@ -321,9 +324,11 @@ def about_audit(comparison: Comparison) -> list[str]:
         return []
     failed = f", {len(audit.failed)} of which failed" if audit.failed.size else ""
     name, loss_name = comparison.best.name, comparison.best.estimate.loss_name
+    refits = _number(audit.m, "refit")
+    sure = " at 95 %" if audit.interval[0] < audit.interval[1] else ""
     return [
-        f"Audit of {name}: left-out {loss_name} {_interval(audit)} at 95 %, by {_number(audit.m, 'refit')} of "
-        f"the model with its preprocessing{failed}; the approximation gave {audit.approximate:.4g}."
+        f"Audit of {name}: left-out {loss_name} {_interval(audit)}{sure} by {refits} of the model with its "
+        f"preprocessing{failed}; the approximation gave {audit.approximate:.4g}."
     ]
 
 

@@ -1,4 +1,4 @@
-"""In-sample criteria that stand for leaving rows out: generalised cross-validation, Cp, the infinitesimal jackknife.
+"""In-sample criteria that stand for leaving rows out: GCV, Cp, the infinitesimal jackknife.
 
 They are here for comparison: all they need is a by-product of leave-one-out.
 """
@@ -41,7 +41,9 @@ class Criterion:
         return f"{self.name} {self.value:.6g} (training {self.training:.6g}, df {self.effective_df:.4g})"
 
 
-def _training(left_out: LeftOut, response: Response, target: Array, weights: Array | None) -> tuple[float, int]:
+def _training(
+    left_out: LeftOut, response: Response, target: Array, weights: Array | None
+) -> tuple[float, int]:
     """Mean loss of the training rows and how many of them count."""
     losses = response.losses(target, left_out.fit.eta)
     weights = np.ones(len(losses)) if weights is None else weights
@@ -80,7 +82,8 @@ class GCV:
 class SURE:
     """Training error + 2 σ² df / n: Mallows' Cp, Stein's unbiased estimate of the in-sample risk.
 
-    The degrees of freedom of the lasso are those of Zou, Hastie and Tibshirani (2007).  For squared error only.
+    The degrees of freedom of the lasso are those of Zou, Hastie and Tibshirani (2007).  For squared error
+    only.
 
     Parameters
     ----------

@@ -250,8 +250,8 @@ class RiskEstimate:
         >>> X, y = load_diabetes(return_X_y=True)
         >>> est = onefit.loo(Ridge(0.1).fit(X[10:], y[10:]), X[10:], y[10:])
         >>> est.interval(X[:2], coverage=0.8).round()
-        array([[135., 275.],
-               [ -1., 140.]])
+        array([[129., 273.],
+               [  2., 145.]])
         """
         if self.classes is not None:
             raise ValueError("interval() is for regressors: a class has no interval")

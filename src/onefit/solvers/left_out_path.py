@@ -14,8 +14,8 @@ All rows share one tableau: eliminating β on the support S of the fit,
 
     (β_S, γ_N) = const + q t + f ν s − H (γ_S, β_N),
 
-with N the columns that may join.  After the exchanges Q of a row, a system of |Q| + 1 equations says where its
-path goes next, whatever the size of the support.
+with N the columns that may join.  After the exchanges Q of a row, a system of |Q| + 1 equations says where
+its path goes next, whatever the size of the support.
 """
 
 from __future__ import annotations
@@ -82,11 +82,14 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
     l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
     gamma = np.abs(fit.loss_gradient)
     watched = np.isfinite(l1) & (fit.tangent.support | (gamma >= NEARBY * l1))
+    ends, joining = _follow_all(fit, rows, np.flatnonzero(watched))
     for _ in range(ROUNDS):
-        ends, joining = _follow_all(fit, rows, np.flatnonzero(watched))
-        if not np.any(joining & ~watched):
+        missed = np.flatnonzero(~ends.solved)
+        if missed.size == 0 or not np.any(joining & ~watched):
             break
         watched |= joining
+        again, joining = _follow_all(fit, rows[missed], np.flatnonzero(watched))
+        ends = _merged(ends, missed, again)
     return ends
 
 
@@ -96,22 +99,35 @@ def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[Ends, Mask]:
     f = problem.weights[rows] / problem.weights.sum() * problem.mean_scaled
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     pivots, reached = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
-    # the shrinking penalty changes K only where it is curved
-    groups = np.unique(f, return_inverse=True)[1] if np.any(fit.tangent.hessian) else np.zeros(len(rows), int)
-    for group in range(groups.max(initial=-1) + 1):
-        own = np.flatnonzero(groups == group)
+    for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
         tableau = Tableau.of(fit, columns, float(f[own[0]]))
         if tableau is None:
             continue
-        pulls = tableau.pulls(rows[own])
-        for place, r in enumerate(own):
-            path = _Path(tableau, int(rows[r]), float(f[r]), pulls[:, place])
-            end = path.follow()
-            pivots[r] = path.pivots
-            if end is not None:
-                coef[r], level[r], reached[r] = *end, True
+        size = max(1, _linalg.BLOCK_SIZE // max(1, len(columns)))
+        for start in range(0, len(own), size):
+            part = own[start : start + size]
+            paths = _Paths(tableau, rows[part], f[part])
+            coef[part], level[part], reached[part] = paths.follow()
+            pivots[part] = paths.pivots
     solved, joining = _optimal(fit, rows, f, columns, coef, level)
-    return Ends(columns, coef, level, pivots, solved & reached), joining & np.any(reached)
+    return Ends(columns, coef, level, pivots, solved & reached), joining
+
+
+def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
+    """Rows that share K: shrinking changes it only where the penalty is curved."""
+    if not curved:
+        return [np.arange(len(f))] if len(f) else []
+    return [np.flatnonzero(f == value) for value in np.unique(f)]
+
+
+def _merged(ends: Ends, which: Index, again: Ends) -> Ends:
+    """Exchange the ends of some rows for those on more columns."""
+    coef = np.zeros((len(ends.coef), len(again.columns)))
+    coef[:, np.searchsorted(again.columns, ends.columns)] = ends.coef
+    coef[which] = again.coef
+    level, pivots, solved = ends.level.copy(), ends.pivots.copy(), ends.solved.copy()
+    level[which], pivots[which], solved[which] = again.level, again.pivots, again.solved
+    return Ends(again.columns, coef, level, pivots, solved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +199,7 @@ class Tableau:
         return cls(fit, columns, inside, A, means, l1, sign, start, H, drift, inverse)
 
     def pulls(self, rows: Index) -> Array:
-        """q of some rows, what their slopes do to the outputs: (m, r)."""
+        """Q of some rows, what their slopes do to the outputs: (m, r)."""
         own = self.A[rows].T
         pulls = np.empty_like(own)
         pulls[self.inside] = _linalg.product(self.inverse, own[self.inside])
@@ -192,117 +208,135 @@ class Tableau:
         return pulls
 
 
-class _Path:
-    """The path of one row."""
+class Line(NamedTuple):
+    """Where paths go next, linearly in s."""
 
-    def __init__(self, tableau: Tableau, i: int, f: float, pull: Array) -> None:
-        self.tableau = tableau
-        self.f = f
-        self.pull = pull
-        self.pivots = 0
-        problem, own = tableau.fit.problem, tableau.A[i]
-        self.weight, self.slope = float(problem.weights[i]), float(tableau.fit.slope[i])
-        self.offset = 1.0 / float(problem.weights.sum()) if problem.intercept else 0.0
-        inside = tableau.inside
-        self.leverage = float(own[inside] @ pull[inside]) + self.offset
-        self.drift = float(own[inside] @ tableau.drift[inside])
+    value: Array  # (r, m): the bounded quantity of each coordinate at s = 0: β where it is active, else γ
+    rate: Array  # (r, m)
+    pull: Array  # (r,): t at s = 1
+
+
+class _Paths:
+    """The paths of some rows, in lockstep: one pivot each at a time."""
+
+    def __init__(self, tableau: Tableau, rows: Index, f: Array) -> None:
+        fit, inside = tableau.fit, tableau.inside
+        self.tableau, self.f = tableau, f[:, None]
+        self.pulls = tableau.pulls(rows).T
+        self.weights, self.slopes = fit.problem.weights[rows], fit.slope[rows]
+        own = tableau.A[rows][:, inside]
+        self.offset = 1.0 / float(fit.problem.weights.sum()) if fit.problem.intercept else 0.0
+        self.leverages = np.einsum("ij,ij->i", own, self.pulls[:, inside]) + self.offset
+        self.drifts = own @ tableau.drift[inside]
+        self.active = np.repeat(inside[None], len(rows), axis=0)
+        self.signs = np.repeat(tableau.sign[None], len(rows), axis=0)
+        self.pivots = np.zeros(len(rows), dtype=np.intp)
+
+    def follow(self) -> tuple[Array, Array, Mask]:
+        """Coefficients and intercepts at s = 1, and which paths came so far."""
+        n_rows = len(self.active)
+        coef, pull = np.zeros(self.active.shape), np.zeros(n_rows)
+        reached, share = np.zeros(n_rows, dtype=bool), np.zeros(n_rows)
+        under_way = np.arange(n_rows)
+        while under_way.size:
+            line, sound = self._line(under_way)
+            share[under_way], j = self._next(under_way, line, share[under_way])
+            ends = sound & (share[under_way] >= 1.0)
+            at_end = under_way[ends]
+            coef[at_end] = np.where(self.active[at_end], line.value[ends] + line.rate[ends], 0.0)
+            pull[at_end], reached[at_end] = line.pull[ends], True
+            onward = sound & ~ends & (self.pivots[under_way] < MOST_PIVOTS)
+            at = line.value[onward, j[onward]] + share[under_way[onward]] * line.rate[onward, j[onward]]
+            under_way = under_way[onward]
+            self._exchange(under_way, j[onward], at)
+        problem = self.tableau.fit.problem
+        mean = float(problem.weights @ problem.y) + pull
+        return coef, mean * self.offset - coef @ self.tableau.means, reached
+
+    def _line(self, rows: Index) -> tuple[Line, Mask]:
+        """Solve for the inputs of the exchanged coordinates and t; paths whose system is singular end."""
+        table, f = self.tableau, self.f[rows]
+        exchanged = self.active[rows] != table.inside
+        count = exchanged.sum(axis=1)
+        q = int(count.max())
+        # the exchanged coordinates first, in any order, and as many others as pad them to q
+        Q = np.argsort(~exchanged, axis=1, kind="stable")[:, :q]
+        padding = np.arange(q) >= count[:, None]
+        pull = np.take_along_axis(self.pulls[rows], Q, axis=1)
+        inside = table.inside[Q]
+        joined = np.where(inside, 0.0, table.l1[Q] * np.take_along_axis(self.signs[rows], Q, axis=1))
+        system = np.empty((len(rows), q + 1, q + 1))
+        system[:, :q, :q] = table.H[Q[:, :, None], Q[:, None, :]]
+        system[:, :q, q] = -pull
         # η_i answers the inputs as the outputs answer t, but for a sign
-        self.answer = np.where(inside, pull, -pull)
-        self.exchanged: list[int] = []
-        self.sign = tableau.sign.copy()
+        system[:, q, :q] = -self.weights[rows, None] * np.where(inside, pull, -pull)
+        system[:, q, q] = self.weights[rows] * self.leverages[rows] - 1.0
+        system[:, :q][padding] = 0.0
+        system[:, np.arange(q), np.arange(q)] += padding
+        rhs = np.zeros((len(rows), q + 1, 2))
+        rhs[:, :q, 0] = np.where(padding, 0.0, table.start[Q] - joined)
+        rhs[:, :q, 1] = np.where(padding, 0.0, f * (table.drift[Q] + joined))
+        rhs[:, q, 1] = -self.slopes[rows] - self.weights[rows] * f[:, 0] * self.drifts[rows]
+        x = _solve_each(system, rhs)
+        inputs = np.zeros((2, len(rows), len(table.columns)))
+        np.put_along_axis(inputs[0], Q, x[:, :q, 0], axis=1)
+        np.put_along_axis(inputs[1], Q, x[:, :q, 1], axis=1)
+        line = self._outputs(rows, inputs, x[:, q])
+        return self._with_inputs(line, inputs, exchanged, f), np.asarray(np.isfinite(x).all(axis=(1, 2)))
 
-    def follow(self) -> tuple[Array, float] | None:
-        """Coefficients and intercept at s = 1; None where the path breaks down."""
-        s = 0.0
-        while self.pivots <= MOST_PIVOTS:
-            line = self._line()
-            if line is None:
-                return None
-            value, rate, inputs = line
-            s, j = self._next(value, rate, s)
-            if s >= 1.0:
-                return self._end(value + rate, inputs)
-            self.pivots += 1
-            self._exchange(j, float(value[j] + s * rate[j]))
-        return None
-
-    def _line(self) -> tuple[Array, Array, Array] | None:
-        """Where the bounded quantities go, value + rate · s, and the inputs at s = 1 (the last one is t).
-
-        For an exchanged coordinate the bounded quantity is its input, for the others their output.
-        """
-        table, Q, f = self.tableau, self.exchanged, self.f
-        q = len(Q)
-        system, rhs = np.empty((q + 1, q + 1)), np.empty((q + 1, 2))
-        system[:q, :q] = table.H[np.ix_(Q, Q)]
-        system[:q, q] = -self.pull[Q]
-        system[q, :q] = -self.weight * self.answer[Q]
-        system[q, q] = self.weight * self.leverage - 1.0
-        joined = np.where(table.inside[Q], 0.0, table.l1[Q] * self.sign[Q])
-        rhs[:q, 0] = table.start[Q] - joined
-        rhs[:q, 1] = f * (table.drift[Q] + joined)
-        rhs[q] = 0.0, -self.slope - self.weight * f * self.drift
-        try:
-            x = np.linalg.solve(system, rhs)
-        except np.linalg.LinAlgError:
-            return None
-        if not np.all(np.isfinite(x)):
-            return None
-        value = table.start + x[q, 0] * self.pull
-        rate = f * table.drift + x[q, 1] * self.pull
-        if q:
-            value -= table.H[:, Q] @ x[:q, 0]
-            rate -= table.H[:, Q] @ x[:q, 1]
-            default = np.where(table.inside[Q], table.l1[Q] * table.sign[Q], 0.0)
-            value[Q] = x[:q, 0] + default
-            rate[Q] = x[:q, 1] - f * default
-        return value, rate, x.sum(axis=1)
-
-    @property
-    def _active(self) -> Mask:
-        active = self.tableau.inside.copy()
-        active[self.exchanged] ^= True
-        return active
-
-    def _next(self, value: Array, rate: Array, s: float) -> tuple[float, int]:
-        """Next share at which a coordinate reaches its bound, and which."""
-        table, active = self.tableau, self._active
-        crossing = np.full(len(value), np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kinked = active & (table.l1 > 0)
-            inward = kinked & (rate * self.sign < 0)
-            crossing[inward] = -value[inward] / rate[inward]
-            for side in (1.0, -1.0):  # |γ| ≤ (1 − f s) l1
-                room, closing = table.l1 - side * value, side * rate + self.f * table.l1
-                near = ~active & (closing > 0)
-                crossing[near] = np.minimum(crossing[near], room[near] / closing[near])
-        crossing = np.where(crossing < s, s, crossing)  # within rounding of where we are
-        j = int(np.argmin(crossing))
-        return min(float(crossing[j]), 1.0), j
-
-    def _exchange(self, j: int, at: float) -> None:
-        """Let coordinate j join with the sign of its correlation, or leave."""
-        if not self._active[j]:
-            self.sign[j] = np.sign(at)
-        if j in self.exchanged:
-            self.exchanged.remove(j)
-        else:
-            self.exchanged.append(j)
-
-    def _end(self, value: Array, inputs: Array) -> tuple[Array, float]:
+    def _outputs(self, rows: Index, inputs: Array, pull: Array) -> Line:
+        """Outputs of the tableau for inputs and t, (r, 2): at s = 0, and their rate."""
         table = self.tableau
-        coef = np.where(self._active, value, 0.0)
-        problem = table.fit.problem
-        if not problem.intercept:
-            return coef, 0.0
-        mean = float(problem.weights @ problem.y) * self.offset
-        return coef, mean + float(inputs[-1]) * self.offset - float(table.means @ coef)
+        moved = _linalg.product(inputs.reshape(2 * len(rows), -1), table.H.T).reshape(inputs.shape)
+        value = table.start + pull[:, :1] * self.pulls[rows] - moved[0]
+        rate = self.f[rows] * table.drift + pull[:, 1:] * self.pulls[rows] - moved[1]
+        return Line(value, rate, pull.sum(axis=1))
+
+    def _with_inputs(self, line: Line, inputs: Array, exchanged: Mask, f: Array) -> Line:
+        """The bounded quantity of an exchanged coordinate is its input."""
+        default = np.where(self.tableau.inside, self.tableau.l1 * self.tableau.sign, 0.0)
+        value = np.where(exchanged, inputs[0] + default, line.value)
+        return Line(value, np.where(exchanged, inputs[1] - f * default, line.rate), line.pull)
+
+    def _next(self, rows: Index, line: Line, share: Array) -> tuple[Array, Index]:
+        """Next share at which a coordinate reaches its bound, and which."""
+        table, active = self.tableau, self.active[rows]
+        bound = np.where(active, 0.0, table.l1)
+        shrinking = self.f[rows] * bound
+        crossing, never = np.full(bound.shape, np.inf), np.full((len(rows), 1), np.inf)
+        # a distance that closes: σβ of the active ones, (1 − f s) l1 ± γ of the others
+        for side in (np.where(active, self.signs[rows], 1.0), np.where(active, self.signs[rows], -1.0)):
+            room, closing = bound + side * line.value, shrinking - side * line.rate
+            heads_there = (closing > 0) & (table.l1 > 0)
+            until = np.divide(room, closing, out=np.full(bound.shape, np.inf), where=heads_there)
+            crossing = np.minimum(crossing, until)
+        crossing = np.maximum(np.hstack([crossing, never]), share[:, None])  # not before we are there
+        j = np.argmin(crossing, axis=1)
+        return np.minimum(crossing[np.arange(len(rows)), j], 1.0), j
+
+    def _exchange(self, rows: Index, j: Index, at: Array) -> None:
+        """Let coordinate j of each row join with the sign of its correlation, or leave."""
+        joins = ~self.active[rows, j]
+        self.signs[rows[joins], j[joins]] = np.sign(at[joins])
+        self.active[rows, j] ^= True
+        self.pivots[rows] += 1
 
 
-def _optimal(
-    fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level: Array
-) -> tuple[Mask, Mask]:
-    """Rows whose coefficients solve the problem without them, and columns whose correlations are too large."""
+def _solve_each(systems: Array, rhs: Array) -> Array:
+    """Solve many small systems; NaN where one is singular."""
+    try:
+        return np.asarray(np.linalg.solve(systems, rhs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        if len(systems) == 1:
+            return np.full_like(rhs, np.nan)
+        half = len(systems) // 2
+        return np.concatenate(
+            [_solve_each(systems[:half], rhs[:half]), _solve_each(systems[half:], rhs[half:])]
+        )
+
+
+def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:
+    """Rows whose coefficients solve the problem without them, and columns that should have joined."""
     problem = fit.problem
     l1, l2 = problem.penalty.strengths(fit.coef.shape)
     solved, joining = np.ones(len(rows), dtype=bool), np.zeros(len(l1), dtype=bool)
@@ -321,7 +355,9 @@ def _optimal(
         unit = STATIONARY * (np.abs(fit.loss_gradient).max() + np.finfo(float).tiny)
         beyond = (np.abs(gamma) > bound * (1.0 + TIE) + 1e-3 * unit) & held[:, None]
         on = coef[part].T != 0
-        off_target = np.abs(gamma[columns] - np.where(on, bound[columns] * np.sign(coef[part].T), gamma[columns]))
+        off_target = np.abs(
+            gamma[columns] - np.where(on, bound[columns] * np.sign(coef[part].T), gamma[columns])
+        )
         beyond[columns] &= ~on
         level_free = np.abs(slope.sum(axis=0)) if problem.intercept else np.zeros(slope.shape[1])
         scale = np.abs(fit.slope).sum() * STATIONARY

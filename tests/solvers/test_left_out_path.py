@@ -1,0 +1,111 @@
+"""Paths to the refit without a row, against refits by the solver and the certificates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit import _linalg
+from onefit.losses import Squared
+from onefit.penalties import L1, ElasticNet
+from onefit.problem import Problem
+from onefit.risk import one_fit
+from onefit.risk.refit import without
+from onefit.solvers.left_out_path import leave_out_along_path
+from onefit.solvers.solve import solve
+
+
+def _data(n=40, p=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) + 0.7 * rng.normal(size=(n, 1))
+    return X, X[:, :5] @ rng.normal(size=5) + rng.normal(size=n)
+
+
+def _fit(X, y, penalty, weights=None, fit_intercept=True, mean_scaled=True):
+    weights = np.ones(len(y)) if weights is None else weights
+    problem = Problem(Squared(), penalty, X, y, weights, np.array(fit_intercept), mean_scaled)
+    return solve(problem.at_start()).fit
+
+
+def _check(fit, rows=None, most_unsolved=0.0):
+    """Every end that is called solved is the refit; at most a share of them is not."""
+    rows = np.flatnonzero(fit.problem.weights) if rows is None else rows
+    ends = leave_out_along_path(fit, rows)
+    assert np.mean(~ends.solved) <= most_unsolved
+    for place in np.flatnonzero(ends.solved):
+        refit = without(fit, int(rows[place]))
+        coef = np.zeros(fit.coef.size)
+        coef[ends.columns] = ends.coef[place]
+        eta = fit.problem.linear_predictor(coef, ends.level[place])
+        np.testing.assert_allclose(eta, refit.eta, atol=1e-8 * np.abs(refit.eta).max())
+    return ends
+
+
+@pytest.mark.parametrize("penalty", [L1(8.0), L1(2.0), ElasticNet(10.0, 0.5)], ids=repr)
+@pytest.mark.parametrize("mean_scaled", [True, False])
+def test_every_row(penalty, mean_scaled, weigh, fit_intercept):
+    X, y = _data()
+    ends = _check(_fit(X, y, penalty, weigh(40), fit_intercept, mean_scaled), most_unsolved=0.1)
+    assert ends.pivots.max() > 1
+
+
+def test_in_every_storage(store):
+    X, y = _data()
+    _check(_fit(store(X), y, L1(4.0)))
+
+
+def test_in_blocks(monkeypatch):
+    X, y = _data()
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 100)
+    _check(_fit(X, y, L1(4.0)))
+
+
+def test_sparse_data_with_a_strength_for_each_column():
+    X, y = _data()
+    X[np.abs(X) < 0.8] = 0.0
+    strengths = np.linspace(2.0, 8.0, 60)
+    strengths[:3], strengths[-5:] = 0.0, np.inf
+    ends = _check(_fit(sp.csr_array(X), y, L1(strengths)))
+    assert np.all(ends.columns < 55)
+
+
+def test_rows_whose_certificate_holds_need_no_pivot():
+    X, y = _data()
+    fit = _fit(X, y, L1(8.0))
+    certified = one_fit.loo(fit).certified
+    ends = _check(fit)
+    assert certified.any()
+    assert not ends.pivots[certified].any()
+    assert ends.pivots[~certified].all()
+
+
+def test_columns_that_join_late_are_found():
+    X, y = _data(n=30, p=200, seed=4)
+    y[3] += 30.0  # without this row all is different
+    fit = _fit(X, y, L1(20.0))
+    _check(fit, np.array([3, 4]))
+
+
+def test_copies_of_columns_and_constant_ones():
+    X, y = _data()
+    X[:, 10], X[:, 11] = X[:, 0], 1.0
+    _check(_fit(X, y, L1(4.0)), most_unsolved=0.2)
+
+
+def test_supports_as_large_as_the_number_of_rows_are_left_to_a_solver():
+    X, y = _data(n=20, p=60)
+    fit = _fit(X, y, L1(1e-4))
+    assert np.count_nonzero(fit.coef) >= 18
+    _check(fit, most_unsolved=1.0)
+
+
+def test_nothing_in_the_model():
+    X, y = _data()
+    ends = _check(_fit(X, y, L1(1e4)))
+    assert not ends.coef.any()
+
+
+def test_no_rows():
+    X, y = _data()
+    assert leave_out_along_path(_fit(X, y, L1(4.0)), np.empty(0, dtype=np.intp)).coef.shape[0] == 0

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import Lasso, LassoCV, LogisticRegressionCV, Ridge, RidgeCV
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.preprocessing import scale
 
 import onefit
@@ -162,6 +163,38 @@ def ridge(quick: bool) -> Iterator[Row]:
         yield Row(f"RidgeLOO {A.shape[0]} x {A.shape[1]}, 50 strengths / RidgeCV", *times, ">= 1")
 
 
+def exact(quick: bool) -> Iterator[Row]:
+    """Exact left-out values, folds and intervals, beside the refits they stand for."""
+    n, p = (200, 100) if quick else (500, 1000)
+    X, y = toeplitz(n, p, k=n // 20)
+    alpha = onefit.LassoLOO().fit(X, y).alpha_
+    lasso = Lasso(alpha, tol=1e-10, max_iter=100_000).fit(X, y)
+    warm = Lasso(alpha, tol=1e-10, max_iter=100_000, warm_start=True).fit(X, y)
+
+    def refits() -> None:
+        for i in range(n):
+            warm.fit(np.delete(X, i, axis=0), np.delete(y, i))
+
+    times = paired(lambda: onefit.loo(lasso, X, y, exact=True), refits, 1)
+    note = str(onefit.loo(lasso, X, y, exact=True).refinement)
+    yield Row(f"loo(Lasso, exact=True) {n} x {p} / warm refits", *times, ">= 20", note)
+
+    A, b = toeplitz(*(200, 20) if quick else (2000, 200))
+    fitted = Ridge(1.0).fit(A, b)
+    folds = KFold(10)
+    times = paired(
+        lambda: onefit.loo(fitted, A, b, groups=folds), lambda: cross_val_predict(Ridge(1.0), A, b, cv=folds)
+    )
+    yield Row(f"loo(Ridge, groups=KFold(10)) {A.shape[0]} x {A.shape[1]} / refits", *times, ">= 1")
+    new, est = A[:100], onefit.loo(fitted, A, b)
+
+    def jackknife() -> list[np.ndarray]:
+        return [Ridge(1.0).fit(np.delete(A, i, 0), np.delete(b, i)).predict(new) for i in range(0, len(b), 20)]
+
+    ours, theirs = paired(lambda: est.interval(new), jackknife, 3)
+    yield Row(f"interval() of 100 rows {A.shape[0]} x {A.shape[1]} / refits", ours, 20 * theirs, ">= 20")
+
+
 def randalo(quick: bool) -> Iterator[Row]:
     """RandALO on the same fitted lasso."""
     if any(importlib.util.find_spec(name) is None for name in ("randalo", "torch")):
@@ -192,7 +225,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore")
     print(f"{'':<58}{'ours s':>9}{'theirs s':>9}{'ratio':>8}  goal")
-    for part in (leave_one_out, lasso_path, logistic, ridge, randalo):
+    for part in (leave_one_out, exact, lasso_path, logistic, ridge, randalo):
         for row in part(quick):
             print(row, flush=True)
 

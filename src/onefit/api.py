@@ -180,7 +180,7 @@ def evaluate(
     >>> round(onefit.evaluate(model, X, y, onefit.risk.KFold(10)).value)
     3000
     >>> round(onefit.evaluate(model, X, y, onefit.risk.GCV()).value)
-    3004
+    3007
     """
     if isinstance(risk, Splits):
         return loo(model, X, y, sample_weight, groups=risk.splits(_rows(X)), exact=not risk.approximate)

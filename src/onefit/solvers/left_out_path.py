@@ -32,6 +32,7 @@ from onefit.problem import Fit
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
 MOST_PIVOTS = 200
+DEPENDENT = 1e-11  # squared distance from the span of the support, relative to its length, that is none
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
@@ -145,7 +146,7 @@ class Tableau:
         Those columns, centred.
     means : (m,) array
     l1, sign, start : (m,) arrays
-        Strengths, signs and, from the fit, outputs: β on S, γ off it.
+        Strengths (0 for copies of active columns), signs and, from the fit, outputs: β on S, γ off it.
     H : (m, m) array
         Minus the derivative of outputs in inputs (γ on S, β off it).
     drift : (m,) array
@@ -194,6 +195,9 @@ class Tableau:
         drift = np.empty(len(columns))
         drift[inside] = inverse @ gradient[inside]
         drift[~inside] = -across.T @ drift[inside]
+        # a copy of what is active sits on its bound and brings nothing new: it has no bound to reach
+        copies = ~inside & (H.diagonal() <= DEPENDENT * M.diagonal())
+        l1 = np.where(copies, 0.0, l1)
         start = np.where(inside, fit.coef[columns], -fit.loss_gradient[columns])
         sign = np.sign(start)
         return cls(fit, columns, inside, A, means, l1, sign, start, H, drift, inverse)

@@ -19,6 +19,7 @@ from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut, Refinement
 from onefit.risk.refit import Progress, Solved, refit_rows
 from onefit.solvers.left_out_path import leave_out_along_path
+from onefit.solvers.path import least_squares_path
 
 
 def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
@@ -65,6 +66,8 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
 
 def _by_pivots(left_out: LeftOut, rows: Index) -> dict[int, Solved]:
     ends = leave_out_along_path(left_out.fit, rows)
+    if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
+        ends = leave_out_along_path(next(least_squares_path([left_out.fit.problem])).fit, rows)
     done = np.flatnonzero(ends.solved)
     coef = np.zeros((done.size, left_out.fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]

@@ -63,6 +63,30 @@ def test_lasso_with_many_interactions(refits):
     _agrees(Lasso(0.8, **TIGHT), X, y[:120], refits)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.1], ids=["sparse fit", "dense fit"])
+def test_colon_tumour(share, data_folder):
+    data = np.load(data_folder / "colon_tumour.npz")
+    X, y = scale(data["X"].astype(float)), data["y"].astype(float)
+    strongest = np.abs(X.T @ (y - y.mean())).max() / len(y)
+    model = Lasso(share * strongest, **TIGHT).fit(X, y)
+    est = onefit.loo(model, X, y, exact=True)
+    for i in range(0, 62, 9):
+        kept = np.arange(62) != i
+        refit = Lasso(share * strongest, **TIGHT).fit(X[kept], y[kept])
+        np.testing.assert_allclose(est.predictions[i], refit.predict(X[[i]])[0], atol=1e-6)
+
+
+def test_a_support_with_copies(refits):
+    X, y = _sparse_truth(n=40, p=20)
+    X = np.column_stack([X, X[:, 0], -X[:, 1]])
+    model = Lasso(0.1, **TIGHT)
+    model.fit(X, y)
+    model.coef_[20] = model.coef_[0] = (model.coef_[20] + model.coef_[0]) / 2  # as good a solution
+    est = onefit.loo(model, X, y, exact=True)
+    np.testing.assert_allclose(est.predictions, refits(model, X, y), atol=1e-6)
+    assert est.refinement.pivoted > 0
+
+
 def test_sparse_columns(refits):
     X, y = _sparse_truth()
     X[np.abs(X) < 0.8] = 0.0

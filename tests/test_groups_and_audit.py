@@ -118,6 +118,16 @@ def test_groups_that_make_no_sense(diabetes, groups, message):
         onefit.loo(Ridge(0.1).fit(X, y), X, y, groups=groups)
 
 
+def test_a_class_that_leaves_as_a_whole_is_said():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = np.repeat([0, 1, 2], 10)
+    model = LogisticRegression().fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match="no other of their class"):
+        est = onefit.loo(model, X, y, groups=np.repeat([0, 1, 2, 3, 4, 4], 5))
+    np.testing.assert_array_equal(np.flatnonzero(est.strained), np.arange(20, 30))
+    assert set(np.arange(20, 30)) <= set(est.flagged)
+
+
 # --- named risks -----------------------------------------------------------------------------------------
 
 

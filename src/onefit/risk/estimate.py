@@ -99,6 +99,7 @@ class RiskEstimate:
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
     refinement: Refinement | None = None
+    _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
     _patterned: bool = field(default=False, repr=False)
     _readout: Readout | None = field(default=None, repr=False)
     _warned: list[bool] = field(default_factory=list, repr=False)
@@ -128,7 +129,8 @@ class RiskEstimate:
                     "call onefit.loo(model, X, y) again, or read .certified before saving"
                 )
             left_out = self._left_out
-            self._proofs.append((left_out.certified & ~self.lone, left_out.changing))
+            known = np.ones(len(self.rows), dtype=bool) if self._lone is None else ~self._lone
+            self._proofs.append((left_out.certified & known, left_out.changing))
         return self._proofs[0]
 
     @property
@@ -150,11 +152,6 @@ class RiskEstimate:
                 stacklevel=2,
             )
         return np.flatnonzero(flags)
-
-    @property
-    def lone(self) -> Mask:
-        """Rows without which a classifier would not know their class."""
-        return last_of_class(self.y, self.classes, self.sample_weight)[self.rows]
 
     def _share(self, rows: Index) -> float:
         """Share of the risk that some rows carry."""
@@ -357,7 +354,7 @@ def estimate(
     weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
     clusters = rows if clusters is None else np.asarray(clusters)[rows]
     value, std_error = mean_and_error(*clustered(losses, weights, clusters))
-    lone = last_of_class(y, classes, sample_weight)[rows]
+    lone = class_lost(y, classes, sample_weight, left_out)
     return RiskEstimate(
         value=value,
         std_error=std_error,
@@ -374,8 +371,9 @@ def estimate(
         method=response.method,
         strained=left_out.strained | lone,
         rows=rows,
-        notes=(*notes, *_about(left_out, y, np.flatnonzero(lone))),
+        notes=(*notes, *_about(left_out, rows[lone])),
         refinement=left_out.refinement,
+        _lone=lone,
         _patterned=is_patterned(left_out.fit),
         _left_out=left_out,
         _readout=None if design is None else Readout(response, design, constant),
@@ -465,22 +463,27 @@ def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Arra
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0), totals
 
 
-def last_of_class(y: Any, classes: Any | None, sample_weight: Array | None) -> Mask:
-    """Rows without which a classifier would not know their class: (n,)."""
-    labels = np.asarray(y)
+def class_lost(
+    y: Any, classes: Any | None, sample_weight: Array | None, left_out: LeftOut | LeftTogether
+) -> Mask:
+    """Values whose refit would not know all classes, since what left was all there is of one."""
     if classes is None:
-        return np.zeros(len(labels), dtype=bool)
-    held = np.ones(len(labels), dtype=bool) if sample_weight is None else sample_weight > 0
-    _, numbers = np.unique(labels, return_inverse=True)
-    return (np.bincount(numbers, held)[numbers] == 1) & held
+        return np.zeros(len(left_out.rows), dtype=bool)
+    _, numbers = np.unique(np.asarray(y), return_inverse=True)
+    held = np.ones(len(numbers), dtype=bool) if sample_weight is None else sample_weight > 0
+    count = np.bincount(numbers, held)
+    if left_out.removed is None:
+        return (count[numbers] == 1) & held
+    gone = np.array([np.bincount(numbers[rows], held[rows], len(count)) for rows in left_out.removed])
+    return np.any((gone == count) & (count > 0), axis=1)[left_out.fold]
 
 
-def _about(left_out: LeftOut | LeftTogether, y: Any, lone: Index) -> tuple[str, ...]:
+def _about(left_out: LeftOut | LeftTogether, lone: Index) -> tuple[str, ...]:
     """What a reader of the result should know."""
     notes = []
     if lone.size:
-        labels = ", ".join(repr(label) for label in np.asarray(y)[lone[:8]].tolist())
-        notes.append(f"only one row is of class {labels}: a refit without it would not know the class")
+        shown = ", ".join(map(str, lone[:8])) + (", …" if lone.size > 8 else "")
+        notes.append(f"no row of some class is left without row {shown}: a refit would not know the class")
     if left_out.skipped and left_out.refinement is None:
         notes.append(
             f"{left_out.skipped} influential rows were too many to be solved anew: steps from the fit stand "

@@ -100,6 +100,15 @@ class LeftOut:
         return np.arange(len(self.eta))
 
     @property
+    def removed(self) -> None:
+        """Every row leaves alone: there are no sets."""
+
+    @property
+    def fold(self) -> Index:
+        """Number of the set that each row leaves with: its own."""
+        return self.rows
+
+    @property
     def refitted(self) -> Index:
         """Rows that were solved anew: (r,)."""
         return np.array(sorted(self.solved), dtype=np.intp)

@@ -27,9 +27,13 @@ class LeftTogether:
         The tested row that each value is for: in the order of the data where every row is tested once.
     fold : (t,) int array
         The set that it left with.
+    removed : tuple of int arrays
+        The rows of each set.
     eta : (t,) or (t, c) array
     leverages : (t,) array
         Those of single rows, d_i h_i.
+    effective_df : float
+        Their sum over all rows.
     certified, strained : (t,) bool arrays
         Values that solve the problem without their set; values that no step reached.
     skipped : int
@@ -40,18 +44,14 @@ class LeftTogether:
     fit: Fit
     rows: Index
     fold: Index
+    removed: tuple[Index, ...]
     eta: Array
     leverages: Array
+    effective_df: float
     certified: Mask
     strained: Mask
     skipped: int = 0
     refinement: Refinement | None = None
-
-    @property
-    def effective_df(self) -> float:
-        """Degrees of freedom of the fit: Σ d_i h_i over all of its rows."""
-        first = np.unique(self.rows, return_index=True)[1]
-        return float(self.leverages[first].sum())
 
     @property
     def changing(self) -> Mask:
@@ -102,8 +102,10 @@ def leave_sets_out(
         fit,
         rows,
         fold,
+        folds.removed,
         eta[order],
         single[rows],
+        float(single.sum()),
         certified=exactly[fold],
         strained=(failed | ~settled)[fold],
         skipped=n_failed,

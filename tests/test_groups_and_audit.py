@@ -128,6 +128,27 @@ def test_a_class_that_leaves_as_a_whole_is_said():
     assert set(np.arange(20, 30)) <= set(est.flagged)
 
 
+def test_splitters_that_need_groups_say_how_to_give_them(diabetes):
+    X, y = diabetes
+    with pytest.raises(ValueError, match=r"list\(cv.split"):
+        onefit.loo(Ridge(0.1).fit(X, y), X, y, groups=GroupKFold(3))
+
+
+@pytest.mark.parametrize("audit", [-1, 1, True, 2.5, "ten", None])
+def test_audits_of_no_sensible_size(diabetes, audit):
+    X, y = diabetes
+    with pytest.raises(ValueError, match="audit must be"):
+        onefit.loo(Ridge(0.1).fit(X, y), X, y, audit=audit)
+
+
+def test_risks_and_lengths_that_make_no_sense(diabetes):
+    X, y = diabetes
+    with pytest.raises(TypeError, match="must be one of"):
+        onefit.evaluate(Ridge(0.1).fit(X, y), X, y, "kfold")
+    with pytest.raises(ValueError, match="inconsistent"):
+        onefit.loo(DecisionTreeRegressor().fit(X, y), X, y[:7], audit=5)
+
+
 # --- named risks -----------------------------------------------------------------------------------------
 
 
@@ -223,7 +244,7 @@ def test_exact_without_a_formula_is_leave_one_out(diabetes, cancer):
     assert est.refinement.refitted == 120
     assert est.certified.all()
     assert est.plot().ax_ is not None
-    with pytest.raises(ValueError, match="fits without each row"):
+    with pytest.raises(ValueError, match="no formula"):
         est.interval(X)
     X, y = cancer
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y)

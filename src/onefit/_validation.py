@@ -103,6 +103,16 @@ def check_strengths(
     return np.sort(strengths)[::-1].copy()
 
 
+def check_audit(given: Any) -> int:
+    """Return how many rows to audit: 0 for none, else at least 2."""
+    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    if not whole or given < 0 or given == 1:
+        raise ValueError(
+            f"audit must be 0 or a whole number of rows to refit, at least 2 (30 is good), got {given!r}"
+        )
+    return int(given)
+
+
 def check_share(name: str, given: Any) -> None:
     """Refuse what is not a number between 0 and 1."""
     try:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_consistent_length
 
 from onefit._linalg import one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
-from onefit._validation import check_weights
+from onefit._validation import check_audit, check_weights
 from onefit.adapters import Reading, read
 from onefit.clones import Judgement, Refits, as_judged, judgement, left_out_predictions
 from onefit.exceptions import (
@@ -129,6 +130,8 @@ def loo(
     >>> print(onefit.loo(weak, X, y, exact=True).refinement)
     430 certified, 12 pivoted
     """
+    audit = check_audit(audit)
+    check_consistent_length(X, y)
     sample = _Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
     try:
@@ -184,6 +187,8 @@ def evaluate(
     """
     if isinstance(risk, Splits):
         return loo(model, X, y, sample_weight, groups=risk.splits(_rows(X)), exact=not risk.approximate)
+    if not hasattr(risk, "of"):
+        raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
         left_out = one_fit.loo(*_optimum(reading, type(model).__name__))

@@ -254,7 +254,7 @@ class RiskEstimate:
             raise ValueError("interval() is for regressors: a class has no interval")
         if method not in ("plus", "minmax"):
             raise ValueError(f"method must be 'plus' or 'minmax', got {method!r}")
-        if not 0 < coverage < 1:
+        if not 0 < float(coverage) < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         departures, readout = self._departures("interval()")
         y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
@@ -275,14 +275,16 @@ class RiskEstimate:
         departures, readout = self._departures("influence()")
         return influence(departures, self.effective_df, constant=bool(readout.constant))
 
+    def _what_is_missing(self) -> str:
+        if np.isnan(self.effective_df):
+            return "there is no formula for this model"
+        if self._left_out is None:
+            return "they are not kept with a saved result: call onefit.loo(model, X, y) again"
+        return "rows left together: call onefit.loo(model, X, y) without groups"
+
     def _departures(self, asked: str) -> tuple[Departures, Readout]:
         if not isinstance(self._left_out, LeftOut) or self._readout is None:
-            reason = (
-                "it is not kept with a saved result: call onefit.loo(model, X, y) again"
-                if self._left_out is None
-                else "rows left together: call onefit.loo(model, X, y) without groups"
-            )
-            raise ValueError(f"{asked} needs the fits without each row, and {reason}")
+            raise ValueError(f"{asked} needs the fits without each row, and {self._what_is_missing()}")
         return Departures(self._left_out), self._readout
 
     def plot(self, ax: Axes | None = None) -> LeftOutDisplay:

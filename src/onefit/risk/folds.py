@@ -109,7 +109,14 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
         return given
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if hasattr(given, "split") and not isinstance(given, str):
-        return by_split(given.split(X, y, groups), n)
+        try:
+            splits = list(given.split(X, y, groups))
+        except ValueError as error:
+            raise ValueError(
+                f"{given!r} cannot split these data: {error} (a splitter that needs groups is given as its "
+                "splits, list(cv.split(X, y, groups)))"
+            ) from error
+        return by_split(splits, n)
     if is_grouping(given):
         return by_group(given, n)
     return by_split(given, n)

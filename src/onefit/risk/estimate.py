@@ -442,6 +442,7 @@ def estimate_by_refits(
         audit=audit,
         refinement=None if audit is not None else Refinement(0, refitted=len(folds)),
         _patterned=True,
+        _warned=[True],  # the note says it
         _proofs=[(done[order], ~done[order])],
     )
 

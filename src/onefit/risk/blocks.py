@@ -25,10 +25,9 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.problem import Fit, Problem
-from onefit.risk import one_fit
 from onefit.risk.folds import Folds, removed_share
 from onefit.risk.left_out_steps import MAX_STEPS, End, FactoredAnew, Refits, newton, repeat_steps
-from onefit.risk.one_fit import SAFE_SLACK
+from onefit.risk.one_fit import SAFE_SLACK, is_wide_ridge, residual_form
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
 NEGLIGIBLE = 1e-4  # second-order effect of a fold, relative to its share of the risk
@@ -94,7 +93,7 @@ def leave_out(fit: Fit, curvature: Curvature | None, folds: Folds, *, refine: bo
     (array([9., 9., 9., 9., 4., 5.]), array([ True,  True]))
     """
     share = removed_share(folds, fit.problem.weights)
-    in_dual = _leave_out_in_dual(fit, folds) if one_fit._is_wide_ridge(fit) else None
+    in_dual = _leave_out_in_dual(fit, folds) if is_wide_ridge(fit) else None
     if in_dual is not None:
         return in_dual
     ledger = _Ledger.of(fit, curvature, folds, share, refine=refine)
@@ -462,22 +461,15 @@ def _leave_out_in_dual(fit: Fit, folds: Folds) -> SetsLeftOut | None:
     is silent.
     """
     problem = fit.problem
-    curved = fit.tangent.hessian.reshape(len(fit.coef), -1)
-    if np.ptp(curved, axis=1).max() > 0 or (np.any(curved) and not np.all(curved)):
-        return None
     if np.any(problem.weights[folds.rows] == 0):
         return None
-    held = np.flatnonzero(problem.weights)
-    weights, strengths = problem.weights[held], curved[:, 0]
-    penalised = bool(np.any(strengths))
-    G = _linalg.row_gram(problem.X, 1.0 / np.where(penalised, strengths, 1.0))[np.ix_(held, held)]
-    noise = 1.0 / weights if penalised else np.zeros(len(held))
-    Q = one_fit._residual_form(G, noise, bool(np.all(problem.intercept)))
+    Q = residual_form(fit)
     if Q is None:
         return None
+    held = np.flatnonzero(problem.weights)
     position = np.full(problem.n, -1)
     position[held] = np.arange(len(held))
-    eta, slack = np.empty((len(folds.rows), *fit.eta.shape[1:])), np.zeros(len(folds))
+    eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
     residual = _linalg.product(Q, problem.y[held])
     ends = np.cumsum([len(rows) for rows in folds.tested])
     for k, (removed, tested) in enumerate(zip(folds.removed, folds.tested, strict=True)):
@@ -485,7 +477,6 @@ def _leave_out_in_dual(fit: Fit, folds: Folds) -> SetsLeftOut | None:
         own = Q[np.ix_(position[rows], position[rows])]
         left_out = problem.y[rows] - np.linalg.solve(own, residual[position[rows]])
         eta[ends[k] - len(tested) : ends[k]] = left_out[np.searchsorted(rows, tested)]
-        if penalised:
-            slack[k] = np.linalg.svd(own / weights[position[rows]], compute_uv=False)[-1]
     exact = np.ones(len(folds), dtype=bool)
-    return SetsLeftOut(fit, folds, eta, slack, exact, exact.copy())
+    # nothing was divided by a vanishing slack, so none is left to be wary of
+    return SetsLeftOut(fit, folds, eta, np.ones(len(folds)), exact, exact.copy())

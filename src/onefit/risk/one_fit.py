@@ -151,7 +151,7 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         Whether the few rows that no step from the fit reaches may be solved anew; along a path they
         are not.
     """
-    if _is_wide_ridge(fit):
+    if is_wide_ridge(fit):
         left_out = _leave_out_in_dual(fit)
         if left_out is not None:
             return left_out
@@ -228,7 +228,7 @@ def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
     return LeftOut(fit, eta, np.maximum(leverages, 0.0), slack)
 
 
-def _is_wide_ridge(fit: Fit) -> bool:
+def is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
     if not problem.loss.quadratic or problem.mean_scaled or problem.balance is not None:
@@ -249,19 +249,11 @@ def _leave_out_in_dual(fit: Fit) -> LeftOut | None:
     None if the minimum-norm fit does not interpolate, or the strengths differ over outputs or vanish in part.
     """
     problem = fit.problem
-    curved = fit.tangent.hessian.reshape(len(fit.coef), -1)
-    if np.ptp(curved, axis=1).max() > 0 or (np.any(curved) and not np.all(curved)):
-        return None
-    rows = np.flatnonzero(problem.weights)
-    weights, strengths = problem.weights[rows], curved[:, 0]
-    penalised = bool(np.any(strengths))
-    scale = np.where(penalised, strengths, 1.0)
-    G = _linalg.row_gram(problem.X, 1.0 / scale)[np.ix_(rows, rows)]
-    Q = _residual_form(
-        G, 1.0 / weights if penalised else np.zeros(len(rows)), bool(np.all(problem.intercept))
-    )
+    Q = residual_form(fit)
     if Q is None:
         return None
+    rows = np.flatnonzero(problem.weights)
+    weights, penalised = problem.weights[rows], bool(np.any(fit.tangent.hessian))
     diagonal = Q.diagonal()
     eta, slack, leverages = fit.eta.copy(), np.ones(problem.n), np.zeros(problem.n)
     eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / diagonal).T
@@ -269,7 +261,21 @@ def _leave_out_in_dual(fit: Fit) -> LeftOut | None:
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
 
 
-def _residual_form(G: Array, noise: Array, intercept: bool) -> Array | None:
+def residual_form(fit: Fit) -> Array | None:
+    """Q of the rows with weight, or None where ``_leave_out_in_dual`` has none."""
+    problem = fit.problem
+    curved = fit.tangent.hessian.reshape(len(fit.coef), -1)
+    if np.ptp(curved, axis=1).max() > 0 or (np.any(curved) and not np.all(curved)):
+        return None
+    rows = np.flatnonzero(problem.weights)
+    penalised = bool(np.any(curved))
+    scale = np.where(penalised, curved[:, 0], 1.0)
+    G = _linalg.row_gram(problem.X, 1.0 / scale)[np.ix_(rows, rows)]
+    noise = 1.0 / problem.weights[rows] if penalised else np.zeros(len(rows))
+    return _inverse_form(G, noise, bool(np.all(problem.intercept)))
+
+
+def _inverse_form(G: Array, noise: Array, intercept: bool) -> Array | None:
     """Q of ``_leave_out_in_dual``; None if A has no inverse.
 
     With an intercept G may be centred and any multiple of 1 1ᵀ be added: neither changes Q, and both keep A

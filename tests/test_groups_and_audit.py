@@ -226,6 +226,22 @@ def test_an_audit_of_groups_and_weights(diabetes):
     np.testing.assert_allclose(est.audit.value, exact.value, rtol=1e-8)
 
 
+def test_groups_of_mixed_labels_and_weights_that_make_no_sense(diabetes):
+    X, y = diabetes
+    mixed = np.array([f"{g}" if g % 2 else g for g in GROUPS], dtype=object)
+    est = onefit.loo(Ridge(0.1).fit(X, y), X, y, groups=mixed)
+    same = onefit.loo(Ridge(0.1).fit(X, y), X, y, groups=GROUPS)
+    np.testing.assert_allclose(est.std_error, same.std_error)
+    tree = DecisionTreeRegressor(max_depth=2).fit(X, y)
+    for weights in (-np.ones(120), np.zeros(120), np.full(120, np.nan)):
+        with pytest.raises(ValueError, match="weight"):
+            onefit.loo(tree, X, y, weights, audit=5)
+    with pytest.raises(ValueError, match="noise_variance"):
+        onefit.risk.SURE(-1.0)
+    with pytest.raises(ValueError, match="n_splits"):
+        onefit.evaluate(Ridge(0.1).fit(X, y), X, y, onefit.risk.KFold(5.5))
+
+
 # --- models without a formula ----------------------------------------------------------------------------
 
 

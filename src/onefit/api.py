@@ -142,11 +142,13 @@ def loo(
                 f"{error}. For any model that can be cloned, audit=30 estimates the risk from 30 refits, and "
                 "exact=True refits for every row"
             ) from error
+        if sample_weight is not None:
+            check_weights(sample_weight, X)
         return _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
     result = _by_formula(
-        sample, reading, folds, clusters=groups if is_grouping(groups) else None, exact=exact
+        sample, reading, folds, clusters=_numbers(folds) if is_grouping(groups) else None, exact=exact
     )
     if audit:
         result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
@@ -187,7 +189,7 @@ def evaluate(
     """
     if isinstance(risk, Splits):
         return loo(model, X, y, sample_weight, groups=risk.splits(_rows(X)), exact=not risk.approximate)
-    if not hasattr(risk, "of"):
+    if isinstance(risk, type) or not hasattr(risk, "of"):
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
@@ -235,6 +237,15 @@ class _Sample:
 
 def _rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _numbers(folds: Folds | None) -> Index | None:
+    """Group of each row, numbered."""
+    if folds is None:
+        return None
+    numbers = np.empty(folds.n, dtype=np.intp)
+    numbers[folds.rows] = folds.fold
+    return numbers
 
 
 def _singles(X: Any) -> Folds:

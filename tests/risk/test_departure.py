@@ -88,6 +88,19 @@ def test_coefficients_of_several_classes():
     np.testing.assert_allclose(est.coef(), coef, atol=0.05 * np.abs(coef).max())
 
 
+def test_coefficients_of_exact_refits_of_a_curved_loss():
+    X, y = _data()
+    counts = np.random.default_rng(0).poisson(np.exp(0.2 * X[:, 0])).astype(float)
+    model = PoissonRegressor(alpha=0.1, solver="newton-cholesky", tol=1e-12)
+    est = onefit.loo(clone(model).fit(X, counts), X, counts, exact=True)
+    eta = np.sum(X * est.coef(), axis=1) + est.intercept()
+    np.testing.assert_allclose(np.exp(eta), est.predictions, rtol=1e-6)
+    huber = onefit.loo(HuberRegressor(alpha=1.0, tol=1e-8).fit(X, y), X, y)
+    assert huber.coef().shape == (40, 5)
+    assert huber.intercept().shape == (40,)
+    assert huber.influence().dfbetas.shape == (40, 5)
+
+
 # --- intervals -------------------------------------------------------------------------------------------
 
 

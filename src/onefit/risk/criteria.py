@@ -93,6 +93,10 @@ class SURE:
 
     noise_variance: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.noise_variance is not None and not self.noise_variance >= 0:
+            raise ValueError(f"noise_variance must be at least 0, got {self.noise_variance!r}")
+
     def of(
         self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
     ) -> Criterion:

@@ -21,6 +21,7 @@ from onefit._typing import Array, Design
 from onefit.curvature import Curvature, Direction
 from onefit.problem import Fit
 from onefit.risk.one_fit import LeftOut
+from onefit.risk.refit import Solved, refit_rows
 from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
 
 
@@ -34,6 +35,13 @@ class Departures:
     """
 
     left_out: LeftOut
+
+    @cached_property
+    def solved(self) -> dict[int, Solved]:
+        """Parameters without the rows that no single step describes: rows that were stepped are refitted."""
+        fit, stepped = self.left_out.fit, self.left_out.stepped
+        refits = refit_rows(fit, stepped, warm=not fit.has_free_directions, budget=np.inf)
+        return self.left_out.solved | refits
 
     @property
     def fit(self) -> Fit:
@@ -76,7 +84,7 @@ class Departures:
         for direction, amount in zip(self._rescaling.directions, self._rescaling.amounts, strict=True):
             coef = coef + direction.coef[..., None] * amount[rows]
             level = level + np.multiply.outer(direction.level, amount[rows])
-        for i, solved in self.left_out.solved.items():
+        for i, solved in self.solved.items():
             if rows.start <= i < rows.stop:
                 coef[..., i - rows.start] = solved.coef - self.fit.coef
                 level[..., i - rows.start] = solved.level - self.fit.level
@@ -90,6 +98,6 @@ class Departures:
         for direction, amount in zip(self._rescaling.directions, self._rescaling.amounts, strict=True):
             along = _linalg.times(new, direction.coef) + direction.level
             eta += along[:, None] * amount.reshape(1, -1, *(1,) * (along.ndim - 1))
-        for i, solved in self.left_out.solved.items():
+        for i, solved in self.solved.items():
             eta[:, i] = _linalg.times(new, solved.coef) + solved.level
         return eta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -193,7 +193,8 @@ class RiskEstimate:
         """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
 
         For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they are
-        those of the refits where ``certified``, and to the order of the formula elsewhere.
+        those of the refits where ``certified``, and to the order of the formula elsewhere.  With a curved
+        loss and ``exact=True`` they take a refit of each row.
 
         Examples
         --------
@@ -208,6 +209,7 @@ class RiskEstimate:
         p = departures.fit.coef.shape[0] - bool(readout.constant)
         parts = [departures.changes(rows).coef for rows in departures.blocks()]
         coef = np.concatenate(parts, axis=-1) + departures.fit.coef[..., None]
+        coef = coef[:, 0] if self._has_scale(departures) else coef
         return np.moveaxis(coef[:p], -1, 0) if coef.ndim == 2 else coef[:p].transpose(2, 1, 0)
 
     def intercept(self) -> Array:
@@ -217,7 +219,12 @@ class RiskEstimate:
         if readout.constant:
             last = [departures.fit.coef[-1, ..., None] + change.coef[-1] for change in changes]
             return readout.constant * np.concatenate(last, axis=-1).T
-        return np.concatenate([departures.fit.level[..., None] + change.level for change in changes], -1).T
+        level = np.concatenate([departures.fit.level[..., None] + change.level for change in changes], -1).T
+        return level[:, 0] if self._has_scale(departures) else level
+
+    def _has_scale(self, departures: Departures) -> bool:
+        """Whether a scale was estimated along, which is no coefficient."""
+        return self.decision.ndim < departures.fit.eta.ndim
 
     def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
         """Predictive intervals for new rows by the jackknife+, without a refit.
@@ -273,7 +280,8 @@ class RiskEstimate:
         array([...])
         """
         departures, readout = self._departures("influence()")
-        return influence(departures, self.effective_df, constant=bool(readout.constant))
+        found = influence(departures, self.effective_df, constant=bool(readout.constant))
+        return replace(found, dfbetas=found.dfbetas[:, 0]) if self._has_scale(departures) else found
 
     def _what_is_missing(self) -> str:
         if np.isnan(self.effective_df):
@@ -472,7 +480,7 @@ def class_lost(
     """Values whose refit would not know all classes, since what left was all there is of one."""
     if classes is None:
         return np.zeros(len(left_out.rows), dtype=bool)
-    _, numbers = np.unique(np.asarray(y), return_inverse=True)
+    _, numbers = np.unique(np.ravel(y), return_inverse=True)
     held = np.ones(len(numbers), dtype=bool) if sample_weight is None else sample_weight > 0
     count = np.bincount(numbers, held)
     if left_out.removed is None:

@@ -251,7 +251,7 @@ def k_fold(n: int, n_splits: int, rng: Seed = None) -> Folds:
     rng : int, Generator or None
         Seed of the shuffle; None keeps the order.
     """
-    if not 2 <= n_splits <= n:
+    if not 2 <= n_splits <= n or n_splits != int(n_splits):
         raise ValueError(f"n_splits must be from 2 to the number of rows, {n}, got {n_splits}")
     order = np.arange(n) if rng is None else np.random.default_rng(rng).permutation(n)
     removed = tuple(np.sort(part) for part in np.array_split(order, n_splits))

@@ -59,6 +59,10 @@ class LeaveGroupOut(Splits):
     groups: Any
     approximate: bool = True
 
+    def __post_init__(self) -> None:
+        if self.groups is None:
+            raise ValueError("groups must have one value a row, got None")
+
     def splits(self, n: int) -> Any:
         return self.groups
 

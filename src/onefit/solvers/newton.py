@@ -151,10 +151,13 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     as ever; nor where K is singular on a pattern that is none of a solution: then no step removes the
     gradient.
     """
+    kinked = step.orthant != 0
+    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    rounding = 1e-7 if fit.problem.loss.quadratic else 1e-3
+    if not np.all(np.abs(step.gradient.coef[kinked]) <= rounding * l1[kinked]):
+        return False
     if fit.problem.loss.quadratic:
-        kinked = step.orthant != 0
-        l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
-        return bool(np.all(np.abs(step.gradient.coef[kinked]) <= 1e-7 * l1[kinked]))
+        return True
     change = step.curvature.predict(step.direction)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 

@@ -168,6 +168,14 @@ def by_column(X: Any) -> Design:
     return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
 
 
+def project(X: Design, basis: Any) -> Array:
+    """X B for the columns of a basis, dense: (n, k)."""
+    if is_sparse(X):
+        along = X @ basis
+        return np.asarray(along.toarray() if sp.issparse(along) else along)
+    return np.asarray(X @ basis) if sp.issparse(basis) else product(X, basis)
+
+
 def columns_as_rows(X: Design, which: Index) -> Array:
     """Some columns of X, dense, one a row: (len(which), n)."""
     return X.T[which].toarray() if is_sparse(X) else X.T[which]

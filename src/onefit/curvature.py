@@ -10,6 +10,8 @@ Newton steps and hyperparameter gradients all come from two methods:
 ``factor`` picks the side: k × k (``Primal``), n × n when there are more free columns than rows and all of
 them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``Block``).  The
 intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
+Free directions that are not coordinates are made so (``Along``), and rows in a corner of the loss are held
+there (``Pinned``).
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.penalties import Tangent
+from onefit.penalties import Coordinates, Subspace, Tangent
 from onefit.problem import Fit, Problem
+
+LOOSE = 1e-9  # tension of a pinned row, relative to ρ, that is rounding
 
 
 class Direction(NamedTuple):
@@ -76,13 +80,17 @@ class Curvature(ABC):
     def hat(self, rows: Array) -> Array:
         """Z K⁻¹ Zᵀ times columns of one number a row and output: (n, r), or (n, c, r)."""
 
+    def leave(self, rows: Index, gradients: Direction) -> Direction:
+        """K⁻¹ z_i c_i for some rows i that leave, given z_i c_i, along the last axis."""
+        return self.solve(gradients)
+
 
 class ScalarCurvature(Curvature):
     """K of a single output."""
 
     @abstractmethod
     def responses(self) -> Direction:
-        """K⁻¹ Zᵀ on the free coordinates: coef (k, n) and level (n,)."""
+        """K⁻¹ Zᵀ on the k free directions: coef (k, n) and level (n,)."""
 
     @abstractmethod
     def cross(self, new: Design) -> Array:
@@ -115,10 +123,19 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
 def factor_scalar(fit: Fit, tangent: Tangent, shrink: float = 1.0) -> ScalarCurvature:
     """Factor the curvature of a fit with a single output."""
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
-    return _one_output(fit.problem, tangent, fit.bend, bool(fit.problem.intercept))
+    intercept = bool(fit.problem.intercept)
+    if not fit.pinned.any():
+        return _one_output(fit.problem, tangent, fit.bend, intercept)
+    held = float(fit.bend.max()) or 1.0
+    K = _one_output(fit.problem, tangent, np.where(fit.pinned, held, fit.bend), intercept)
+    return Pinned(K, fit.problem.X, np.flatnonzero(fit.pinned), held)
 
 
 def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -> ScalarCurvature:
+    if isinstance(tangent, Subspace):
+        along = _linalg.project(problem.X, tangent.basis)
+        K = Primal(along, None, tangent.size, tangent.hessian, d, intercept)
+        return Along(K, problem.X, tangent.basis)
     support = np.flatnonzero(tangent.support)
     curved = tangent.hessian[support]
     n, p = problem.X.shape
@@ -135,7 +152,7 @@ def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:
     factors = [
         _one_output(
             problem,
-            Tangent(tangent.support[:, j], tangent.gradient[:, j], tangent.hessian[:, j]),
+            Coordinates(tangent.support[:, j], tangent.gradient[:, j], tangent.hessian[:, j]),
             d[:, j],
             bool(problem.intercept[j]),
         )
@@ -162,7 +179,7 @@ class Primal(ScalarCurvature):
     X: Design
     support: Index | None  # None: all columns
     p: int
-    hessian: Array  # (k,)
+    hessian: Array  # (k,), or (k, k) where it is not diagonal
     d: Array  # (n,)
     intercept: bool
 
@@ -183,6 +200,8 @@ class Primal(ScalarCurvature):
             rounding = _linalg.centring_error(self._active) * np.abs(self.d.sum()) * self._means**2
             constant = K.diagonal() <= rounding
             K[constant], K[:, constant] = 0.0, 0.0
+        if self.hessian.ndim == 2:
+            return K + self.hessian
         K[np.diag_indices_from(K)] += self.hessian
         return K
 
@@ -269,6 +288,16 @@ class Dual(ScalarCurvature):
     intercept: bool
 
     @cached_property
+    def _bent(self) -> Index | slice:
+        """Rows with d > 0: the others have no part in M."""
+        return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
+
+    @cached_property
+    def _root(self) -> Array:
+        """√d of the rows that bend."""
+        return np.sqrt(self.d[self._bent])
+
+    @cached_property
     def _share(self) -> Array:
         """Weights of the centring: d / Σd, or zeros."""
         return self.d / _total(self.d, self.intercept)
@@ -280,8 +309,8 @@ class Dual(ScalarCurvature):
 
     @cached_property
     def _cholesky(self) -> Array:
-        root = np.sqrt(self.d)
-        M = np.asarray(self._gram * np.outer(root, root), order="F")
+        own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
+        M = np.asarray(own * np.outer(self._root, self._root), order="F")
         M[np.diag_indices_from(M)] += 1.0
         L = _linalg.cholesky(M)
         if L is None:  # cannot be: M ≥ I, unless the data are not finite
@@ -289,20 +318,19 @@ class Dual(ScalarCurvature):
         return L
 
     def quadratic_forms(self) -> Array:
-        root = np.sqrt(self.d)
         offset = 1.0 / _total(self.d, self.intercept)
         if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
-            half = _linalg.half_solve(self._cholesky, np.eye(len(root)))
+            half = _linalg.half_solve(self._cholesky, np.eye(len(self.d)))
             return (1.0 - np.einsum("ij,ij->i", half, half)) / self.d + offset
-        half = _linalg.half_solve(self._cholesky, np.ascontiguousarray(self._gram * root))
+        half = _linalg.half_solve(
+            self._cholesky, np.ascontiguousarray(self._gram[:, self._bent] * self._root)
+        )
         return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
 
     def solve(self, gradient: Direction) -> Direction:
         profiled = gradient.coef - _outer(self._transposed(self._share), gradient.level)
         rows = _linalg.times(self.X, self._scaled(profiled))
-        root = np.sqrt(self.d)
-        centred = np.asfortranarray((root * (rows - self._share @ rows).T).T)
-        dual = (root * _linalg.factor_solve(self._cholesky, centred).T).T
+        dual = self._explained(rows - self._share @ rows)
         coef = self._scaled(profiled - self._transposed(dual - _outer(self._share, dual.sum(axis=0))))
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.level / _total(self.d, self.intercept) - shift)
@@ -314,29 +342,34 @@ class Dual(ScalarCurvature):
         kernel = _linalg.cross_gram(new, self.X, inverse)
         centre = _linalg.cross_gram(self.X, self.X, inverse) @ self._share
         kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
-        root = np.sqrt(self.d)
-        inner = _linalg.factor_solve(self._cholesky, np.asfortranarray(root[:, None] * kernel.T))
-        explained = _linalg.product(self._gram, root[:, None] * inner).T
+        explained = _linalg.product(self._gram, self._explained(kernel.T)).T
         return kernel - explained + 1.0 / _total(self.d, self.intercept)
 
     def predict(self, direction: Direction) -> Array:
         return _linalg.times(self.X, direction.coef) + direction.level
 
     def hat(self, rows: Array) -> Array:
-        root = np.sqrt(self.d)[:, None]
         along = _linalg.product(self._gram, rows)
-        inner = root * _linalg.factor_solve(self._cholesky, np.asfortranarray(root * along))
-        return along - _linalg.product(self._gram, inner) + rows.sum(axis=0) / _total(self.d, self.intercept)
+        explained = _linalg.product(self._gram, self._explained(along))
+        return along - explained + rows.sum(axis=0) / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
-        root = np.sqrt(self.d)
-        inner = _linalg.factor_solve(self._cholesky, np.asfortranarray(root[:, None] * self._gram))
-        dual = np.eye(len(root)) - root[:, None] * inner  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
+        dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
         means = self._restrict(self._transposed(self._share))
         return Direction(free, 1.0 / _total(self.d, self.intercept) - means @ free)
+
+    def _explained(self, rows: Array) -> Array:
+        """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
+        bent = np.asfortranarray((self._root * rows[self._bent].T).T)
+        inner = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
+        if isinstance(self._bent, slice):
+            return inner
+        explained = np.zeros_like(rows)
+        explained[self._bent] = inner
+        return explained
 
     def _transposed(self, rows: Array) -> Array:
         return _linalg.transposed_times(self.X, rows)
@@ -352,6 +385,147 @@ class Dual(ScalarCurvature):
         scaled = np.zeros_like(coef)
         scaled[self.support] = free
         return scaled
+
+
+@dataclass(frozen=True)
+class Along(ScalarCurvature):
+    """K along the columns of a basis B: that of the design X B, whose coordinates are all free."""
+
+    inner: Primal
+    X: Design
+    basis: Design  # (p, k), orthonormal columns
+
+    def quadratic_forms(self) -> Array:
+        return self.inner.quadratic_forms()
+
+    def solve(self, gradient: Direction) -> Direction:
+        free = _linalg.transposed_times(self.basis, gradient.coef)
+        coef, level = self.inner.solve(Direction(free, gradient.level))
+        return Direction(_linalg.times(self.basis, coef), level)
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self.X, direction.coef) + direction.level
+
+    def hat(self, rows: Array) -> Array:
+        return self.inner.hat(rows)
+
+    def cross(self, new: Design) -> Array:
+        return self.inner.cross(_linalg.project(new, self.basis))
+
+    def responses(self) -> Direction:
+        return self.inner.responses()
+
+
+@dataclass(frozen=True)
+class Pinned(ScalarCurvature):
+    """K on the directions that leave some rows V where they are: those in a corner of the loss.
+
+    With any curvature ρ > 0 on these rows, K_ρ = K + ρ Z_Vᵀ Z_V, S = Z_V K_ρ⁻¹ Z_Vᵀ and R = K_ρ⁻¹ Z_Vᵀ S⁻¹,
+
+        K⁻¹ on {Z_V θ = 0}  =  K_ρ⁻¹ − R S Rᵀ,        T = S⁻¹ − ρ I  (= (Z_V K⁻¹ Z_Vᵀ)⁻¹ where K has one)
+
+    whatever ρ is (Wang et al. 2018, section 4.2: the limit of ever sharper smooth corners).  A pinned row i
+    that leaves is released: its form is then z_iᵀ K⁻¹ z_i = 1 / T_ii and K⁻¹ z_i = R e_i / T_ii, infinite
+    where nothing but that row held the fit in its place.
+    """
+
+    inner: ScalarCurvature
+    X: Design
+    pins: Index  # (v,)
+    held: float  # ρ
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Z K_ρ⁻¹ Z_Vᵀ: (n, v)."""
+        unit = np.zeros((self.X.shape[0], len(self.pins)))
+        unit[self.pins, np.arange(len(self.pins))] = 1.0
+        return self.inner.hat(unit)
+
+    @cached_property
+    def _pin_inverse(self) -> Array:
+        """S⁻¹, or its generalised inverse where rows pin the same direction."""
+        S = self._columns[self.pins]
+        S = 0.5 * (S + S.T)
+        L = _linalg.cholesky(S)
+        if L is not None:
+            return _linalg.factor_solve(L, np.eye(len(S)))
+        W = _linalg.pseudo_factor(S)
+        return W @ W.T
+
+    @cached_property
+    def _lift(self) -> Direction:
+        """R: what moves each pinned row by one and the others not, (p, v) and (v,)."""
+        columns = _linalg.rows_as_columns(self.X, self.pins)
+        coef, level = self.inner.solve(Direction(columns, np.ones(columns.shape[1])))
+        return Direction(coef @ self._pin_inverse, level @ self._pin_inverse)
+
+    @cached_property
+    def released(self) -> Array:
+        """1 / T_ii, infinite where the row alone holds a direction: (v,)."""
+        tension = self._pin_inverse.diagonal() - self.held
+        loose = tension <= LOOSE * self.held
+        return np.where(loose, np.inf, 1.0 / np.where(loose, 1.0, tension))
+
+    @cached_property
+    def _steps(self) -> Array:
+        """The same where finite; a pinned row without which the fit is undetermined does not move: (v,)."""
+        return np.where(np.isfinite(self.released), self.released, 0.0)
+
+    def quadratic_forms(self) -> Array:
+        moved = np.einsum("iv,vw,iw->i", self._columns, self._pin_inverse, self._columns, optimize=True)
+        forms = np.maximum(self.inner.quadratic_forms() - moved, 0.0)
+        forms[self.pins] = self.released
+        return forms
+
+    def solve(self, gradient: Direction) -> Direction:
+        coef, level = self.inner.solve(gradient)
+        moved = self.inner.predict(Direction(coef, level))[self.pins]
+        return Direction(coef - self._lift.coef @ moved, level - self._lift.level @ moved)
+
+    def leave(self, rows: Index, gradients: Direction) -> Direction:
+        coef, level = self.solve(gradients)
+        for place in np.flatnonzero(np.isin(rows, self.pins)):
+            pin = int(np.searchsorted(self.pins, rows[place]))
+            step = self._steps[pin] * gradients.level[place]
+            coef[..., place], level[place] = self._lift.coef[:, pin] * step, self._lift.level[pin] * step
+        return Direction(coef, level)
+
+    def hold(self, gradient: Direction) -> Array:
+        """Duals with which the pinned rows hold against a gradient: (v,)."""
+        return self._pin_inverse @ self.inner.respond(gradient)[self.pins]
+
+    def duals(self, rows: Index, slopes: Array) -> Array:
+        """Change of the duals of the pinned rows when each of some rows leaves, with slope c_i: (v, r).
+
+        That of a pinned row that leaves is minus what it was.
+        """
+        change = self._pin_inverse @ (self._columns[rows].T * slopes)
+        for place in np.flatnonzero(np.isin(rows, self.pins)):
+            pin = int(np.searchsorted(self.pins, rows[place]))
+            change[:, place] = -self._pin_inverse[:, pin] * self._steps[pin] * slopes[place]
+            change[pin, place] = -slopes[place]
+        return change
+
+    def predict(self, direction: Direction) -> Array:
+        return self.inner.predict(direction)
+
+    def hat(self, rows: Array) -> Array:
+        pulled = self._pin_inverse @ (self._columns.T @ rows)
+        return self.inner.hat(rows) - self._columns @ pulled
+
+    def cross(self, new: Design) -> Array:
+        crossed = self.inner.cross(new)
+        lifted = crossed[:, self.pins] @ self._pin_inverse
+        crossed = crossed - lifted @ self._columns.T
+        crossed[:, self.pins] = lifted * self._steps
+        return crossed
+
+    def responses(self) -> Direction:
+        coef, level = self.inner.responses()
+        lifted, raised = coef[:, self.pins] @ self._pin_inverse, level[self.pins] @ self._pin_inverse
+        coef, level = coef - lifted @ self._columns.T, level - raised @ self._columns.T
+        coef[:, self.pins], level[self.pins] = lifted * self._steps, raised * self._steps
+        return Direction(coef, level)
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,16 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, log_softmax, softmax, xlogy
 
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Index, Mask
 
 
 class Loss(ABC):
     """A convex function of the linear predictor, one value a row."""
 
     coupled: bool = False  # whether the outputs of a row are tied together
-    quadratic: bool = False  # whether the third derivative is zero everywhere
+    quadratic: bool = False  # whether the third derivative is zero everywhere, corners aside
     jumps: bool = False  # whether the second derivative does
+    has_corners: bool = False  # whether the first derivative jumps
     unit_dispersion: bool = False  # whether the variance follows from the mean
 
     @abstractmethod
@@ -94,6 +95,142 @@ class Logistic(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
         return np.log(share / (1 - share))
+
+
+class PiecewiseLinear(Loss):
+    """Straight pieces that meet in corners, where the derivative jumps: a row may sit in one.
+
+    The first corner has the value zero.
+    """
+
+    quadratic = True
+    has_corners = True
+
+    @abstractmethod
+    def corners(self, y: Array) -> Array:
+        """Linear predictors of the corners, ascending: (n, q)."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> Array:
+        """Derivatives on the pieces, ascending: (n, q + 1)."""
+
+    def piece(self, y: Array, eta: Array) -> Index:
+        """Number of the piece that each row is on, 0 … q; the one before where it sits in a corner."""
+        return np.asarray((eta[:, None] > self.corners(y)).sum(axis=1))
+
+    def value(self, y: Array, eta: Array) -> Array:
+        corners, slopes = self.corners(y), self.slopes(y)
+        beyond = np.maximum(eta[:, None] - corners, 0.0)
+        return slopes[:, 0] * (eta - corners[:, 0]) + np.sum(np.diff(slopes, axis=1) * beyond, axis=1)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        """Derivative on the piece; the one before a corner in a corner."""
+        return np.take_along_axis(self.slopes(y), self.piece(y, eta)[:, None], axis=1)[:, 0]
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+
+@dataclass(frozen=True)
+class Hinge(PiecewiseLinear):
+    """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine."""
+
+    def corners(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[:, None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.stack([-y, 1.0 - y], axis=1)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.sign(2.0 * np.average(y, weights=weights) - 1.0))
+
+
+@dataclass(frozen=True)
+class Quantile(PiecewiseLinear):
+    """Pinball loss: level · (y − η) below the response, (1 − level) · (η − y) above it."""
+
+    level: float = 0.5
+
+    def corners(self, y: Array) -> Array:
+        return y[:, None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.tile(np.array([-self.level, 1.0 - self.level]), (len(y), 1))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        order = np.argsort(y)
+        below = np.cumsum(weights[order]) < self.level * weights.sum()
+        return np.asarray(y[order][min(int(below.sum()), len(y) - 1)])
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(PiecewiseLinear):
+    """max(0, |y − η| − epsilon): support vector regression; the absolute loss where epsilon is 0."""
+
+    epsilon: float = 0.1
+
+    def corners(self, y: Array) -> Array:
+        return y[:, None] if self.epsilon == 0 else np.stack([y - self.epsilon, y + self.epsilon], axis=1)
+
+    def slopes(self, y: Array) -> Array:
+        return np.tile(np.array([-1.0, 1.0] if self.epsilon == 0 else [-1.0, 0.0, 1.0]), (len(y), 1))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return Quantile(0.5).start(y, weights)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}."""
+
+    jumps = True
+
+    def _short(self, y: Array, eta: Array) -> Array:
+        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._short(y, eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -2.0 * (2.0 * y - 1.0) * self._short(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.where(self._short(y, eta) > 0, 2.0, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(2.0 * np.average(y, weights=weights) - 1.0)
+
+
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(Loss):
+    """max(0, |y − η| − epsilon)²."""
+
+    epsilon: float = 0.1
+    jumps = True
+
+    def _beyond(self, y: Array, eta: Array) -> Array:
+        return np.maximum(np.abs(eta - y) - self.epsilon, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._beyond(y, eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return 2.0 * np.sign(eta - y) * self._beyond(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.where(self._beyond(y, eta) > 0, 2.0, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.average(y, weights=weights))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.losses import Loss
-from onefit.penalties import SeparablePenalty, Tangent
+from onefit.losses import Loss, PiecewiseLinear
+from onefit.penalties import Penalty, SeparablePenalty, Tangent
+
+IN_CORNER = 1e-7  # distance from a corner of the loss, relative to 1 + |η|, that is none
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Problem:
     Attributes
     ----------
     loss : Loss
-    penalty : SeparablePenalty
+    penalty : Penalty
     X : (n, p) array, SciPy sparse matrix or array, or RowGram
     y : (n,) or (n, c) array
     weights : (n,) array
@@ -75,7 +77,7 @@ class Problem:
     """
 
     loss: Loss
-    penalty: SeparablePenalty
+    penalty: Penalty
     X: Design
     y: Array
     weights: Array
@@ -87,6 +89,18 @@ class Problem:
     def n(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
+
+    @property
+    def separable(self) -> SeparablePenalty:
+        """The penalty, where it treats every coefficient on its own.
+
+        Raises
+        ------
+        TypeError
+        """
+        if not isinstance(self.penalty, SeparablePenalty):
+            raise TypeError(f"{type(self.penalty).__name__} does not treat every coefficient on its own")
+        return self.penalty
 
     def linear_predictor(self, coef: Array, intercept: Array) -> Array:
         """Return η: (n,) or (n, c)."""
@@ -159,8 +173,20 @@ class Fit:
         return self.problem.linear_predictor(self.coef, self.level)
 
     @cached_property
+    def pinned(self) -> Mask:
+        """Rows that sit in a corner of their loss: (n,).  Solvers say which; for others it is told by η."""
+        problem = self.problem
+        if not isinstance(problem.loss, PiecewiseLinear):
+            return np.zeros(problem.n, dtype=bool)
+        distance = np.abs(self.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
+        return (distance <= IN_CORNER * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
+
+    @cached_property
     def slope(self) -> Array:
-        """g_i = w_i ∂ℓ/∂η: the shape of ``eta``."""
+        """g_i = w_i ∂ℓ/∂η: the shape of ``eta``.
+
+        In a corner of the loss it is the dual variable, which solvers know.
+        """
         return self.problem.per_row(self.problem.loss.gradient(self.problem.y, self.eta))
 
     @cached_property
@@ -171,19 +197,18 @@ class Fit:
     @cached_property
     def tangent(self) -> Tangent:
         """Smooth piece of the penalty through the coefficients."""
-        return self.problem.penalty.tangent(self.coef)
+        penalty = self.problem.penalty
+        return penalty.tangent(self.coef, self.loss_gradient if penalty.bends_with_subgradient else None)
 
     @cached_property
     def is_kinked(self) -> bool:
-        """Whether the penalty has an ℓ1 part, whose kinks at zero make an active pattern."""
-        l1, _ = self.problem.penalty.strengths(self.coef.shape)
-        return bool(np.any(l1))
+        """Whether the penalty has kinks, which make an active pattern."""
+        return self.problem.penalty.has_kinks(self.coef.shape)
 
     @cached_property
     def has_free_directions(self) -> bool:
-        """Whether a column has no penalty: it may lose its only row, and refits then start from zero."""
-        l1, l2 = self.problem.penalty.strengths(self.coef.shape)
-        return bool(np.any((l1 == 0) & (l2 == 0)))
+        """Whether a direction has no penalty: it may lose its only row, and refits then start from zero."""
+        return self.problem.penalty.has_free_directions(self.coef.shape)
 
     @cached_property
     def loss_gradient(self) -> Array:

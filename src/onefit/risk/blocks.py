@@ -167,7 +167,7 @@ class _Ledger:
 
     @cached_property
     def shrinks_curvature(self) -> bool:
-        return self.fit.problem.mean_scaled and bool(np.any(self.fit.tangent.hessian))
+        return self.fit.problem.mean_scaled and self.fit.tangent.is_curved
 
     @cached_property
     def shrink(self) -> Array:

@@ -2,7 +2,8 @@
 
 For a quadratic loss with an ℓ2, ℓ1 or elastic-net penalty the Newton step lands on the refit as long as
 the active pattern stays: the signs on the support, and |x_lᵀ g| ≤ l1_l for every coordinate l off it, at
-the left-out residual.  With c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the
+the left-out residual (``left_out_optimality`` has the other polyhedral penalties, and corners of the loss).  With
+c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the
 rows (else 0), u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
 
     left-out coefficients:  β̃ = β + c_i u_i + f_i v
@@ -19,7 +20,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, ScalarCurvature, factor_scalar
+from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit, Problem
+from onefit.risk.left_out_optimality import solves_without
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
@@ -34,17 +37,19 @@ def leaves_nothing(problem: Problem) -> Mask:
 def step_is_exact(fit: Fit) -> bool:
     """Whether the Newton step is the refit as long as the pattern stays."""
     problem = fit.problem
-    if not problem.loss.quadratic or problem.balance is not None:
+    if not problem.loss.quadratic or problem.balance is not None or not problem.penalty.polyhedral:
         return False
     # a curved penalty that shrinks differently with each row is only followed to first order
     held = problem.weights[problem.weights > 0]
     unequal = bool(np.ptp(held) > 1e-12 * held.max())
-    return not (problem.mean_scaled and unequal and np.any(fit.tangent.hessian))
+    return not (problem.mean_scaled and unequal and fit.tangent.is_curved)
 
 
 def is_patterned(fit: Fit) -> bool:
-    """Whether the rows' patterns can be told: a quadratic loss with an ℓ1 part."""
-    return fit.problem.loss.quadratic and fit.is_kinked
+    """Whether the rows' patterns can be told: quadratic pieces of loss and penalty, with kinks between them."""
+    problem = fit.problem
+    kinked = fit.is_kinked or problem.loss.has_corners
+    return problem.loss.quadratic and problem.penalty.polyhedral and kinked
 
 
 def pattern_stays(fit: Fit, eta: Array) -> Mask:
@@ -55,7 +60,9 @@ def pattern_stays(fit: Fit, eta: Array) -> Mask:
     problem = fit.problem
     if not is_patterned(fit):
         return np.ones(problem.n, dtype=bool)
-    l1, _ = problem.penalty.strengths(fit.coef.shape)
+    if problem.loss.has_corners or not isinstance(problem.penalty, SeparablePenalty):
+        return solves_without(fit, eta) | (problem.weights == 0)
+    l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
     curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
     residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution

@@ -75,7 +75,8 @@ class Departures:
         """K⁻¹ z_i c_i for some rows i and slopes c_i, along the last axis."""
         columns = _linalg.rows_as_columns(self.fit.problem.X, rows)
         if slopes.ndim == 1:
-            return self.curvature.solve(Direction(columns * slopes, slopes))
+            numbers = np.arange(rows.start, rows.stop)
+            return self.curvature.leave(numbers, Direction(columns * slopes, slopes))
         return self.curvature.solve(Direction(columns[:, None, :] * slopes.T, slopes.T))
 
     def changes(self, rows: slice) -> Direction:

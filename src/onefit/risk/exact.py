@@ -13,8 +13,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
+from onefit.penalties import SeparablePenalty
+from onefit.problem import Fit
 from onefit.risk import blocks
-from onefit.risk.certificate import is_patterned
 from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut, Refinement
 from onefit.risk.refit import Progress, Solved, refit_rows
@@ -38,9 +39,9 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
     eta, slack = left_out.eta.copy(), left_out.slack.copy()
     problem = left_out.fit.problem
     pivoted: dict[int, Solved] = {}
-    if rest.size and is_patterned(left_out.fit) and left_out.fit.coef.ndim == 1 and problem.balance is None:
+    if rest.size and _has_path(left_out.fit):
         pivoted = _by_pivots(left_out, rest)
-    elif rest.size and not problem.loss.quadratic:
+    elif rest.size and not problem.loss.quadratic and problem.penalty.polyhedral:
         stepped, values = _by_steps(left_out, rest)
         eta[stepped], slack[stepped] = values, 1.0
     rest = np.setdiff1d(rest, np.concatenate([np.array(list(pivoted), dtype=np.intp), stepped]))
@@ -62,6 +63,14 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
         skipped=failed,
         refinement=Refinement(*counts),
     )
+
+
+def _has_path(fit: Fit) -> bool:
+    """Whether the left-out fits can be followed along a piecewise-linear path."""
+    problem = fit.problem
+    if not problem.loss.quadratic or problem.loss.has_corners or problem.balance is not None:
+        return False
+    return isinstance(problem.penalty, SeparablePenalty) and fit.is_kinked and fit.coef.ndim == 1
 
 
 def _by_pivots(left_out: LeftOut, rows: Index) -> dict[int, Solved]:

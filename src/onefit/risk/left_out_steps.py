@@ -22,6 +22,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
+from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit, Problem
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
@@ -130,7 +131,7 @@ class Refits:
         problem, tangent = self.fit.problem, self.fit.tangent
         slope = self.slope(point.eta)
         moved = point.coef - self.fit.coef[..., None]
-        penalty = tangent.gradient[..., None] + tangent.hessian[..., None] * moved
+        penalty = tangent.gradient[..., None] + tangent.curve(moved)
         coef = _linalg.transposed_times(problem.X, slope) + self.keeps * penalty
         return Direction(coef, np.where(problem.intercept[..., None], slope.sum(axis=0), 0.0))
 
@@ -143,7 +144,7 @@ class Refits:
             self.weights > 0, losses, 0.0
         )  # of rows that left it may be infinite
         moved = point.coef - self.fit.coef[..., None]
-        along = tangent.gradient[..., None] + 0.5 * tangent.hessian[..., None] * moved
+        along = tangent.gradient[..., None] + 0.5 * tangent.curve(moved)
         penalty = [_linalg.pairing(problem.X, along[..., j], moved[..., j]) for j in range(losses.shape[1])]
         return losses.sum(axis=0) + self.keeps * np.array(penalty)
 
@@ -159,7 +160,9 @@ class Refits:
         fit = self.fit
         if not fit.is_kinked:
             return np.ones(len(self.problems), dtype=bool)
-        l1, l2 = fit.problem.penalty.strengths(fit.coef.shape)
+        if not isinstance(fit.problem.penalty, SeparablePenalty):
+            return self._penalty_holds(point)
+        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
         support = fit.tangent.support
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
@@ -168,6 +171,11 @@ class Refits:
         room = l1[off][:, None] * self.keeps * (1.0 + tie)
         correlations = np.abs(self.gradient(point).coef[off])
         return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
+
+    def _penalty_holds(self, point: Point) -> Mask:
+        """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
+        gradient = _linalg.transposed_times(self.fit.problem.X, self.slope(point.eta))
+        return self.fit.problem.penalty.is_stationary(point.coef, gradient / self.keeps)
 
 
 Solve: TypeAlias = Callable[[Direction], Direction]

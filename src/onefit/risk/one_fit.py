@@ -20,6 +20,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
+from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit
 from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.refinement import refine
@@ -185,7 +186,7 @@ def _out_of_reach(left_out: LeftOut) -> Index:
     change = np.abs(change - problem.per_row(problem.loss.value(problem.y, fit.eta)))
     change = change.reshape(problem.n, -1).sum(axis=1)
     lost = (left_out.slack < _least_slack(fit)) & (problem.weights > 0)
-    if fit.is_kinked and not problem.loss.quadratic:
+    if fit.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral):
         lost |= change > INFLUENTIAL * abs(fit.objective)
     rows = np.flatnonzero(lost)
     return rows[np.argsort(-change[rows])]
@@ -207,6 +208,8 @@ def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
+    if fit.pinned.any():
+        return _cornered(fit, h, g, shift)
     h = h.reshape(len(h), -1) if g.ndim == 2 else h
     leverages = fit.bend * h
     slack = 1.0 - leverages
@@ -214,6 +217,18 @@ def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
     if g.ndim == 2:
         leverages, slack = leverages.mean(axis=1), slack.min(axis=1)
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
+
+
+def _cornered(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
+    """Rows in a corner of the loss hold it themselves, and are released: η̃_i = η_i + g_i / T_ii.
+
+    Without some of them the fit is not determined on its pattern: they have no slack.
+    """
+    loose = np.isinf(h)
+    h, leverages = np.where(loose, 0.0, h), np.where(fit.pinned, 1.0, fit.bend * h)
+    slack = np.where(fit.pinned, 1.0, 1.0 - leverages)
+    eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
+    return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), np.where(loose, 0.0, slack))
 
 
 def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
@@ -231,7 +246,9 @@ def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
 def is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
-    if not problem.loss.quadratic or problem.mean_scaled or problem.balance is not None:
+    if not problem.loss.quadratic or problem.loss.has_corners or problem.mean_scaled:
+        return False
+    if problem.balance is not None or not isinstance(problem.penalty, SeparablePenalty):
         return False
     wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
     return wide and not fit.is_kinked and bool(np.all(fit.tangent.support))

@@ -78,7 +78,7 @@ def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
 
 def _affordable(fit: Fit, *, thorough: bool) -> int:
     """How many rows cost no more than two factorisations, or than a few hundredths of a second."""
-    n, free = fit.problem.n, max(1, int(np.count_nonzero(fit.tangent.support)))
+    n, free = fit.problem.n, max(1, fit.tangent.size)
     k = min(n, free)
     budget = THOROUGH + 2.0 * n * k**2 if thorough else IN_PASSING
     return int(budget / (16.0 * n * k))

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 from joblib import Parallel, delayed
 
 from onefit._typing import Array, Index
@@ -51,7 +50,7 @@ def refit_rows(
     A row without which the problem has no minimum is left out of the answer.  Refits run in parallel where
     ``joblib.parallel_config`` asks for it.
     """
-    k = max(1, int(np.count_nonzero(fit.tangent.support)))
+    k = max(1, fit.tangent.size)
     steps = 1 if fit.problem.loss.quadratic and not fit.is_kinked else 10  # factorisations a refit takes
     n, p = fit.problem.X.shape
     cost = float(n) * (k * min(k, n) + p) * steps

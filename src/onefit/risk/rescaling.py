@@ -39,7 +39,7 @@ class Rescaling(NamedTuple):
 
 def curvature_of_refits(fit: Fit, curvature: Curvature | None = None) -> Curvature:
     """K of the fit, with the penalty as weak as in a refit where that shrinks it."""
-    if fit.problem.mean_scaled and np.any(fit.tangent.hessian):
+    if fit.problem.mean_scaled and fit.tangent.is_curved:
         return factor(fit, shrink=fit.problem.usual_shrink)
     return factor(fit) if curvature is None else curvature
 

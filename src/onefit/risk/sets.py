@@ -79,8 +79,13 @@ def leave_sets_out(
         those whose steps did not settle at all.
     progress : callable, optional
     """
-    found = blocks.leave_out(fit, curvature, folds)
-    eta, exactly, settled = found.eta.copy(), found.exact.copy(), found.settled & (found.slack >= SAFE_SLACK)
+    if fit.problem.loss.has_corners:  # rows in a corner and rows that are not leave together: solve anew
+        eta = fit.eta[folds.rows]
+        exactly, settled = np.zeros((2, len(folds)), dtype=bool)
+    else:
+        found = blocks.leave_out(fit, curvature, folds)
+        eta, exactly = found.eta.copy(), found.exact.copy()
+        settled = found.settled & (found.slack >= SAFE_SLACK)
     anew = np.flatnonzero(~(exactly & settled) if exact else ~settled)
     failed = np.zeros(len(folds), dtype=bool)
     for done, k in enumerate(anew, start=1):

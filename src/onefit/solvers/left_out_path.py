@@ -80,7 +80,7 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
     >>> ends.coef, ends.level, ends.pivots, ends.solved
     (array([[0.]]), array([2.]), array([1]), array([ True]))
     """
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
     gamma = np.abs(fit.loss_gradient)
     watched = np.isfinite(l1) & (fit.tangent.support | (gamma >= NEARBY * l1))
     ends, joining = _follow_all(fit, rows, np.flatnonzero(watched))
@@ -171,7 +171,7 @@ class Tableau:
     def of(cls, fit: Fit, columns: Index, f: float) -> Tableau | None:
         """Eliminate the support; None where K is singular there."""
         problem = fit.problem
-        l1, l2 = (strength[columns] for strength in problem.penalty.strengths(fit.coef.shape))
+        l1, l2 = (strength[columns] for strength in problem.separable.strengths(fit.coef.shape))
         A = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, columns)).T
         means = np.zeros(len(columns))
         if problem.intercept:
@@ -342,7 +342,7 @@ def _solve_each(systems: Array, rhs: Array) -> Array:
 def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:
     """Rows whose coefficients solve the problem without them, and columns that should have joined."""
     problem = fit.problem
-    l1, l2 = problem.penalty.strengths(fit.coef.shape)
+    l1, l2 = problem.separable.strengths(fit.coef.shape)
     solved, joining = np.ones(len(rows), dtype=bool), np.zeros(len(l1), dtype=bool)
     active = _linalg.active_columns(problem.X, columns)
     held = np.isfinite(l1)

@@ -86,7 +86,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
 
     Entering coordinates that the step would push out of their orthant at once are held at zero.
     """
-    penalty = fit.problem.penalty
+    penalty = fit.problem.separable
     orthant = _with_room(fit, penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9))
     while True:
         tangent = penalty.piece(fit.coef, orthant)
@@ -152,7 +152,7 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     gradient.
     """
     kinked = step.orthant != 0
-    l1, _ = fit.problem.penalty.strengths(fit.coef.shape)
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
     rounding = 1e-7 if fit.problem.loss.quadratic else 1e-3
     if not np.all(np.abs(step.gradient.coef[kinked]) <= rounding * l1[kinked]):
         return False

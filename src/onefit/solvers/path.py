@@ -31,7 +31,7 @@ def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]
     for problem in problems:
         if active is None:
             active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=bool(problem.intercept))
-        active.solve(*problem.penalty.strengths((problem.X.shape[1],)))
+        active.solve(*problem.separable.strengths((problem.X.shape[1],)))
         fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
         yield newton.Solution(fit, ActiveSetCurvature(active, active.support.copy()))
 

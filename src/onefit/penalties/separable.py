@@ -1,8 +1,4 @@
-"""Penalties: value, proximal operator, and the smooth piece through a point.
-
-Every penalty is described locally by its *tangent*: the directions in which the coefficients can move
-while the active pattern stays as it is, with the gradient and the curvature of the penalty there.
-Leave-one-out, degrees of freedom and hyperparameter gradients need no more than that.
+"""Penalties that treat every coefficient on its own: ridge, lasso, elastic net.
 
 A strength may be one number, one a feature (p,), or an array of the shape of the coefficients.  An
 infinite strength fixes its coefficient at zero.
@@ -10,62 +6,36 @@ infinite strength fixes its coefficient at zero.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
+from onefit.penalties.base import Coordinates, Penalty
 
 Strength: TypeAlias = ArrayLike
-
-
-@dataclass(frozen=True)
-class Tangent:
-    """The smooth piece of a penalty through a point.
-
-    Attributes
-    ----------
-    support : bool array of the shape of the coefficients
-        Coordinates that are free to move; the columns of B are their unit vectors.
-    gradient : array of the shape of the coefficients
-        Gradient of the penalty on the piece, zero off the support.
-    hessian : array of the shape of the coefficients
-        Diagonal of the penalty's curvature C on the piece, zero off the support.
-    """
-
-    support: Mask
-    gradient: Array
-    hessian: Array
-
-
-class Penalty(ABC):
-    """A convex function of the coefficients; the intercept is never penalised."""
-
-    @abstractmethod
-    def value(self, coef: Array) -> float:
-        """Penalty at ``coef``."""
-
-    @abstractmethod
-    def prox(self, coef: Array, step: float) -> Array:
-        """Argmin over z of ½‖z − coef‖² + step · P(z)."""
-
-    @abstractmethod
-    def tangent(self, coef: Array) -> Tangent:
-        """Smooth piece through ``coef``."""
-
-    @abstractmethod
-    def scaled(self, factor: float) -> Self:
-        """``factor`` times this penalty."""
 
 
 @dataclass(frozen=True)
 class SeparablePenalty(Penalty):
     """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate."""
 
+    polyhedral: ClassVar[bool] = True
+
     alpha: Strength = 1.0
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        return bool(np.any(self.strengths(shape)[0]))
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        l1, l2 = self.strengths(shape)
+        return bool(np.any((l1 == 0) & (l2 == 0)))
+
+    def ridge(self, shape: tuple[int, ...]) -> Array:
+        return self.strengths(shape)[1]
 
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=np.asarray(self.alpha) * factor)
@@ -83,15 +53,24 @@ class SeparablePenalty(Penalty):
         l1, l2 = self.strengths(coef.shape)
         return np.sign(coef) * np.maximum(np.abs(coef) - step * l1, 0.0) / (1.0 + step * l2)
 
-    def tangent(self, coef: Array) -> Tangent:
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:
         return self.piece(coef, np.sign(coef))
 
-    def piece(self, coef: Array, orthant: Array) -> Tangent:
+    def piece(self, coef: Array, orthant: Array) -> Coordinates:
         """Smooth piece through ``coef`` on which the kinked coordinates keep the signs ``orthant``."""
         l1, l2 = self.strengths(coef.shape)
         support = ((orthant != 0) | (l1 == 0)) & np.isfinite(l1) & np.isfinite(l2)
         l1, l2 = np.where(support, l1, 0.0), np.where(support, l2, 0.0)
-        return Tangent(support, l1 * orthant + l2 * coef, l2)
+        return Coordinates(support, l1 * orthant + l2 * coef, l2)
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        l1, l2 = (part[:, None] for part in self.strengths(coef.shape[:1]))
+        free = np.isfinite(l1) & np.isfinite(l2)
+        l2 = np.where(free, l2, 0.0)
+        slope = loss_gradient + l2 * coef
+        wrong = np.where(coef != 0, np.abs(slope + l1 * np.sign(coef)), np.maximum(np.abs(slope) - l1, 0.0))
+        size = np.abs(loss_gradient).max(axis=0, initial=0.0)
+        return np.all(np.where(free, wrong, 0.0) <= rtol * size, axis=0)
 
     def orthant(self, coef: Array, loss_gradient: Array, slack: float = 0.0) -> Array:
         """Signs of ``coef``, and for zeros the sign in which the objective falls (0 if in none).

@@ -1,0 +1,190 @@
+"""What every penalty says of itself, and the two kinds of tangent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent(ABC):
+    """The smooth piece of a penalty through a point: free directions B, gradient and curvature C there.
+
+    Attributes
+    ----------
+    support : bool array of the shape of the coefficients
+        Coordinates that move along some free direction.
+    gradient : array of the shape of the coefficients
+        Gradient of the penalty on the piece: its inner products with the free directions are what counts.
+    hessian : array
+        Curvature C of the penalty on the piece.
+    """
+
+    support: Mask
+    gradient: Array
+    hessian: Array
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of free directions, over all outputs."""
+
+    @abstractmethod
+    def curve(self, change: Array) -> Array:
+        """B C Bᵀ times changes of the coefficients, (p, …) or (p, c, …): what they add to the gradient."""
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether the penalty bends anywhere on the piece."""
+        return bool(np.any(self.hessian))
+
+    def shrunk(self, factor: float) -> Self:
+        """Return the tangent of ``factor`` times the penalty."""
+        return replace(self, gradient=self.gradient * factor, hessian=self.hessian * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates(Tangent):
+    """Free directions that are coordinates; C is diagonal.
+
+    Attributes
+    ----------
+    support : bool array of the shape of the coefficients
+        Coordinates that are free to move; the columns of B are their unit vectors.
+    gradient, hessian : arrays of the shape of the coefficients
+        Gradient, and diagonal of C; zero off the support.
+    """
+
+    @property
+    def size(self) -> int:
+        return int(np.count_nonzero(self.support))
+
+    def curve(self, change: Array) -> Array:
+        return self.hessian.reshape(*self.hessian.shape, *(1,) * (change.ndim - self.hessian.ndim)) * change
+
+
+@dataclass(frozen=True, eq=False)
+class Subspace(Tangent):
+    """Free directions in any position, for a single output.
+
+    Attributes
+    ----------
+    support : (p,) bool array
+    gradient : (p,) array
+    hessian : (k, k) array
+        C in the coordinates of the basis.
+    basis : (p, k) array or sparse array
+        Orthonormal columns.
+    """
+
+    basis: Any
+
+    @classmethod
+    def along(cls, basis: Any, gradient: Array, hessian: Array | None = None) -> Subspace:
+        """Return the piece along some orthonormal columns, flat where no curvature is given."""
+        held = abs(basis).sum(axis=1) if _linalg.is_sparse(basis) else np.abs(basis).sum(axis=1)
+        k = basis.shape[1]
+        return cls(np.ravel(held) > 0, gradient, np.zeros((k, k)) if hessian is None else hessian, basis)
+
+    @property
+    def size(self) -> int:
+        return int(self.basis.shape[1])
+
+    def curve(self, change: Array) -> Array:
+        if not self.is_curved:
+            return np.zeros_like(change)
+        inner = _linalg.transposed_times(self.basis, change)
+        return _linalg.times(self.basis, np.tensordot(self.hessian, inner, 1))
+
+    @cached_property
+    def components(self) -> Array:
+        """Bᵀ ∇P, the gradient along the free directions: (k,)."""
+        return _linalg.transposed_times(self.basis, self.gradient)
+
+
+class Penalty(ABC):
+    """A convex function of the coefficients; the intercept is never penalised."""
+
+    polyhedral: ClassVar[bool] = False  # piecewise linear, but for an ℓ2 part
+    bends_with_subgradient: ClassVar[bool] = False  # whether its curvature depends on where −∇loss is
+
+    @abstractmethod
+    def value(self, coef: Array) -> float:
+        """Penalty at ``coef``."""
+
+    @abstractmethod
+    def prox(self, coef: Array, step: float) -> Array:
+        """Argmin over z of ½‖z − coef‖² + step · P(z)."""
+
+    @abstractmethod
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Tangent:
+        """Smooth piece through ``coef``.
+
+        Parameters
+        ----------
+        coef : (p,) or (p, c) array
+        loss_gradient : array of the shape of ``coef``, optional
+            Gradient of the loss there, for penalties whose curvature depends on the subgradient.
+        """
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """``factor`` times this penalty."""
+
+    @abstractmethod
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        """Whether it has kinks, which make an active pattern, on coefficients of this shape."""
+
+    @abstractmethod
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        """Whether some direction has no penalty at all, so that a few rows may leave it undetermined."""
+
+    def ridge(self, shape: tuple[int, ...]) -> Array:
+        """Strengths of its ℓ2 part, ½ Σ l2_j β_j²: of this shape."""
+        return np.zeros(shape)
+
+    def without_ridge(self) -> Penalty:
+        """Return the penalty without its ℓ2 part."""
+        return self
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse coefficients of a shape that the penalty is not made for.
+
+        Raises
+        ------
+        ValueError
+        """
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        """Whether −∇loss is a subgradient of the penalty at the coefficients.
+
+        Parameters
+        ----------
+        coef, loss_gradient : (p, r) arrays
+            Of r problems with this penalty.
+        rtol : float, default 1e-7
+            Error of a subgradient that is none, relative to the largest gradient.
+
+        Returns
+        -------
+        (r,) bool array
+
+        Notes
+        -----
+        −g ∈ ∂P(β) if and only if β = prox_tP(β − t g) for some, and then for every, t > 0.
+        """
+        found = np.zeros(coef.shape[1], dtype=bool)
+        for j, (beta, slope) in enumerate(zip(coef.T, loss_gradient.T, strict=True)):
+            size = float(np.abs(slope).max(initial=0.0))
+            step = float(np.abs(beta).max(initial=0.0)) / size if size > 0 else 0.0
+            step = step if step > 0 else 1.0
+            error = np.abs(self.prox(beta - step * slope, step) - beta).max(initial=0.0) / step
+            found[j] = error <= rtol * size
+        return found

@@ -6,10 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onefit import penalties, risk
+    from onefit import losses, penalties, risk
     from onefit.api import evaluate, loo
     from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
-    from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+    from onefit.estimators import (
+        ElasticNetLOO,
+        GeneralizedLinear,
+        GeneralizedLinearLOO,
+        LassoLOO,
+        LogisticLOO,
+        PoissonLOO,
+        RidgeLOO,
+    )
     from onefit.exceptions import (
         NotFittedToDataError,
         NotOptimalWarning,
@@ -25,6 +33,8 @@ __version__ = "0.1.0"
 __all__ = [
     "CoefficientPathDisplay",
     "ElasticNetLOO",
+    "GeneralizedLinear",
+    "GeneralizedLinearLOO",
     "LassoLOO",
     "LeftOutDisplay",
     "LogisticLOO",
@@ -40,6 +50,7 @@ __all__ = [
     "UnsupportedModelError",
     "evaluate",
     "loo",
+    "losses",
     "penalties",
     "risk",
 ]
@@ -48,14 +59,14 @@ __all__ = [
 _HOMES = {
     "onefit.api": ["evaluate", "loo"],
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
-    "onefit.estimators": ["ElasticNetLOO", "LassoLOO", "LogisticLOO", "PoissonLOO", "RidgeLOO"],
+    "onefit.estimators": ["GeneralizedLinear", *(name for name in __all__ if name.endswith("LOO"))],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("penalties", "risk"):
+    if name in ("losses", "penalties", "risk"):
         return import_module(f"onefit.{name}")
     for home, names in _HOMES.items():
         if name in names:

@@ -62,7 +62,7 @@ COMPARED = {
 TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itself
     [
         *(
-            f"onefit.estimators.{cls.__name__}"
+            f"{cls.__module__}.{cls.__name__}"
             for cls in (ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO)
         ),
         "onefit.risk.estimate.RiskEstimate",

@@ -389,11 +389,11 @@ class Dual(ScalarCurvature):
 
 @dataclass(frozen=True)
 class Along(ScalarCurvature):
-    """K along the columns of a basis B: that of the design X B, whose coordinates are all free."""
+    """K along the columns of a basis B: that of the design X B."""
 
-    inner: Primal
+    inner: ScalarCurvature
     X: Design
-    basis: Design  # (p, k), orthonormal columns
+    basis: Design  # (p, k)
 
     def quadratic_forms(self) -> Array:
         return self.inner.quadratic_forms()

@@ -6,15 +6,33 @@ Leave-one-out, degrees of freedom and hyperparameter gradients need no more than
 """
 
 from onefit.penalties.base import Coordinates, Penalty, Subspace, Tangent
-from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty
+from onefit.penalties.box import Box
+from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
+from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
+from onefit.penalties.nuclear import NuclearNorm
+from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
+from onefit.penalties.slope import Slope
+from onefit.penalties.sum import Sum
 
 __all__ = [
     "L1",
     "L2",
+    "AnalysisPenalty",
+    "Box",
     "Coordinates",
     "ElasticNet",
+    "FusedLasso",
+    "GeneralizedLasso",
+    "GroupLasso",
+    "GroupPenalty",
+    "NuclearNorm",
     "Penalty",
     "SeparablePenalty",
+    "Slope",
+    "SparseGroupLasso",
+    "Strengths",
     "Subspace",
+    "Sum",
     "Tangent",
+    "TrendFilter",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Mask
+
+ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,10 @@ class Tangent(ABC):
         """Whether the penalty bends anywhere on the piece."""
         return bool(np.any(self.hessian))
 
+    @abstractmethod
+    def with_ridge(self, l2: Array, coef: Array) -> Self:
+        """Return the tangent of the penalty plus ½ Σ l2_j β_j²; ``coef`` is the point of tangency."""
+
     def shrunk(self, factor: float) -> Self:
         """Return the tangent of ``factor`` times the penalty."""
         return replace(self, gradient=self.gradient * factor, hessian=self.hessian * factor)
@@ -68,6 +74,10 @@ class Coordinates(Tangent):
 
     def curve(self, change: Array) -> Array:
         return self.hessian.reshape(*self.hessian.shape, *(1,) * (change.ndim - self.hessian.ndim)) * change
+
+    def with_ridge(self, l2: Array, coef: Array) -> Self:
+        l2 = np.where(self.support, l2, 0.0)
+        return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + l2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +113,15 @@ class Subspace(Tangent):
         inner = _linalg.transposed_times(self.basis, change)
         return _linalg.times(self.basis, np.tensordot(self.hessian, inner, 1))
 
+    def with_ridge(self, l2: Array, coef: Array) -> Self:
+        if np.ptp(l2) == 0:  # the basis is orthonormal
+            curved = l2[0] * np.eye(self.size)
+        elif _linalg.is_sparse(self.basis):
+            curved = (self.basis.T @ self.basis.multiply(l2[:, None])).toarray()
+        else:
+            curved = _linalg.product(self.basis.T, self.basis * l2[:, None])
+        return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + curved)
+
     @cached_property
     def components(self) -> Array:
         """Bᵀ ∇P, the gradient along the free directions: (k,)."""
@@ -110,10 +129,26 @@ class Subspace(Tangent):
 
 
 class Penalty(ABC):
-    """A convex function of the coefficients; the intercept is never penalised."""
+    """A convex function of the coefficients; the intercept is never penalised.
 
-    polyhedral: ClassVar[bool] = False  # piecewise linear, but for an ℓ2 part
-    bends_with_subgradient: ClassVar[bool] = False  # whether its curvature depends on where −∇loss is
+    Concrete penalties are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
+    ``set_params`` follow scikit-learn, so that ``clone`` and ``penalty__alpha`` work.
+    """
+
+    @property
+    def polyhedral(self) -> bool:
+        """Whether it is piecewise linear, but for an ℓ2 part."""
+        return False
+
+    @property
+    def coordinatewise(self) -> bool:
+        """Whether it is a sum over coefficients; the step of ``prox`` may then be one a coefficient."""
+        return False
+
+    @property
+    def bends_with_subgradient(self) -> bool:
+        """Whether its curvature depends on the subgradient, which is minus the gradient of the loss."""
+        return False
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -131,7 +166,8 @@ class Penalty(ABC):
         ----------
         coef : (p,) or (p, c) array
         loss_gradient : array of the shape of ``coef``, optional
-            Gradient of the loss there, for penalties whose curvature depends on the subgradient.
+            Gradient of the loss there, for penalties whose curvature depends on the subgradient
+            (``bends_with_subgradient``); without it the coupling is left out.
         """
 
     @abstractmethod
@@ -154,7 +190,7 @@ class Penalty(ABC):
         """Return the penalty without its ℓ2 part."""
         return self
 
-    def check(self, shape: tuple[int, ...]) -> None:
+    def check(self, shape: tuple[int, ...]) -> None:  # noqa: B027 (most fit any shape)
         """Refuse coefficients of a shape that the penalty is not made for.
 
         Raises
@@ -188,3 +224,51 @@ class Penalty(ABC):
             error = np.abs(self.prox(beta - step * slope, step) - beta).max(initial=0.0) / step
             found[j] = error <= rtol * size
         return found
+
+    def __add__(self, other: object) -> Penalty:
+        from onefit.penalties.sum import add
+
+        return add(self, other) if isinstance(other, Penalty) else NotImplemented
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, those of a nested penalty as ``name__parameter``."""
+        own = {name: getattr(self, name) for name in _names(self)}
+        nested = {
+            f"{name}__{key}": value
+            for name, part in own.items()
+            if deep and isinstance(part, Penalty)
+            for key, value in part.get_params().items()
+        }
+        return own | nested
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters in place, as scikit-learn's ``set_params`` does; wrong ones change nothing.
+
+        Raises
+        ------
+        ValueError
+            An unknown name, or a value that the constructor refuses.
+        """
+        own, nested = dict[str, Any](), dict[str, dict[str, Any]]()
+        for name, value in params.items():
+            field, _, key = name.partition("__")
+            if field not in _names(self) or (key and not isinstance(getattr(self, field), Penalty)):
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {_names(self)}")
+            if key:
+                nested.setdefault(field, {})[key] = value
+            else:
+                own[field] = value
+        changed: Any = replace(self, **own)  # type: ignore[type-var]
+        for field, values in nested.items():
+            getattr(changed, field).set_params(**values)
+        for name in [name for name in vars(self) if name not in _names(self)]:
+            del self.__dict__[name]  # what was computed from the old parameters
+        self.__dict__.update({name: getattr(changed, name) for name in _names(self)})
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.get_params(deep=False)
+
+
+def _names(penalty: Any) -> list[str]:
+    return [field.name for field in fields(penalty)]

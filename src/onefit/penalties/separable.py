@@ -7,13 +7,14 @@ infinite strength fixes its coefficient at zero.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
+from onefit.penalties._checks import check_share, check_strengths
 from onefit.penalties.base import Coordinates, Penalty
 
 Strength: TypeAlias = ArrayLike
@@ -23,9 +24,18 @@ Strength: TypeAlias = ArrayLike
 class SeparablePenalty(Penalty):
     """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate."""
 
-    polyhedral: ClassVar[bool] = True
-
     alpha: Strength = 1.0
+
+    def __post_init__(self) -> None:
+        check_strengths("alpha", self.alpha)
+
+    @property
+    def polyhedral(self) -> bool:
+        return True
+
+    @property
+    def coordinatewise(self) -> bool:
+        return True
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(np.any(self.strengths(shape)[0]))
@@ -36,6 +46,23 @@ class SeparablePenalty(Penalty):
 
     def ridge(self, shape: tuple[int, ...]) -> Array:
         return self.strengths(shape)[1]
+
+    def without_ridge(self) -> SeparablePenalty:
+        l1, l2 = self.strengths(self.shape_of_strengths)
+        return Strengths(l1=np.where(np.isinf(l2), np.inf, l1))  # what is fixed at zero stays there
+
+    @property
+    def shape_of_strengths(self) -> tuple[int, ...]:
+        """(), (p,) or (p, c): how finely the strengths are given."""
+        return max((np.shape(given) for given in self.get_params().values()), key=len)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        own = self.shape_of_strengths
+        if own not in {(), shape[:1], shape}:
+            raise ValueError(
+                f"{type(self).__name__} has strengths of shape {own}, but the coefficients have shape {shape}: "
+                "give one number, or one a feature"
+            )
 
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=np.asarray(self.alpha) * factor)
@@ -53,7 +80,7 @@ class SeparablePenalty(Penalty):
         l1, l2 = self.strengths(coef.shape)
         return np.sign(coef) * np.maximum(np.abs(coef) - step * l1, 0.0) / (1.0 + step * l2)
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:  # noqa: ARG002
         return self.piece(coef, np.sign(coef))
 
     def piece(self, coef: Array, orthant: Array) -> Coordinates:
@@ -84,7 +111,8 @@ class SeparablePenalty(Penalty):
         return np.where(l1 > 0, signs, 0.0)
 
 
-def _broadcast(alpha: Strength, shape: tuple[int, ...]) -> Array:
+def broadcast(alpha: Strength, shape: tuple[int, ...]) -> Array:
+    """Return one number a coefficient, from one in all, one a feature or one a coefficient."""
     strength = np.asarray(alpha, dtype=np.float64)
     if strength.ndim == 1 and len(shape) == 2:  # one a feature, the same for all outputs
         strength = strength[:, None]
@@ -108,7 +136,7 @@ class L2(SeparablePenalty):
     """
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        return np.zeros(shape), _broadcast(self.alpha, shape)
+        return np.zeros(shape), broadcast(self.alpha, shape)
 
 
 @dataclass(frozen=True)
@@ -128,7 +156,7 @@ class L1(SeparablePenalty):
     """
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        return _broadcast(self.alpha, shape), np.zeros(shape)
+        return broadcast(self.alpha, shape), np.zeros(shape)
 
 
 @dataclass(frozen=True)
@@ -151,9 +179,50 @@ class ElasticNet(SeparablePenalty):
 
     l1_ratio: float = 0.5
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("l1_ratio", self.l1_ratio)
+
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        alpha = _broadcast(self.alpha, shape)
+        alpha = broadcast(self.alpha, shape)
         fixed = np.isinf(alpha)  # 0 · ∞ is not a strength
         finite = np.where(fixed, 0.0, alpha)
         l2 = np.where(fixed, np.inf, finite * (1.0 - self.l1_ratio))
         return finite * self.l1_ratio, l2
+
+
+@dataclass(frozen=True)
+class Strengths(SeparablePenalty):
+    """alpha (Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²): what sums of separable penalties are.
+
+    Parameters
+    ----------
+    alpha : float or array, default 1.0
+        Factor on both.
+    l1, l2 : float or array, default 0.0
+        Strengths; one number, one a feature, or one a coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> (L2(1.0) + L1(np.array([1.0, 2.0]))).value(np.array([1.0, 2.0]))
+    7.5
+    """
+
+    l1: Strength = field(default=0.0, kw_only=True)
+    l2: Strength = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_strengths("l1", self.l1)
+        check_strengths("l2", self.l2)
+
+    def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        alpha = broadcast(self.alpha, shape)
+        l1, l2 = broadcast(self.l1, shape), broadcast(self.l2, shape)
+        return _product(alpha, l1), _product(alpha, l2)
+
+
+def _product(alpha: Array, strength: Array) -> Array:
+    """Their product, where nothing times infinity is nothing."""
+    return np.multiply(alpha, strength, out=np.zeros(alpha.shape), where=(alpha > 0) & (strength > 0))

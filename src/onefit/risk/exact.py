@@ -14,11 +14,12 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit
+from onefit.problem import Fit, Problem
 from onefit.risk import blocks
 from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut, Refinement
 from onefit.risk.refit import Progress, Solved, refit_rows
+from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.left_out_path import leave_out_along_path
 from onefit.solvers.path import least_squares_path
 
@@ -40,7 +41,7 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
     problem = left_out.fit.problem
     pivoted: dict[int, Solved] = {}
     if rest.size and _has_path(left_out.fit):
-        pivoted = _by_pivots(left_out, rest)
+        pivoted = _along_paths(left_out.fit, rest)
     elif rest.size and not problem.loss.quadratic and problem.penalty.polyhedral:
         stepped, values = _by_steps(left_out, rest)
         eta[stepped], slack[stepped] = values, 1.0
@@ -66,21 +67,34 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
 
 
 def _has_path(fit: Fit) -> bool:
-    """Whether the left-out fits can be followed along a piecewise-linear path."""
+    """Whether the left-out fits can be followed along a piecewise-linear path, perhaps in lasso coordinates."""
     problem = fit.problem
     if not problem.loss.quadratic or problem.loss.has_corners or problem.balance is not None:
         return False
-    return isinstance(problem.penalty, SeparablePenalty) and fit.is_kinked and fit.coef.ndim == 1
+    return fit.is_kinked and fit.coef.ndim == 1 and _lasso(fit.problem) is not None
 
 
-def _by_pivots(left_out: LeftOut, rows: Index) -> dict[int, Solved]:
-    ends = leave_out_along_path(left_out.fit, rows)
+def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
+    """The problem itself where its penalty is separable, or its lasso coordinates where it has some."""
+    return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
+
+
+def _along_paths(fit: Fit, rows: Index) -> dict[int, Solved]:
+    coordinates = _lasso(fit.problem)
+    if not isinstance(coordinates, LassoCoordinates):
+        return _by_pivots(fit, rows)
+    pivoted = _by_pivots(coordinates.restate(fit), rows)
+    return {i: Solved(one.eta, *coordinates.parameters(one.coef, one.level)) for i, one in pivoted.items()}
+
+
+def _by_pivots(fit: Fit, rows: Index) -> dict[int, Solved]:
+    ends = leave_out_along_path(fit, rows)
     if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
-        ends = leave_out_along_path(next(least_squares_path([left_out.fit.problem])).fit, rows)
+        ends = leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
     done = np.flatnonzero(ends.solved)
-    coef = np.zeros((done.size, left_out.fit.coef.size))
+    coef = np.zeros((done.size, fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]
-    own = _linalg.own_products(left_out.fit.problem.X, rows[done], coef) + ends.level[done]
+    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.level[done]
     return {
         int(rows[place]): Solved(value, one, np.asarray(ends.level[place]))
         for place, value, one in zip(done, own, coef, strict=True)

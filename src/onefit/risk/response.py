@@ -50,6 +50,21 @@ class Value(Response):
 
 
 @dataclass(frozen=True)
+class Pinball(Response):
+    """A predicted quantile, judged by the pinball loss."""
+
+    level: float
+    method = "predict"
+    loss_name = "pinball loss"
+
+    def predictions(self, eta: Array) -> Array:
+        return eta
+
+    def losses(self, y: Array, eta: Array) -> Array:
+        return np.maximum(self.level * (y - eta), (self.level - 1.0) * (y - eta))
+
+
+@dataclass(frozen=True)
 class Location(Response):
     """The first of two linear predictors, location and scale, judged by squared error."""
 

@@ -15,8 +15,7 @@ from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
 from onefit.search.selection import Selection, choose, paired_errors, smallest
-from onefit.solvers.path import least_squares_path, newton_path
-from onefit.solvers.solve import solve
+from onefit.solvers.solve import solve, solve_path
 
 PATIENCE = 5  # strengths past the best one before the path may stop
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
@@ -127,10 +126,7 @@ def search_path(
 
 def _solved(strengths: Array, problem_at: Callable[[float], Problem]) -> Iterator[tuple[Fit, LeftOut]]:
     """Each fit of the path and its left-out predictors, without refits of single rows."""
-    problems = (problem_at(float(strength)) for strength in strengths)
-    first = problem_at(float(strengths[0]))
-    path = least_squares_path if first.loss.quadratic else newton_path
-    for solution in path(problems):
+    for solution in solve_path(problem_at(float(strength)) for strength in strengths):
         yield solution.fit, one_fit.loo(*solution, thorough=False)
 
 
@@ -206,7 +202,8 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     on the pattern of the fit take them too far, and the more so the weaker the penalty is.
     """
     first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
-    return not first.problem.loss.quadratic and first.is_kinked
+    problem = first.problem
+    return first.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral)
 
 
 def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:

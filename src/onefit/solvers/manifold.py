@@ -8,7 +8,6 @@ onto the piece (Bareilles, Iutzeler and Malick 2022).  Both end at the same poin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from onefit import _linalg
 from onefit.curvature import Direction, factor
 from onefit.exceptions import SolverError
-from onefit.problem import Fit, Problem
+from onefit.problem import Fit
 from onefit.solvers.newton import Solution
 
 ROUNDS = 300  # Newton steps, and bursts of proximal steps
@@ -83,15 +82,6 @@ def solve(start: Fit) -> Solution:
         f"no optimum in {ROUNDS} rounds (objective {here.fit.objective:.6g}): the problem may have no finite "
         "minimum, or columns of very different size; scale them, or penalise more"
     )
-
-
-def path(problems: Iterable[Problem]) -> Iterator[Solution]:
-    """Solve problems that differ in their penalty, each from the last."""
-    last: Fit | None = None
-    for problem in problems:
-        solution = solve(problem.at_start() if last is None else Fit(problem, last.coef, last.level))
-        last = solution.fit
-        yield solution
 
 
 # --- Newton steps on the piece ---------------------------------------------------------------------

@@ -2,32 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 
 import numpy as np
 
+from onefit.curvature import factor
 from onefit.exceptions import SolverError
-from onefit.problem import Fit
-from onefit.solvers import newton
-from onefit.solvers.path import least_squares_path
+from onefit.penalties import AnalysisPenalty, SeparablePenalty
+from onefit.problem import Fit, Problem
+from onefit.solvers import corners, manifold, newton
+from onefit.solvers.lasso_coordinates import LassoCoordinates
+from onefit.solvers.newton import Solution
+from onefit.solvers.path import least_squares_path, newton_path
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
 
 
-def solve(start: Fit) -> newton.Solution:
+def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
-    Newton's method on the pattern of ``start``; least squares with an ℓ1 part go to the exact active-set
-    method when ``start`` has no pattern yet, or turns out to be far away.
+    * Losses with corners: an active-set method on the dual, or a quadratic program where the penalty has kinks
+      too.
+    * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
+      part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
+    * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
+    * Others: Newton steps on the active manifold.
 
     Raises
     ------
     SolverError
         If the problem has no finite minimum.
     """
+    problem = start.problem
+    if problem.loss.has_corners:
+        kinked = problem.penalty.has_kinks(start.coef.shape)
+        fit = quadratic_program.solve(start) if kinked else corners.solve(start)
+        return Solution(fit, factor(fit))
+    if isinstance(problem.penalty, SeparablePenalty):
+        return _solve_separable(start)
+    coordinates = LassoCoordinates.of(problem)
+    if coordinates is not None:
+        return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
+    if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
+        fit = quadratic_program.solve(start)
+        return Solution(fit, factor(fit))
+    return manifold.solve(start)
+
+
+def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.quadratic or start.coef.ndim == 2 or not start.is_kinked:
         return newton.solve(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)
     return next(least_squares_path([start.problem]))
+
+
+def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
+    """Solve problems that differ in their penalty, each from the last.
+
+    A solution's curvature is valid until the next one is asked for.
+    """
+    problems = iter(problems)
+    first = next(problems)
+    coordinates, problems = LassoCoordinates.of(first), chain([first], problems)
+    if coordinates is not None and not first.loss.has_corners:
+        return _path_in_lasso_coordinates(coordinates, problems)
+    if first.loss.has_corners or not isinstance(first.penalty, SeparablePenalty):
+        return _path_of_starts(problems)
+    return least_squares_path(problems) if first.loss.quadratic else newton_path(problems)
+
+
+def _path_in_lasso_coordinates(
+    coordinates: LassoCoordinates, problems: Iterable[Problem]
+) -> Iterator[Solution]:
+    own = list(problems)
+    follow = least_squares_path if own[0].loss.quadratic else newton_path
+    found = follow(coordinates.restated(problem) for problem in own)
+    for problem, solution in zip(own, found, strict=True):
+        yield coordinates.solution(problem, solution)
+
+
+def _path_of_starts(problems: Iterable[Problem]) -> Iterator[Solution]:
+    last: Fit | None = None
+    for problem in problems:
+        solution = solve(problem.at_start() if last is None else Fit(problem, last.coef, last.level))
+        last = solution.fit
+        yield solution

@@ -1,0 +1,372 @@
+"""Least squares: ridge, lasso and elastic net that tune themselves by leave-one-out."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import MultiOutputMixin, RegressorMixin
+
+from onefit import _linalg
+from onefit._typing import Array, Design
+from onefit._validation import (
+    check_rows,
+    check_strengths,
+    check_weights,
+)
+from onefit.adapters import Reading, as_fit
+from onefit.clones import reference
+from onefit.estimators.self_tuned import PenalisedPath, SelfTuned, decades, with_its_choice
+from onefit.losses import Squared
+from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
+from onefit.problem import Fit, Problem
+from onefit.risk.response import Value
+from onefit.search.path import SearchResult
+from onefit.search.ridge import RidgeSpectrum, search_ridge
+from onefit.search.selection import Selection
+
+
+class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
+    """Ridge regression that chooses its strength by exact leave-one-out.
+
+    Minimises Σ w (y − Xβ − b)² + alpha ‖β‖², the scale of ``sklearn.linear_model.Ridge``, for every
+    strength from one eigendecomposition (Golub, Heath and Wahba 1979).
+
+    Parameters
+    ----------
+    alphas : int or array-like, default 100
+        So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
+        eight decades; or the strengths themselves.
+    selection : {"min", "1se"}, default "min"
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    fit_intercept : bool, default True
+
+    Attributes
+    ----------
+    alpha_ : float
+        Strength that was chosen.
+    alphas_ : (J,) array
+        Strengths that were tried, strongest first.
+    risk_path_, std_error_path_ : (J,) arrays
+        Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
+    coef_path_ : (J, p) or (J, p, t) array
+    intercept_path_ : (J,) or (J, t) array
+    coef_ : (p,) or (t, p) array
+    intercept_ : float or (t,) array
+    loo_ : RiskEstimate
+        Leave-one-out at the chosen strength.
+    n_features_in_ : int
+    feature_names_in_ : (p,) array
+        Only if X has names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit import RidgeLOO
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0]).fit(X, y)
+    >>> model.alpha_, round(model.loo_.value)
+    (0.01, 3000)
+    """
+
+    def __init__(
+        self, alphas: int | ArrayLike = 100, *, selection: Selection = "min", fit_intercept: bool = True
+    ) -> None:
+        self.alphas = alphas
+        self.selection = selection
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit at every strength and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or sparse array of shape (n, p)
+        y : array-like of shape (n,) or (n, t)
+        sample_weight : array-like of shape (n,), optional
+        """
+        X, y, weights = self._check_data(X, y, sample_weight, multi_output=True, y_numeric=True)
+        with _linalg.one_thread_if_small(X):
+            self._fit(self._problem(X, np.asarray(y, dtype=np.float64), weights, 1.0), sample_weight)
+        return self
+
+    def _problem(self, X: Design, y: Array, weights: Array, strength: float) -> Problem:
+        return Problem(Squared(), L2(strength), X, y, weights, np.full(y.shape[1:], bool(self.fit_intercept)))
+
+    def _fit(self, problem: Problem, sample_weight: Any) -> None:
+        spectrum = RidgeSpectrum(problem)
+        alphas = check_strengths("alphas", self.alphas, lambda: decades(spectrum.largest), positive=False)
+        result = search_ridge(spectrum, alphas, self.selection)
+        self._take_path(result, alphas, problem.weights)
+        self.coef_ = result.coefs[result.best].T
+        level = result.levels[result.best]
+        self.intercept_ = level if level.ndim else float(level)
+        self._judge(spectrum.left_out(self.alpha_), Value(), problem.y, sample_weight)
+
+    def predict(self, X: Any) -> Array:
+        """Predicted response: (n,) or (n, t)."""
+        return _linalg.times(self._check_X(X), self.coef_.T) + self.intercept_
+
+
+class ElasticNetLOO(RegressorMixin, PenalisedPath):
+    """Elastic net that chooses its strength by leave-one-out along an exact path.
+
+    Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
+    ``sklearn.linear_model.ElasticNet``.  The path is solved by active sets, to machine precision, and each
+    point is judged with the factor that solved it.
+
+    Parameters
+    ----------
+    alphas : int or array-like, default 100
+        So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
+        down to ``eps`` times it; or the strengths themselves.
+    l1_ratio : float or array-like, default 0.5
+        Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.
+    selection : {"min", "1se"}, default "min"
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    eps : float, default 1e-3
+        Length of the automatic path.
+    early_stopping : bool, default True
+        Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
+        difference, and five strengths on.
+    fit_intercept : bool, default True
+
+    Attributes
+    ----------
+    alpha_, l1_ratio_ : float
+        What was chosen; the path attributes below are those of the chosen ``l1_ratio_``.
+    alphas_ : (J,) array
+        Strengths that were visited, strongest first.
+    risk_path_, std_error_path_ : (J,) arrays
+        Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
+        makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
+        of two or so on few rows (Bayle, Janson and Mackey 2025).
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.  Of
+        several ``l1_ratio``, this is the path of the chosen one.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed; over the paths of all ``l1_ratio``.  With an ℓ1 penalty
+        only about half of the optimism is removed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
+    coef_path_ : (J, p) array
+    intercept_path_ : (J,) array
+    coef_ : (p,) array
+    intercept_ : float
+    loo_ : RiskEstimate
+        Leave-one-out at the chosen strength.
+    n_features_in_ : int
+    feature_names_in_ : (p,) array
+        Only if X has names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit import ElasticNetLOO
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ElasticNetLOO(l1_ratio=[0.5, 0.9]).fit(X, y)
+    >>> model.l1_ratio_
+    0.9
+    """
+
+    def __init__(
+        self,
+        alphas: int | ArrayLike = 100,
+        *,
+        l1_ratio: float | ArrayLike = 0.5,
+        selection: Selection = "min",
+        eps: float = 1e-3,
+        early_stopping: bool = True,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.alphas = alphas
+        self.l1_ratio = l1_ratio
+        self.selection = selection
+        self.eps = eps
+        self.early_stopping = early_stopping
+        self.fit_intercept = fit_intercept
+
+    def _problem(self, X: Design, y: Array, weights: Array, strength: float, ratio: float) -> Problem:
+        total = strength * weights.sum()
+        penalty: SeparablePenalty = L1(total) if ratio == 1 else ElasticNet(total, ratio)
+        intercept = np.array(bool(self.fit_intercept))
+        return Problem(Squared(), penalty, X, y, weights, intercept, mean_scaled=True)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit along the path and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or sparse array of shape (n, p)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        """
+        X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True)
+        data = X, np.asarray(y, dtype=np.float64), weights
+        paths = [(ratio, *self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
+        ratio, alphas, found = min(paths, key=lambda path: path[2].risks[path[2].best])
+        result, fit, left_out = self._settle(data, found, ratio, Value())
+        self._take_path(result, alphas, weights, *(path for _, _, path in paths if path is not found))
+        self.l1_ratio_ = ratio
+        self.coef_, self.intercept_ = fit.coef, float(fit.level)
+        self._judge(left_out, Value(), data[1], sample_weight)
+        return self
+
+    def _l1_ratio(self) -> float | ArrayLike:
+        return self.l1_ratio
+
+    def _path(self, data: tuple[Design, Array, Array], ratio: float) -> tuple[Array, SearchResult]:
+        start = self._problem(*data, 1.0, ratio).at_start()
+        alphas = check_strengths("alphas", self.alphas, lambda: _down_from_null(start, ratio, self.eps))
+        return alphas, self._walk(data, alphas, ratio, Value())
+
+    def predict(self, X: Any) -> Array:
+        """Predicted response: (n,)."""
+        return _linalg.times(self._check_X(X), self.coef_) + self.intercept_
+
+
+def _ratios(l1_ratio: float | ArrayLike) -> list[float]:
+    try:
+        ratios = np.atleast_1d(np.asarray(l1_ratio, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"l1_ratio must be a number or a list of numbers, got {l1_ratio!r}") from None
+    if ratios.ndim != 1 or ratios.size == 0 or np.any(ratios <= 0) or np.any(ratios > 1):
+        raise ValueError(f"l1_ratio must lie in (0, 1] (0 is ridge: use RidgeLOO), got {l1_ratio!r}")
+    return [float(ratio) for ratio in ratios]
+
+
+def _down_from_null(start: Fit, ratio: float, eps: float) -> tuple[float, float]:
+    """From the strength that makes all coefficients zero down to ``eps`` times it."""
+    if not 0 < eps < 1:
+        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+    total = float(start.problem.weights.sum())
+    highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / total / ratio
+    highest = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
+    return highest, eps * highest
+
+
+class LassoLOO(ElasticNetLOO):
+    """Lasso that chooses its strength by leave-one-out along an exact path.
+
+    Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha ‖β‖₁, the scale of ``sklearn.linear_model.Lasso``.  The path is
+    solved by active sets, to machine precision; leverages follow the support from one strength to the next
+    (Wang et al. 2018, section 3.1).
+
+    Parameters
+    ----------
+    alphas : int or array-like, default 100
+        So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
+        down to ``eps`` times it; or the strengths themselves.
+    selection : {"min", "1se"}, default "min"
+        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
+        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    eps : float, default 1e-3
+        Length of the automatic path.
+    early_stopping : bool, default True
+        Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
+        difference, and five strengths on.
+    fit_intercept : bool, default True
+
+    Attributes
+    ----------
+    alpha_ : float
+        Strength that was chosen.
+    alphas_ : (J,) array
+        Strengths that were visited, strongest first.
+    risk_path_, std_error_path_ : (J,) arrays
+        Leave-one-out risk (mean squared error) at each strength, and its standard error.
+    paired_error_path_ : (J,) array
+        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
+        makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
+        of two or so on few rows (Bayle, Janson and Mackey 2025).
+    confidence_set_ : array
+        Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
+        those between them; strongest penalty first.  Strengths that were not visited are not judged.
+    corrected_risk_ : float
+        Risk of the tuned model, corrected for the choice: the smallest of many estimates is too small
+        (Tsamardinos, Greasidou and Borboudakis 2018).  Computed when asked for, as is the set, without
+        refits and from draws with a fixed seed.  With an ℓ1 penalty only about half of the optimism is
+        removed.
+    best_score_ : float
+        Minus ``corrected_risk_``: larger is better.
+    coef_path_ : (J, p) array
+    intercept_path_ : (J,) array
+    coef_ : (p,) array
+    intercept_ : float
+    loo_ : RiskEstimate
+        Leave-one-out at the chosen strength.
+    n_features_in_ : int
+    feature_names_in_ : (p,) array
+        Only if X has names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit import LassoLOO
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LassoLOO(selection="1se").fit(X, y)
+    >>> int((model.coef_ != 0).sum())
+    7
+    """
+
+    def __init__(
+        self,
+        alphas: int | ArrayLike = 100,
+        *,
+        selection: Selection = "min",
+        eps: float = 1e-3,
+        early_stopping: bool = True,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.alphas = alphas
+        self.selection = selection
+        self.eps = eps
+        self.early_stopping = early_stopping
+        self.fit_intercept = fit_intercept
+
+    def _l1_ratio(self) -> float:
+        return 1.0
+
+
+# --- onefit.loo of a model that tuned itself: the refits keep its strength -------------------------------
+
+
+reference.register(RidgeLOO, with_its_choice)
+reference.register(ElasticNetLOO, with_its_choice)
+
+
+@as_fit.register(RidgeLOO)
+def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, y = check_rows(model, X, y, several_outputs=True)
+    problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_)
+    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), Value(), y)
+
+
+@as_fit.register(LassoLOO)
+@as_fit.register(ElasticNetLOO)
+def _read_elastic_net(model: ElasticNetLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
+    X, y = check_rows(model, X, y)
+    problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, model.l1_ratio_)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Value(), y)

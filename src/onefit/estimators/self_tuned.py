@@ -1,0 +1,151 @@
+"""What estimators that tune themselves by leave-one-out share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from onefit import _linalg
+from onefit._typing import Array, Design
+from onefit._validation import (
+    check_weights,
+)
+from onefit.problem import Fit, Problem
+from onefit.risk.estimate import estimate, warn_if_strained
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.response import Response
+from onefit.search.path import SearchResult, search_path, settle
+from onefit.search.selection import Contest, Selection, contest
+
+RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
+
+
+class SelfTuned(BaseEstimator):
+    """What all self-tuning estimators share: checked data in, fitted attributes out."""
+
+    selection: Selection
+    _strength: ClassVar[str] = "alpha"  # what the strength is called, and sets "<strength>_"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_X(self, X: Any) -> Design:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+
+    def _check_choice(self) -> None:
+        if self.selection not in ("min", "1se"):
+            raise ValueError(f"selection must be 'min' or '1se', got {self.selection!r}")
+
+    def _check_data(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Design, Any, Array]:
+        self._check_choice()
+        X, y = validate_data(
+            self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
+        )
+        return X, y, check_weights(sample_weight, X)
+
+    def _take_path(
+        self, result: SearchResult, strengths: Array, weights: Array, *others: SearchResult
+    ) -> None:
+        """Set the fitted attributes of a path, with strengths on the estimator's own scale.
+
+        Other paths, which the choice passed over, take part in the correction of the chosen risk.
+        """
+        visited = strengths[: len(result.risks)]
+        setattr(self, f"{self._strength}s_", visited)
+        setattr(self, f"{self._strength}_", float(visited[result.best]))
+        self.risk_path_ = result.risks
+        self.std_error_path_ = result.std_errors
+        self.paired_error_path_ = result.paired_errors
+        self.coef_path_ = result.coefs
+        self.intercept_path_ = result.levels
+        paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
+        self._contest: tuple[Any, ...] = tuple(contest(paths, weights, self.selection))
+
+    @property
+    def confidence_set_(self) -> Array:
+        """Strengths that cannot be told from the best at 95 %, strongest penalty first."""
+        check_is_fitted(self)
+        return getattr(self, f"{self._strength}s_")[Contest(*self._contest).confidence_set()]
+
+    @property
+    def corrected_risk_(self) -> float:
+        """Leave-one-out risk of the tuned model, corrected for the choice among many."""
+        check_is_fitted(self)
+        return Contest(*self._contest).corrected_risk()
+
+    @property
+    def best_score_(self) -> float:
+        """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
+        return -self.corrected_risk_
+
+    def _judge(self, left_out: Any, response: Response, y: Any, sample_weight: Any, **details: Any) -> None:
+        """Set ``loo_``, and warn when it should not be trusted."""
+        weights = None if sample_weight is None else left_out.fit.problem.weights
+        self.loo_ = estimate(left_out, response, y, sample_weight=weights, design=self._check_X, **details)
+        warn_if_strained(self.loo_)
+
+
+class PenalisedPath(SelfTuned):
+    """Estimators whose path is solved strength by strength."""
+
+    early_stopping: bool
+
+    @abstractmethod
+    def _problem(self, X: Design, y: Array, weights: Array, strength: float, ratio: float) -> Problem:
+        """Return the problem at a strength on the estimator's own scale."""
+
+    def _walk(
+        self, data: tuple[Design, Array, Array], strengths: Array, ratio: float, response: Response
+    ) -> SearchResult:
+        X, y, weights = data
+        with _linalg.one_thread_if_small(X):
+            in_dual = ratio == 0 and X.shape[1] > X.shape[0]
+            in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
+            # ridge with more columns than rows knows X only through its Gram matrix
+            design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
+            result = search_path(
+                strengths,
+                lambda strength: self._problem(design, y, weights, strength, ratio),
+                response,
+                y,
+                weights,
+                selection=self.selection,
+                early_stopping=self.early_stopping,
+            )
+            return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
+
+    def _settle(
+        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, response: Response
+    ) -> tuple[SearchResult, Fit, LeftOut]:
+        _, y, weights = data
+        return settle(
+            result,
+            lambda strength: self._problem(*data, strength, ratio),
+            response,
+            y,
+            weights,
+            self.selection,
+        )
+
+
+def decades(largest: float) -> tuple[float, float]:
+    """Range of automatic ridge strengths."""
+    high, low = RIDGE_DECADES
+    scale = largest if largest > 0 else 1.0
+    return scale * 10.0**high, scale * 10.0**low
+
+
+def with_its_choice(model: SelfTuned) -> Any:
+    """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
+    chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
+    if "l1_ratio" in model.get_params() and hasattr(model, "l1_ratio_"):
+        chosen["l1_ratio"] = model.l1_ratio_
+    return clone(model).set_params(**chosen)

@@ -1,0 +1,114 @@
+"""Bounds on the coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from onefit._typing import Array, Mask
+from onefit.penalties.base import ZERO, Coordinates, Penalty
+from onefit.penalties.separable import Strength, broadcast
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Penalty):
+    """0 where lower ≤ β ≤ upper, infinite elsewhere.
+
+    Coefficients on a bound stay there; the others are free and not penalised.
+
+    Parameters
+    ----------
+    lower, upper : float or array, default −∞ and ∞
+        Bounds; one number, one a feature, or one a coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Box(lower=0.0).prox(np.array([1.0, -1.0]), 1.0)
+    array([1., 0.])
+    """
+
+    lower: Strength = -np.inf
+    upper: Strength = np.inf
+
+    def __post_init__(self) -> None:
+        lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
+        try:
+            crossed = np.broadcast_to(lower > upper, np.broadcast_shapes(lower.shape, upper.shape))
+        except ValueError:
+            raise ValueError(
+                f"lower and upper must be of one shape, got {lower.shape} and {upper.shape}"
+            ) from None
+        if np.any(lower == np.inf) or np.any(upper == -np.inf):
+            raise ValueError("lower must be below infinity, and upper above minus infinity")
+        if np.any(crossed):
+            where = np.argwhere(crossed)[0].tolist()
+            raise ValueError(
+                f"lower must not be above upper{f', as it is for feature {where[0]}' * bool(where)}"
+            )
+
+    @property
+    def polyhedral(self) -> bool:
+        return True
+
+    @property
+    def coordinatewise(self) -> bool:
+        return True
+
+    def bounds(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Return the bounds, each broadcast to the shape of the coefficients."""
+        return broadcast(self.lower, shape), broadcast(self.upper, shape)
+
+    def value(self, coef: Array) -> float:
+        return 0.0 if np.all(_inside(coef, *self.bounds(coef.shape))) else np.inf
+
+    def prox(self, coef: Array, step: float) -> Array:  # noqa: ARG002
+        return np.clip(coef, *self.bounds(coef.shape))
+
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:  # noqa: ARG002
+        lower, upper = self.bounds(coef.shape)
+        near = ZERO * np.abs(coef).max(initial=0.0)
+        zero = np.zeros(coef.shape)
+        return Coordinates((coef - lower > near) & (upper - coef > near), zero, zero)
+
+    def scaled(self, factor: float) -> Self:  # noqa: ARG002
+        return self
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        lower, upper = self.bounds(shape)
+        return bool(np.any(np.isfinite(lower) | np.isfinite(upper)))
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        lower, upper = self.bounds(shape)
+        return bool(np.any(lower < upper))
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if np.ndim(bound) and np.shape(bound) not in {shape, shape[:1]}:
+                raise ValueError(
+                    f"{name} has shape {np.shape(bound)}, but the coefficients have shape {shape}: give one "
+                    "number, or one a feature"
+                )
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        lower, upper = (bound[:, None] for bound in self.bounds(coef.shape[:1]))
+        near = ZERO * np.abs(coef).max(axis=0, initial=0.0)
+        falls = np.where(upper - coef > near, np.maximum(-loss_gradient, 0.0), 0.0)
+        rises = np.where(coef - lower > near, np.maximum(loss_gradient, 0.0), 0.0)
+        size = np.abs(loss_gradient).max(axis=0, initial=0.0)
+        return np.all((np.maximum(falls, rises) <= rtol * size) & _inside(coef, lower, upper), axis=0)
+
+
+def _bound(name: str, given: Any) -> Array:
+    bound = np.asarray(given)
+    if bound.dtype.kind not in "fiu" or np.any(np.isnan(bound)):
+        raise ValueError(f"{name} must be a number or an array of them, got {given!r}")
+    return bound
+
+
+def _inside(coef: Array, lower: Array, upper: Array) -> Mask:
+    """Which coefficients keep to their bounds, but for rounding."""
+    slack = ZERO * np.abs(coef)
+    return np.asarray((coef >= lower - slack) & (coef <= upper + slack))

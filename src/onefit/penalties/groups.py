@@ -1,0 +1,260 @@
+"""Penalties on the length of groups of coefficients: whole groups enter or stay out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from onefit._typing import Array, Index, Mask
+from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
+from onefit.penalties.base import ZERO, Penalty, Subspace
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPenalty(Penalty):
+    """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: everything follows from the strengths and the group of each feature."""
+
+    groups: Any
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_strength("alpha", self.alpha)
+        if self._given_weights is not None:
+            check_weights("weights", self._given_weights, self.count, "one a group")
+        _ = self.membership  # refuses bad groups
+
+    @property
+    @abstractmethod
+    def _given_weights(self) -> Any:
+        """Weights of the groups as they were given, or None."""
+
+    @abstractmethod
+    def strengths(self) -> tuple[float, Array]:
+        """Return l1, and s_g of each group: (G,)."""
+
+    @cached_property
+    def membership(self) -> Index:
+        """Group number of each feature: (p,).  Labels are numbered in sorted order, lists as they come."""
+        return _from_lists(self.groups) if _are_lists(self.groups) else _from_labels(self.groups)
+
+    @property
+    def count(self) -> int:
+        """Number of groups, G."""
+        return int(self.membership.max()) + 1
+
+    @cached_property
+    def weights_of_groups(self) -> Array:
+        """w_g: those given, or the square roots of the group sizes; (G,)."""
+        if self._given_weights is None:
+            return np.sqrt(np.bincount(self.membership))
+        return np.asarray(self._given_weights, dtype=np.float64)
+
+    def norms(self, coef: Array) -> Array:
+        """‖β_g‖₂ of each group: (G,) or, of several coefficient vectors (p, r), (G, r)."""
+        return np.sqrt(self._incidence @ coef**2)
+
+    @cached_property
+    def _incidence(self) -> sp.csr_array:
+        p = len(self.membership)
+        return sp.csr_array((np.ones(p), (self.membership, np.arange(p))))
+
+    def value(self, coef: Array) -> float:
+        l1, strengths = self.strengths()
+        return float(l1 * np.abs(coef).sum() + strengths @ self.norms(coef))
+
+    def prox(self, coef: Array, step: float) -> Array:
+        """Shrink every coefficient, then every group: the prox of the sum is that composition."""
+        l1, strengths = self.strengths()
+        coef = _shrink(coef, step * l1)
+        norms = self.norms(coef)
+        kept = np.maximum(norms - step * strengths, 0.0) / np.where(norms > 0, norms, 1.0)
+        return kept[self.membership] * coef
+
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
+        """Coordinates of the active groups, those at zero excepted where they are penalised one by one.
+
+        On a group, ∇²‖β_g‖ = I/‖β_g‖ − β_g β_gᵀ/‖β_g‖³.
+        """
+        (l1, strengths), norms = self.strengths(), self.norms(coef)
+        active = norms > ZERO * norms.max(initial=0.0)
+        support = self._moves(coef, active, l1, strengths)
+        s = np.where(active, strengths / np.where(active, norms, 1.0), 0.0)  # s_g / ‖β_g‖
+        gradient = np.where(support, l1 * np.sign(coef) + s[self.membership] * coef, 0.0)
+        columns = np.flatnonzero(support)
+        own, k = self.membership[columns], len(columns)
+        unit = coef[columns] / np.where(active, norms, 1.0)[own]
+        hessian = np.where(own[:, None] == own, -np.outer(s[own] * unit, unit), 0.0)
+        hessian[np.diag_indices(k)] += s[own]
+        basis = sp.csc_array((np.ones(k), columns, np.arange(k + 1)), shape=(len(coef), k))
+        return Subspace.along(basis, gradient, hessian)
+
+    def _moves(self, coef: Array, active: Mask, l1: float, strengths: Array) -> Mask:
+        """Coordinates at no kink."""
+        whole = active | (strengths == 0)
+        return whole[self.membership] & ((coef != 0) | (l1 == 0))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, alpha=self.alpha * factor)
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+        l1, strengths = self.strengths()
+        return bool(l1 > 0 or np.any(strengths > 0))
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+        l1, strengths = self.strengths()
+        return bool(l1 == 0 and np.any(strengths == 0))
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        check_one_output(self, shape)
+        if shape[0] > len(self.membership) and _are_lists(self.groups):
+            raise ValueError(
+                f"feature {len(self.membership)} is in no group: groups list {len(self.membership)} features "
+                f"and the coefficients are {shape[0]}"
+            )
+        if shape[0] != len(self.membership):
+            raise ValueError(
+                f"groups are of {len(self.membership)} features, but the coefficients are {shape[0]}"
+            )
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        """Equality with the gradient where the penalty has one; ‖shrunk slope‖ ≤ s_g on groups at zero."""
+        (l1, strengths), norms = self.strengths(), self.norms(coef)
+        active = norms > ZERO * norms.max(axis=0, initial=0.0)
+        s = np.where(active, strengths[:, None] / np.where(active, norms, 1.0), 0.0)
+        slope = -loss_gradient - s[self.membership] * coef
+        wrong = np.where(coef != 0, np.abs(slope - l1 * np.sign(coef)), np.abs(_shrink(slope, l1)))
+        wrong = np.where(active[self.membership], wrong, 0.0)
+        excess = self.norms(np.where(active[self.membership], 0.0, _shrink(slope, l1))) - strengths[:, None]
+        allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0)
+        return np.asarray(np.all(wrong <= allowed, axis=0) & np.all(excess <= allowed, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLasso(GroupPenalty):
+    """alpha Σ_g w_g ‖β_g‖₂: group lasso.
+
+    Parameters
+    ----------
+    groups : (p,) labels, or list of lists of int
+        Group of each feature; or the columns of each group, which must not overlap.
+    alpha : float, default 1.0
+        Strength.
+    weights : (G,) array, optional
+        Weight of each group, labels in sorted order, lists as given; by default the square root of its
+        size.  A group of weight 0 is not penalised.
+
+    References
+    ----------
+    Yuan and Lin (2006), Model selection and estimation in regression with grouped variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> GroupLasso(["a", "a", "b"], weights=[1.0, 2.0]).value(np.array([3.0, 4.0, -1.0]))
+    7.0
+    """
+
+    weights: Any = None
+
+    @property
+    def _given_weights(self) -> Any:
+        return self.weights
+
+    def strengths(self) -> tuple[float, Array]:
+        return 0.0, self.alpha * self.weights_of_groups
+
+
+@dataclass(frozen=True, eq=False)
+class SparseGroupLasso(GroupPenalty):
+    """alpha (l1_ratio ‖β‖₁ + (1 − l1_ratio) Σ_g w_g ‖β_g‖₂): few groups, and few features in each.
+
+    Parameters
+    ----------
+    groups : (p,) labels, or list of lists of int
+        Group of each feature; or the columns of each group, which must not overlap.
+    alpha : float, default 1.0
+        Strength.
+    l1_ratio : float, default 0.5
+        1 is the lasso, 0 the group lasso.
+    weights : (G,) array, optional
+        Weight of each group, labels in sorted order, lists as given; by default the square root of its
+        size.
+
+    References
+    ----------
+    Simon, Friedman, Hastie and Tibshirani (2013), A sparse-group lasso.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SparseGroupLasso([[0, 1], [2]], weights=[1.0, 2.0]).value(np.array([3.0, 4.0, -1.0]))
+    7.5
+    """
+
+    l1_ratio: float = 0.5
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("l1_ratio", self.l1_ratio)
+
+    @property
+    def _given_weights(self) -> Any:
+        return self.weights
+
+    def strengths(self) -> tuple[float, Array]:
+        return self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio) * self.weights_of_groups
+
+
+def _shrink(values: Array, by: float) -> Array:
+    return np.sign(values) * np.maximum(np.abs(values) - by, 0.0)
+
+
+def _are_lists(groups: Any) -> bool:
+    """Whether groups are lists of columns, and not one label a feature."""
+    several = isinstance(groups, Sequence) and not isinstance(groups, str)
+    return several and any(
+        isinstance(group, Sequence | np.ndarray | set | range) and not isinstance(group, str)
+        for group in groups
+    )
+
+
+def _from_labels(groups: Any) -> Index:
+    labels = np.asarray(groups)
+    if labels.ndim != 1 or labels.size == 0:
+        raise ValueError(f"groups must be one label a feature, or a list of lists of columns, got {groups!r}")
+    if labels.dtype.kind == "f" and np.any(np.isnan(labels)):
+        raise ValueError(f"groups[{np.flatnonzero(np.isnan(labels))[0]}] is missing (NaN): give it a label")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _from_lists(groups: Any) -> Index:
+    members = [_columns(g, group) for g, group in enumerate(groups)]
+    columns = np.concatenate(members)
+    times = np.bincount(columns)
+    if np.any(times > 1):
+        raise ValueError(
+            f"feature {np.argmax(times > 1)} is in more than one place of groups: they must not overlap"
+        )
+    if np.any(times == 0):
+        raise ValueError(
+            f"feature {np.argmax(times == 0)} is in no group: give it one of its own, of weight 0"
+        )
+    membership = np.empty(len(columns), dtype=np.intp)
+    membership[columns] = np.repeat(np.arange(len(members)), [len(group) for group in members])
+    return membership
+
+
+def _columns(g: int, group: Any) -> Index:
+    columns = np.asarray(list(group)) if not isinstance(group, str) and np.iterable(group) else np.empty(0)
+    if columns.size == 0 and not isinstance(group, str):
+        raise ValueError(f"groups[{g}] is empty")
+    if columns.dtype.kind not in "iu" or columns.ndim != 1 or np.any(columns < 0):
+        raise ValueError(f"groups[{g}] must be a list of column numbers from 0, got {group!r}")
+    return columns.astype(np.intp)

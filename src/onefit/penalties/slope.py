@@ -1,0 +1,153 @@
+"""The sorted ℓ1 norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import isotonic_regression
+
+from onefit._typing import Array, Index, Mask
+from onefit.penalties._checks import check_one_output, check_strength, check_weights
+from onefit.penalties.base import ZERO, Penalty, Subspace
+
+
+@dataclass(frozen=True, eq=False)
+class Slope(Penalty):
+    """alpha Σ_k weights_k |β|_(k), where |β|_(1) ≥ |β|_(2) ≥ …: SLOPE, the sorted ℓ1 norm.
+
+    Coefficients that are equal but for their sign form clusters, which move together.
+
+    Parameters
+    ----------
+    weights : (p,) array
+        Weights of the largest, second largest, … coefficient: non-increasing and at least 0.
+    alpha : float, default 1.0
+        Strength.
+
+    References
+    ----------
+    Bogdan, van den Berg, Sabatti, Su and Candès (2015), SLOPE: adaptive variable selection via convex
+    optimization.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Slope([3.0, 2.0, 1.0]).value(np.array([1.0, -5.0, 0.0]))
+    17.0
+    """
+
+    weights: Any
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_strength("alpha", self.alpha)
+        check_weights(
+            "weights", self.weights, np.size(self.weights), "one a feature, in non-increasing order"
+        )
+        rises = np.flatnonzero(np.diff(np.asarray(self.weights, dtype=np.float64)) > 0)
+        if rises.size:
+            raise ValueError(
+                f"weights must be sorted in non-increasing order, but weights[{rises[0] + 1}] is above "
+                f"weights[{rises[0]}]: give np.sort(weights)[::-1]"
+            )
+
+    @property
+    def polyhedral(self) -> bool:
+        return True
+
+    @cached_property
+    def _weights(self) -> Array:
+        return np.asarray(self.weights, dtype=np.float64)
+
+    def value(self, coef: Array) -> float:
+        return float(self.alpha * (self._weights @ np.sort(np.abs(coef))[::-1]))
+
+    def prox(self, coef: Array, step: float) -> Array:
+        """Isotonic regression of the sorted sizes less the weights (Bogdan et al. 2015, Algorithm 3)."""
+        order = np.argsort(-np.abs(coef), kind="stable")
+        sizes = np.abs(coef)[order] - step * self.alpha * self._weights
+        z = np.empty_like(coef)
+        z[order] = np.maximum(isotonic_regression(sizes, increasing=False).x, 0.0)
+        return np.sign(coef) * z
+
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
+        """One direction a cluster, sign(β_j) on its members; none for those at zero.
+
+        Where a cluster's weights are all equal there is no kink between its members, and each is free.
+        """
+        size, weights = np.abs(coef), self.alpha * self._weights
+        order = np.argsort(-size, kind="stable")
+        begins = _starts(size[order])
+        first = np.flatnonzero(begins)
+        sizes = np.diff(first, append=len(coef))
+        begins |= np.repeat(weights[first] == weights[first + sizes - 1], sizes)  # no kink: all apart
+        first = np.flatnonzero(begins)
+        sizes = np.diff(first, append=len(coef))
+        moves = (size[order[first]] > ZERO * size.max(initial=0.0)) | (weights[first] == 0)
+        signs = np.where(moves, 1.0, 0.0).repeat(sizes) * np.where(coef < 0, -1.0, 1.0)[order]
+        held, k = np.flatnonzero(signs), int(np.count_nonzero(moves))
+        column = (np.cumsum(moves) - 1).repeat(sizes)
+        entries = signs / np.sqrt(sizes).repeat(sizes)
+        basis = sp.csc_array((entries[held], (order[held], column[held])), shape=(len(coef), k))
+        gradient = np.zeros_like(coef)
+        gradient[order] = (np.add.reduceat(weights, first) / sizes).repeat(sizes) * signs
+        return Subspace.along(basis, gradient)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, alpha=self.alpha * factor)
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+        return bool(self.alpha > 0 and np.any(self._weights > 0))
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        return not self.has_kinks(shape)  # weights_1 · |β|_(1) is in the sum
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        check_one_output(self, shape)
+        if shape[0] != len(self._weights):
+            raise ValueError(
+                f"weights are {len(self._weights)}, but the coefficients are {shape[0]}: one each"
+            )
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        """Whether the slopes in a cluster are majorised by its weights, for r problems at once.
+
+        Sorted, their sums must not exceed those of the weights, and must equal them at the end of a
+        cluster that is not at zero.
+        """
+        size, column = np.abs(coef), np.arange(coef.shape[1])
+        order = np.argsort(-size, axis=0, kind="stable")
+        sizes = size[order, column]
+        begins = _starts(sizes)
+        at_zero = sizes <= ZERO * size.max(axis=0, initial=0.0)
+        slope = -loss_gradient[order, column]
+        slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
+        slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
+        first, rank = _first(begins), np.arange(len(coef))[:, None]
+        sums = np.vstack(
+            [np.zeros(len(column)), np.cumsum(slope - self.alpha * self._weights[:, None], axis=0)]
+        )
+        excess = sums[1:] - sums[first, column]
+        ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
+        allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0) * (rank - first + 1)
+        return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
+
+
+def _starts(sizes: Array) -> Mask:
+    """Where a new cluster starts in sorted sizes; the remnants at the end are the cluster at zero."""
+    top = sizes[:1]
+    drop = np.ones(sizes.shape, dtype=bool)
+    drop[1:] = sizes[:-1] - sizes[1:] > ZERO * top
+    zero = sizes <= ZERO * top
+    drop[1:] = np.where(zero[1:], ~zero[:-1], drop[1:])
+    return drop
+
+
+def _first(begins: Mask) -> Index:
+    """Rank at which the cluster of each rank begins."""
+    ranks = np.arange(len(begins))[:, None]
+    return np.maximum.accumulate(np.where(begins, ranks, 0), axis=0)

@@ -1,0 +1,132 @@
+"""An ℓ2 penalty plus any one other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from onefit._typing import Array, Mask
+from onefit.penalties.base import Penalty, Tangent
+from onefit.penalties.separable import L2, SeparablePenalty, Strengths
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Penalty):
+    """½ Σ l2_j β_j² + P(β), what ``L2(...) + P`` returns.
+
+    The tangent is that of P, with l2 added to its curvature.
+
+    Parameters
+    ----------
+    quadratic : L2
+        Of finite strengths.
+    rest : Penalty
+        Any penalty that is not separable; an L2 plus a separable one is separable, and ``+`` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import Box
+    >>> elastic = L2(2.0) + Box(lower=0.0)
+    >>> elastic.prox(np.array([3.0, -1.0]), 1.0)
+    array([1., 0.])
+    """
+
+    quadratic: L2
+    rest: Penalty
+
+    def __post_init__(self) -> None:
+        given: Any = self.quadratic, self.rest
+        if not isinstance(given[0], L2) or not isinstance(given[1], Penalty) or isinstance(given[1], Sum):
+            raise TypeError(f"a sum is of an L2 penalty and one other that is no sum, got {given!r}")
+        if not np.all(np.isfinite(np.asarray(self.quadratic.alpha))):
+            raise ValueError(f"an L2 penalty in a sum must have finite strengths, got {self.quadratic!r}")
+
+    @property
+    def polyhedral(self) -> bool:
+        return self.rest.polyhedral
+
+    @property
+    def bends_with_subgradient(self) -> bool:
+        return self.rest.bends_with_subgradient
+
+    @property
+    def coordinatewise(self) -> bool:
+        return self.rest.coordinatewise
+
+    def value(self, coef: Array) -> float:
+        return self.quadratic.value(coef) + self.rest.value(coef)
+
+    def prox(self, coef: Array, step: float) -> Array:
+        """Complete the square: the prox of the rest at coef / (1 + step · l2), with that shorter step.
+
+        Raises
+        ------
+        ValueError
+            If the ℓ2 strengths differ between features that the rest does not treat one by one.
+        """
+        stretch = 1.0 + step * self.quadratic.strengths(coef.shape)[1]
+        if self.rest.coordinatewise or np.ptp(stretch) == 0:
+            shorter: Any = step / stretch if self.rest.coordinatewise else step / stretch.flat[0]
+            return self.rest.prox(coef / stretch, shorter)
+        raise ValueError(
+            f"L2 with a strength for each feature plus {type(self.rest).__name__} has no closed proximal "
+            "operator: give L2 one number"
+        )
+
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Tangent:
+        l2 = self.quadratic.strengths(coef.shape)[1]
+        slope = None if loss_gradient is None else loss_gradient + l2 * coef
+        return self.rest.tangent(coef, slope).with_ridge(l2, coef)
+
+    def without_ridge(self) -> Penalty:
+        return self.rest.without_ridge()
+
+    def scaled(self, factor: float) -> Self:
+        return type(self)(self.quadratic.scaled(factor), self.rest.scaled(factor))
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        return self.rest.has_kinks(shape)
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        return self.quadratic.has_free_directions(shape) and self.rest.has_free_directions(shape)
+
+    def ridge(self, shape: tuple[int, ...]) -> Array:
+        return self.quadratic.ridge(shape) + self.rest.ridge(shape)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        self.quadratic.check(shape)
+        self.rest.check(shape)
+
+    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+        l2 = self.quadratic.strengths(coef.shape[:1])[1]
+        return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol)
+
+
+def add(one: Penalty, other: Penalty) -> Penalty:
+    """``one + other``, of which one must be an L2.
+
+    Raises
+    ------
+    TypeError
+        Any other sum: two kinked penalties have no common proximal operator.
+    """
+    if isinstance(one, SeparablePenalty) and isinstance(other, SeparablePenalty):
+        if isinstance(one, L2) or isinstance(other, L2):
+            return _fold(one, other)
+    elif isinstance(one, L2) and not isinstance(other, Sum):
+        return Sum(one, other)
+    elif isinstance(other, L2) and not isinstance(one, Sum):
+        return Sum(other, one)
+    raise TypeError(
+        "only an L2 penalty and one other penalty can be added, "
+        f"got {type(one).__name__} + {type(other).__name__}"
+    )
+
+
+def _fold(one: SeparablePenalty, other: SeparablePenalty) -> Strengths:
+    shape = max(one.shape_of_strengths, other.shape_of_strengths, key=len)
+    (l1, l2), (more_l1, more_l2) = one.strengths(shape), other.strengths(shape)
+    return Strengths(l1=l1 + more_l1, l2=l2 + more_l2)

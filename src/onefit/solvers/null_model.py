@@ -1,0 +1,87 @@
+"""The strength at which a penalty leaves nothing but what it does not penalise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.penalties import L2, Coordinates, Penalty, Subspace, Tangent
+from onefit.problem import Fit, Problem
+from onefit.solvers import corners, newton
+
+DECADES = 12  # above and below a first guess, in which the strength is looked for
+BISECTIONS = 40
+
+
+def null_strength(problem: Problem) -> float:
+    """Smallest factor on the penalty with which the coefficients stay on its null space.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose penalty has kinks.
+
+    Notes
+    -----
+    On the null space (nothing, for most penalties; constants for a fused lasso) the model is fitted; the
+    factor is the smallest for which minus its gradient is a subgradient, found by bisection.
+    """
+    coef, gradient = _null_fit(problem)
+    size = float(np.abs(gradient).max(initial=0.0))
+    unit = _unit(problem.penalty, gradient)
+    if size <= np.finfo(float).tiny or unit <= 0:
+        return 1.0
+    flat = coef.reshape(len(coef), -1), gradient.reshape(len(coef), -1)
+
+    def holds(log_factor: float) -> bool:
+        return bool(_is_stationary(problem.penalty.scaled(unit * 10.0**log_factor), coef, *flat))
+
+    low, high = -float(DECADES), float(DECADES)
+    if not holds(high):
+        return unit
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return unit * 10.0**high
+
+
+def _is_stationary(penalty: Penalty, coef: Array, flat: Array, gradient: Array) -> bool:
+    if coef.ndim == 1:
+        return bool(penalty.is_stationary(flat, gradient).all())
+    # a coordinatewise penalty of several outputs: the proximal step from zero stays there
+    return bool(np.all(penalty.prox(-gradient.reshape(coef.shape), 1.0) == coef))
+
+
+def _unit(penalty: Penalty, gradient: Array) -> float:
+    """A first guess: ⟨g, −d⟩ / P(d) along the steepest descent d."""
+    value = penalty.without_ridge().value(gradient)
+    return float(np.sum(gradient**2)) / value if value > 0 and np.isfinite(value) else 0.0
+
+
+def _null_fit(problem: Problem) -> tuple[Array, Array]:
+    """Coefficients that minimise the loss on the null space of the penalty, and its gradient there."""
+    start = problem.at_start()
+    basis = _null_basis(problem.penalty.tangent(start.coef))
+    if problem.loss.coupled or start.coef.ndim == 2:
+        return start.coef, start.loss_gradient
+    inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
+    inner_start = Fit(inner, np.zeros(basis.shape[1]), start.level)
+    solver = corners.solve if problem.loss.has_corners else _newton
+    found = solver(inner_start)
+    fit = Fit(problem, np.asarray(basis @ found.coef), found.level).known(eta=found.eta, slope=found.slope)
+    return fit.coef, fit.loss_gradient
+
+
+def _newton(start: Fit) -> Fit:
+    return newton.solve(start).fit
+
+
+def _null_basis(tangent: Tangent) -> Array:
+    if isinstance(tangent, Subspace):
+        basis = tangent.basis
+        return np.asarray(basis.toarray() if _linalg.is_sparse(basis) else basis)
+    assert isinstance(tangent, Coordinates)
+    return np.eye(len(tangent.support))[:, np.flatnonzero(tangent.support)]

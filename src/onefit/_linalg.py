@@ -176,6 +176,13 @@ def project(X: Design, basis: Any) -> Array:
     return np.asarray(X @ basis) if sp.issparse(basis) else product(X, basis)
 
 
+def some_rows(X: Design, rows: Index) -> Design:
+    """X[rows]; of a kernel model the Gram matrix of these rows."""
+    if isinstance(X, RowGram):
+        return RowGram(X.gram[np.ix_(rows, rows)])
+    return X.tocsr()[rows] if is_sparse(X) else X[rows]
+
+
 def columns_as_rows(X: Design, which: Index) -> Array:
     """Some columns of X, dense, one a row: (len(which), n)."""
     return X.T[which].toarray() if is_sparse(X) else X.T[which]

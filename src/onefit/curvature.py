@@ -88,9 +88,24 @@ class Curvature(ABC):
 class ScalarCurvature(Curvature):
     """K of a single output."""
 
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of rows."""
+
     @abstractmethod
     def responses(self) -> Direction:
         """K⁻¹ Zᵀ on the k free directions: coef (k, n) and level (n,)."""
+
+    @abstractmethod
+    def hat_matrix(self) -> Array:
+        """Z K⁻¹ Zᵀ: (n, n)."""
+
+    def hat_columns(self, rows: Index) -> Array:
+        """Some columns of Z K⁻¹ Zᵀ: (n, r)."""
+        unit = np.zeros((self.n, len(rows)))
+        unit[rows, np.arange(len(rows))] = 1.0
+        return self.hat(unit)
 
     @abstractmethod
     def cross(self, new: Design) -> Array:
@@ -183,6 +198,10 @@ class Primal(ScalarCurvature):
     d: Array  # (n,)
     intercept: bool
 
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
     @cached_property
     def _active(self) -> Design:
         return _linalg.active_columns(self.X, self.support)
@@ -257,6 +276,12 @@ class Primal(ScalarCurvature):
         free = self._inverse_times(gradient - np.outer(means, total))
         return _linalg.times(self._active, free) - means @ free + total / _total(self.d, self.intercept)
 
+    def hat_matrix(self) -> Array:
+        offset = 1.0 / _total(self.d, self.intercept)
+        Z = np.vstack([block for _, block in _linalg.centred_blocks(self._active, self._means)])
+        half = Z @ self._pseudo if self._cholesky is None else _linalg.half_solve(self._cholesky, Z)
+        return _linalg.product(half, half.T) + offset
+
     def cross(self, new: Design) -> Array:
         columns = _linalg.rows_as_columns(new)
         return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
@@ -286,6 +311,10 @@ class Dual(ScalarCurvature):
     hessian: Array  # (k,), all positive
     d: Array  # (n,), all at least 0
     intercept: bool
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
 
     @cached_property
     def _bent(self) -> Index | slice:
@@ -342,16 +371,21 @@ class Dual(ScalarCurvature):
         kernel = _linalg.cross_gram(new, self.X, inverse)
         centre = _linalg.cross_gram(self.X, self.X, inverse) @ self._share
         kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
-        explained = _linalg.product(self._gram, self._explained(kernel.T)).T
-        return kernel - explained + 1.0 / _total(self.d, self.intercept)
+        return kernel - self._fitted(kernel.T).T + 1.0 / _total(self.d, self.intercept)
 
     def predict(self, direction: Direction) -> Array:
         return _linalg.times(self.X, direction.coef) + direction.level
 
     def hat(self, rows: Array) -> Array:
         along = _linalg.product(self._gram, rows)
-        explained = _linalg.product(self._gram, self._explained(along))
-        return along - explained + rows.sum(axis=0) / _total(self.d, self.intercept)
+        return along - self._fitted(along) + rows.sum(axis=0) / _total(self.d, self.intercept)
+
+    def hat_matrix(self) -> Array:
+        return self._gram - self._fitted(self._gram) + 1.0 / _total(self.d, self.intercept)
+
+    def hat_columns(self, rows: Index) -> Array:
+        along = self._gram[:, rows]
+        return along - self._fitted(along) + 1.0 / _total(self.d, self.intercept)
 
     def responses(self) -> Direction:
         dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
@@ -370,6 +404,10 @@ class Dual(ScalarCurvature):
         explained = np.zeros_like(rows)
         explained[self._bent] = inner
         return explained
+
+    def _fitted(self, rows: Array) -> Array:
+        """G D^½ M⁻¹ D^½ times values of the rows: (n, r)."""
+        return _linalg.product(self._gram[:, self._bent], self._explained(rows)[self._bent])
 
     def _transposed(self, rows: Array) -> Array:
         return _linalg.transposed_times(self.X, rows)
@@ -395,6 +433,10 @@ class Along(ScalarCurvature):
     X: Design
     basis: Design  # (p, k)
 
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
     def quadratic_forms(self) -> Array:
         return self.inner.quadratic_forms()
 
@@ -408,6 +450,9 @@ class Along(ScalarCurvature):
 
     def hat(self, rows: Array) -> Array:
         return self.inner.hat(rows)
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix()
 
     def cross(self, new: Design) -> Array:
         return self.inner.cross(_linalg.project(new, self.basis))
@@ -434,12 +479,14 @@ class Pinned(ScalarCurvature):
     pins: Index  # (v,)
     held: float  # ρ
 
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
     @cached_property
     def _columns(self) -> Array:
         """Z K_ρ⁻¹ Z_Vᵀ: (n, v)."""
-        unit = np.zeros((self.X.shape[0], len(self.pins)))
-        unit[self.pins, np.arange(len(self.pins))] = 1.0
-        return self.inner.hat(unit)
+        return self.inner.hat_columns(self.pins)
 
     @cached_property
     def _pin_inverse(self) -> Array:
@@ -453,7 +500,7 @@ class Pinned(ScalarCurvature):
         return W @ W.T
 
     @cached_property
-    def _lift(self) -> Direction:
+    def lift(self) -> Direction:
         """R: what moves each pinned row by one and the others not, (p, v) and (v,)."""
         columns = _linalg.rows_as_columns(self.X, self.pins)
         coef, level = self.inner.solve(Direction(columns, np.ones(columns.shape[1])))
@@ -472,7 +519,7 @@ class Pinned(ScalarCurvature):
         return np.where(np.isfinite(self.released), self.released, 0.0)
 
     def quadratic_forms(self) -> Array:
-        moved = np.einsum("iv,vw,iw->i", self._columns, self._pin_inverse, self._columns, optimize=True)
+        moved = np.einsum("iv,iv->i", self.lifted_rows, self._columns)
         forms = np.maximum(self.inner.quadratic_forms() - moved, 0.0)
         forms[self.pins] = self.released
         return forms
@@ -480,14 +527,14 @@ class Pinned(ScalarCurvature):
     def solve(self, gradient: Direction) -> Direction:
         coef, level = self.inner.solve(gradient)
         moved = self.inner.predict(Direction(coef, level))[self.pins]
-        return Direction(coef - self._lift.coef @ moved, level - self._lift.level @ moved)
+        return Direction(coef - self.lift.coef @ moved, level - self.lift.level @ moved)
 
     def leave(self, rows: Index, gradients: Direction) -> Direction:
         coef, level = self.solve(gradients)
         for place in np.flatnonzero(np.isin(rows, self.pins)):
             pin = int(np.searchsorted(self.pins, rows[place]))
             step = self._steps[pin] * gradients.level[place]
-            coef[..., place], level[place] = self._lift.coef[:, pin] * step, self._lift.level[pin] * step
+            coef[..., place], level[place] = self.lift.coef[:, pin] * step, self.lift.level[pin] * step
         return Direction(coef, level)
 
     def hold(self, gradient: Direction) -> Array:
@@ -512,6 +559,18 @@ class Pinned(ScalarCurvature):
     def hat(self, rows: Array) -> Array:
         pulled = self._pin_inverse @ (self._columns.T @ rows)
         return self.inner.hat(rows) - self._columns @ pulled
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix() - _linalg.product(self.lifted_rows, self._columns.T)
+
+    @cached_property
+    def lifted_rows(self) -> Array:
+        """Z R, what moving each pinned row by one does to all rows: (n, v)."""
+        return _linalg.product(self._columns, self._pin_inverse)
+
+    def tension(self) -> Array:
+        """T: (v, v)."""
+        return self._pin_inverse - self.held * np.eye(len(self.pins))
 
     def cross(self, new: Design) -> Array:
         crossed = self.inner.cross(new)

@@ -220,6 +220,16 @@ class Fit:
         """Σ w ℓ + P."""
         return self.problem.objective(self.coef, self.eta)
 
+    def of_rows(self, rows: Index) -> Fit:
+        """Return the fit of a few rows, where the others have neither slope nor bend: they might as well not be."""
+        problem = self.problem
+        few = replace(
+            problem, X=_linalg.some_rows(problem.X, rows), y=problem.y[rows], weights=problem.weights[rows]
+        )
+        coef = self.coef[rows] if isinstance(problem.X, _linalg.RowGram) else self.coef
+        known = {"eta": self.eta[rows], "slope": self.slope[rows], "pinned": self.pinned[rows]}
+        return Fit(few, coef, self.level).known(**known)
+
     def known(self, **values: Any) -> Self:
         """Take values of ``eta`` and the like that a solver has at hand, instead of computing them."""
         self.__dict__.update(values)

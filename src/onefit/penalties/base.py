@@ -12,6 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Mask
 
+ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
 ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
 
 
@@ -218,11 +219,10 @@ class Penalty(ABC):
         """
         found = np.zeros(coef.shape[1], dtype=bool)
         for j, (beta, slope) in enumerate(zip(coef.T, loss_gradient.T, strict=True)):
-            size = float(np.abs(slope).max(initial=0.0))
-            step = float(np.abs(beta).max(initial=0.0)) / size if size > 0 else 0.0
-            step = step if step > 0 else 1.0
-            error = np.abs(self.prox(beta - step * slope, step) - beta).max(initial=0.0) / step
-            found[j] = error <= rtol * size
+            size, extent = np.abs(slope).max(initial=0.0), np.abs(beta).max(initial=0.0)
+            step = extent / size if size > 0 and extent > 0 else 1.0
+            error = np.abs(self.prox(beta - step * slope, step) - beta).max(initial=0.0)
+            found[j] = error <= rtol * size * step + ROUNDING * extent
         return found
 
     def __add__(self, other: object) -> Penalty:
@@ -242,7 +242,7 @@ class Penalty(ABC):
         return own | nested
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters in place, as scikit-learn's ``set_params`` does; wrong ones change nothing.
+        """Change parameters in place, as scikit-learn's ``set_params`` does.
 
         Raises
         ------

@@ -44,10 +44,8 @@ class Box(Penalty):
         if np.any(lower == np.inf) or np.any(upper == -np.inf):
             raise ValueError("lower must be below infinity, and upper above minus infinity")
         if np.any(crossed):
-            where = np.argwhere(crossed)[0].tolist()
-            raise ValueError(
-                f"lower must not be above upper{f', as it is for feature {where[0]}' * bool(where)}"
-            )
+            where = f", as it is for feature {np.argwhere(crossed)[0][0]}" if crossed.ndim else ""
+            raise ValueError(f"lower must not be above upper{where}")
 
     @property
     def polyhedral(self) -> bool:

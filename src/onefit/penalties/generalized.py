@@ -21,7 +21,7 @@ from onefit.penalties.base import ZERO, Penalty, Subspace
 from onefit.penalties.separable import L1
 
 DEPENDENT = 1e-10  # diagonal of a triangular factor, relative to its largest, that is zero
-ROUNDING = 64 * np.finfo(np.float64).eps  # of a row of Dβ, relative to the sizes of what it adds up
+ROUNDING = 1e-12  # of a row of Dβ, relative to the largest that it could be
 T = TypeVar("T")
 
 
@@ -98,7 +98,8 @@ class AnalysisPenalty(Penalty):
         """Return the signs of Dβ, 0 where it is zero but for rounding: (m,), or (m, r) for (p, r)."""
         D = self.matrix(len(coef))
         rows = D @ coef
-        noise = np.maximum(ZERO * np.abs(rows).max(axis=0, initial=0.0), ROUNDING * (abs(D) @ np.abs(coef)))
+        extent = np.broadcast_to(np.abs(coef).max(axis=0, initial=0.0), coef.shape)
+        noise = np.maximum(ZERO * np.abs(rows).max(axis=0, initial=0.0), ROUNDING * (abs(D) @ extent))
         return np.where(np.abs(rows) > noise, np.sign(rows), 0.0)
 
     def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
@@ -117,7 +118,9 @@ class AnalysisPenalty(Penalty):
             return coef.copy()
         A = step * self.alpha * self.matrix(len(coef)).toarray().T
         u = lsq_linear(A, coef, bounds=(-1, 1), method="bvls", tol=1e-14).x
-        return coef - A @ u
+        at_bound = np.abs(u) > 1.0 - ZERO
+        basis = self._null_space(len(coef), at_bound)  # all other rows of Dβ are zero, to the last digit
+        return basis @ (basis.T @ (coef - A @ np.where(at_bound, np.sign(u), 0.0)))
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
         return self.alpha > 0
@@ -148,22 +151,26 @@ class AnalysisPenalty(Penalty):
         return found
 
     def _balances(self, signs: Array, loss_gradient: Array, rtol: float) -> Mask:
-        """Whether −∇loss = alpha Dᵀu for some u in [−1, 1] that keeps the signs: (r,)."""
+        """Whether −∇loss = alpha Dᵀu for some u in [−1, 1] that keeps the signs: (r,).
+
+        The least-norm u is tried first; where it leaves the box, a linear program tells whether another
+        one, which differs by a null vector of the inactive rows of Dᵀ, does not.
+        """
         D = self.matrix(len(loss_gradient))
         rest = -loss_gradient - self.alpha * (D.T @ signs)[:, None]
-        inactive = D[signs == 0].toarray()
+        inactive = D[signs == 0]
         allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0)
-        if not len(inactive):
+        if not inactive.shape[0]:
             return np.all(np.abs(rest) <= allowed, axis=0)
-        U, sizes, Vt = np.linalg.svd(inactive.T, full_matrices=True)
+        U, sizes, Vt = np.linalg.svd(inactive.toarray().T, full_matrices=False)
         rank = int(np.count_nonzero(sizes > DEPENDENT * sizes.max(initial=0.0)))
         along = U[:, :rank].T @ rest
         holds = np.all(np.abs(rest - U[:, :rank] @ along) <= allowed, axis=0)
-        u = Vt[:rank].T @ (along / sizes[:rank, None])
-        smallest = np.abs(u).max(axis=0)
-        for j in np.flatnonzero(holds & (smallest > self.alpha + allowed)):
-            smallest[j] = _least_maximum(u[:, j], Vt[rank:].T)
-        return holds & (smallest <= self.alpha + np.maximum(allowed, 1e-9 * self.alpha))
+        least = np.abs(Vt[:rank].T @ (along / sizes[:rank, None])).max(axis=0)
+        inside = least <= self.alpha + allowed
+        for j in np.flatnonzero(holds & ~inside) if rank < inactive.shape[0] else ():
+            inside[j] = _has_dual(inactive, rest[:, j], self.alpha + allowed[j])
+        return holds & inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,17 +353,12 @@ def _rank(R: Array) -> int:
     return int(np.count_nonzero(sizes > DEPENDENT * sizes.max(initial=0.0)))
 
 
-def _least_maximum(u: Array, directions: Array) -> float:
-    """Smallest max |u + N z| over z: a linear program."""
-    q, d = directions.shape
-    if d == 0:
-        return float(np.abs(u).max())
-    one = np.ones((q, 1))
-    rows = np.block([[directions, -one], [-directions, -one]])
-    found = linprog(
-        np.append(np.zeros(d), 1.0), rows, np.append(-u, u), bounds=[(None, None)] * d + [(0, None)]
-    )
-    return float(found.fun) if found.success else np.inf
+def _has_dual(D: sp.csr_array, rest: Array, bound: float) -> bool:
+    """Whether Dᵀ u = rest for some u between −bound and bound."""
+    if bound == 0:
+        return not np.any(rest)
+    found = linprog(np.zeros(D.shape[0]), A_eq=sp.csc_array(D.T), b_eq=rest / bound, bounds=(-1, 1))
+    return bool(found.success)
 
 
 def _check_edges(given: Any) -> None:

@@ -252,8 +252,8 @@ def _from_lists(groups: Any) -> Index:
 
 
 def _columns(g: int, group: Any) -> Index:
-    columns = np.asarray(list(group)) if not isinstance(group, str) and np.iterable(group) else np.empty(0)
-    if columns.size == 0 and not isinstance(group, str):
+    columns = np.asarray(list(group) if isinstance(group, set | range) else group)
+    if columns.shape == (0,):
         raise ValueError(f"groups[{g}] is empty")
     if columns.dtype.kind not in "iu" or columns.ndim != 1 or np.any(columns < 0):
         raise ValueError(f"groups[{g}] must be a list of column numbers from 0, got {group!r}")

@@ -60,8 +60,8 @@ class SeparablePenalty(Penalty):
         own = self.shape_of_strengths
         if own not in {(), shape[:1], shape}:
             raise ValueError(
-                f"{type(self).__name__} has strengths of shape {own}, but the coefficients have shape {shape}: "
-                "give one number, or one a feature"
+                f"{type(self).__name__} has strengths of shape {own}, but the coefficients have shape "
+                f"{shape}: give one number, or one a feature"
             )
 
     def scaled(self, factor: float) -> Self:

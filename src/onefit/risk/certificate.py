@@ -21,17 +21,22 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, ScalarCurvature, factor_scalar
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Fit
 from onefit.risk.left_out_optimality import solves_without
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 
 
-def leaves_nothing(problem: Problem) -> Mask:
-    """Rows without weight, whose refit is the fit itself: (n,)."""
+def leaves_nothing(fit: Fit) -> Mask:
+    """Rows without weight, or without a slope in a loss that has corners, whose refit is the fit: (n,)."""
+    problem = fit.problem
     gone = problem.weights == 0
-    return gone if problem.balance is None else gone & (problem.balance.raw_weights == 0)
+    if problem.balance is not None:
+        return gone & (problem.balance.raw_weights == 0)
+    if not problem.loss.has_corners or problem.mean_scaled:
+        return gone
+    return gone | ((fit.slope == 0) & ~fit.pinned)
 
 
 def step_is_exact(fit: Fit) -> bool:
@@ -55,13 +60,15 @@ def is_patterned(fit: Fit) -> bool:
 def pattern_stays(fit: Fit, eta: Array) -> Mask:
     """Rows without which signs and correlations are those of the same pattern: (n,).
 
-    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said.
+    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said; rows
+    whose value is missing (NaN) are not looked at where that is dear.
     """
     problem = fit.problem
     if not is_patterned(fit):
         return np.ones(problem.n, dtype=bool)
     if problem.loss.has_corners or not isinstance(problem.penalty, SeparablePenalty):
-        return solves_without(fit, eta) | (problem.weights == 0)
+        eta = np.where(leaves_nothing(fit), np.nan, eta)
+        return solves_without(fit, eta) | leaves_nothing(fit)
     l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
     curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)

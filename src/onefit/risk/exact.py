@@ -17,7 +17,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit, Problem
 from onefit.risk import blocks
 from onefit.risk.folds import Folds
-from onefit.risk.one_fit import LeftOut, Refinement
+from onefit.risk.one_fit import LeftOut, Refinement, follow, has_corner_paths
 from onefit.risk.refit import Progress, Solved, refit_rows
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.left_out_path import leave_out_along_path
@@ -36,6 +36,9 @@ def exactly(left_out: LeftOut, progress: Progress | None = None) -> LeftOut:
     """
     missing = np.flatnonzero(~left_out.certified)
     certified = len(left_out.eta) - missing.size - left_out.refitted.size
+    if missing.size and has_corner_paths(left_out.fit):
+        left_out = follow(left_out, missing)
+        missing = np.setdiff1d(missing, left_out.refitted)
     rest, solved, stepped = missing, dict(left_out.solved), np.empty(0, dtype=np.intp)
     eta, slack = left_out.eta.copy(), left_out.slack.copy()
     problem = left_out.fit.problem

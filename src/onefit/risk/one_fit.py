@@ -26,10 +26,12 @@ from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.refinement import refine
 from onefit.risk.refit import Solved, refit_rows
 from onefit.risk.rescaling import curvature_of_refits, rescaling
+from onefit.solvers import left_out_corners
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
 SAFE_SLACK = 1e-6  # slack below which rounding shows, even where the step is exact
+THOROUGH, IN_PASSING = 3e9, 3e7  # multiplications that paths out of corners may cost
 LITTLE_SLACK = 0.2  # slack below which one step is not to be trusted where it is not exact
 
 
@@ -123,16 +125,15 @@ class LeftOut:
     def certified(self) -> Mask:
         """Rows whose left-out value is proven equal to the refit."""
         exact = step_is_exact(self.fit) & ~self.changing & (self.slack >= SAFE_SLACK)
-        proven = exact | leaves_nothing(self.fit.problem)
+        proven = exact | leaves_nothing(self.fit)
         proven[self.refitted] = proven[self.stepped] = True
         return proven
 
     @cached_property
     def changing(self) -> Mask:
         """Rows of a quadratic loss without which the active pattern is another one."""
-        changes = ~pattern_stays(self.fit, self.eta)
-        changes[self.refitted] = changes[self.stepped] = False
-        return changes
+        known = np.isin(self.rows, np.concatenate([self.refitted, self.stepped]))
+        return ~(known | pattern_stays(self.fit, np.where(known, np.nan, self.eta)))
 
     @property
     def strained(self) -> Mask:
@@ -156,6 +157,10 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         left_out = _leave_out_in_dual(fit)
         if left_out is not None:
             return left_out
+    if fit.problem.loss.has_corners:
+        left_out = _leave_out_of_corners(fit)
+        left_out = _along_paths(left_out, THOROUGH if thorough else IN_PASSING)
+        return _refitted(left_out, _out_of_reach(left_out)) if thorough else left_out
     curvature = curvature_of_refits(fit, curvature)
     forms = curvature.quadratic_forms()
     rescaled = rescaling(fit, curvature)
@@ -204,12 +209,11 @@ def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
     solved = refit_rows(left_out.fit, rows, warm=not left_out.fit.has_free_directions)
     for i, refit in solved.items():
         eta[i], slack[i] = refit.eta, 1.0
-    return replace(left_out, eta=eta, slack=slack, solved=solved, skipped=rows.size - len(solved))
+    skipped = rows.size - len(solved)
+    return replace(left_out, eta=eta, slack=slack, solved=left_out.solved | solved, skipped=skipped)
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
-    if fit.pinned.any():
-        return _cornered(fit, h, g, shift)
     h = h.reshape(len(h), -1) if g.ndim == 2 else h
     leverages = fit.bend * h
     slack = 1.0 - leverages
@@ -219,16 +223,58 @@ def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
 
 
-def _cornered(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
+def _leave_out_of_corners(fit: Fit) -> LeftOut:
+    """One step for a piecewise linear loss; rows without a slope leave nothing behind, and have no part in it."""
+    problem = fit.problem
+    if problem.mean_scaled or problem.balance is not None:
+        return _released(fit)
+    acting = np.flatnonzero((fit.slope != 0) | fit.pinned)
+    few = _released(fit.of_rows(acting))
+    eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)
+    eta[acting], leverages[acting], slack[acting] = few.eta, few.leverages, few.slack
+    return LeftOut(fit, eta, leverages, slack)
+
+
+def _released(fit: Fit) -> LeftOut:
     """Rows in a corner of the loss hold it themselves, and are released: η̃_i = η_i + g_i / T_ii.
 
     Without some of them the fit is not determined on its pattern: they have no slack.
     """
+    curvature = curvature_of_refits(fit)
+    h, rescaled = curvature.quadratic_forms(), rescaling(fit, curvature)
+    g, shift = fit.slope * (1.0 + rescaled.growth), rescaled.shift(curvature, fit)
     loose = np.isinf(h)
     h, leverages = np.where(loose, 0.0, h), np.where(fit.pinned, 1.0, fit.bend * h)
     slack = np.where(fit.pinned, 1.0, 1.0 - leverages)
     eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), np.where(loose, 0.0, slack))
+
+
+def has_corner_paths(fit: Fit) -> bool:
+    """Whether rows can be followed out of a fit whose loss has corners, pivot by pivot."""
+    problem = fit.problem
+    if not problem.loss.has_corners or problem.mean_scaled or problem.balance is not None:
+        return False
+    return not fit.is_kinked
+
+
+def _along_paths(left_out: LeftOut, budget: float) -> LeftOut:
+    """Follow all rows out of their fit, where that is cheap: corners make a single step a poor guess."""
+    fit = left_out.fit
+    rows = np.flatnonzero((fit.slope != 0) | fit.pinned)
+    cost = float(fit.problem.n) * rows.size * (1.0 + np.count_nonzero(fit.pinned))
+    return follow(left_out, rows) if has_corner_paths(fit) and cost <= budget else left_out
+
+
+def follow(left_out: LeftOut, rows: Index) -> LeftOut:
+    """Follow some rows along the path on which they fade away; those that do not arrive are left alone."""
+    ends = left_out_corners.leave_out_along_path(left_out.fit, rows)
+    eta, slack, solved = left_out.eta.copy(), left_out.slack.copy(), dict(left_out.solved)
+    for place in np.flatnonzero(ends.solved):
+        i = int(rows[place])
+        solved[i] = Solved(ends.eta[place], ends.coef[:, place], np.asarray(ends.level[place]))
+        eta[i], slack[i] = ends.eta[place], 1.0
+    return replace(left_out, eta=eta, slack=slack, solved=solved)
 
 
 def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:

@@ -83,14 +83,24 @@ def solve(start: Fit) -> Fit:
     """
     problem = start.problem
     rows = np.flatnonzero(problem.weights > 0)
-    dual = DualActiveSet(Rows.of(problem, rows), *_intervals(problem, rows))
+    ones = np.ones((len(rows), int(bool(problem.intercept))))
+    l2 = problem.penalty.ridge((problem.X.shape[1],))
+    dual = DualActiveSet(Rows.of(_only(problem.X, rows), l2, ones), *intervals(problem, rows))
     dual.place(start.eta[rows], _known_duals(start, rows))
-    if not dual.settle_in_blocks():
-        dual.settle_by_pivots()
+    dual.settle()
     return _as_fit(problem, rows, dual)
 
 
-def _intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
+def _only(X: Design, rows: Index) -> Design:
+    """Some rows of a design, of a kernel model those of its Gram matrix."""
+    if len(rows) == X.shape[0]:
+        return X
+    if isinstance(X, _linalg.RowGram):
+        return _linalg.RowGram(X.gram[np.ix_(rows, rows)])
+    return X.tocsr()[rows] if _linalg.is_sparse(X) else X[rows]
+
+
+def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
     """Corners, and weighted slopes of the pieces between them."""
     loss, y = problem.loss, problem.y[rows]
     if not isinstance(loss, PiecewiseLinear):
@@ -110,7 +120,11 @@ def _known_duals(start: Fit, rows: Index) -> Array | None:
 def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
     slope, pinned = np.zeros(problem.n), np.zeros(problem.n, dtype=bool)
     slope[rows], pinned[rows[dual.pins]] = dual.duals, True
-    coef, level = dual.rows.primal(problem, slope, dual.free)
+    coef, extra = dual.primal()
+    if isinstance(problem.X, _linalg.RowGram):
+        coef, held = np.zeros(problem.n), coef
+        coef[rows] = held
+    level = np.asarray(extra.sum())
     eta = problem.linear_predictor(coef, level)
     eta[rows[dual.pins]] = dual.held_at(dual.pins)
     return Fit(problem, coef, level).known(eta=eta, slope=slope, pinned=pinned)
@@ -122,47 +136,64 @@ class Rows:
 
     Attributes
     ----------
+    design : (n, p) array, sparse array, or RowGram
+        X.
+    inverse : (p,) array
+        1 / l2, and 0 for the columns that are free or fixed at zero.
     gram : (n, n) array or None
         G, where it is known or no larger than X.
-    scaled : (n, p) array or sparse array
+    scaled : (n, p') array or sparse array
         X Λ^(−½) over the penalised columns: G is its row Gram matrix.
     free : (n, f) array
         Q.
     columns : int array
-        Columns of [X, 1] that span the free directions.
+        Columns of [X, extra] that span the free directions.
     to_columns : (f, f) array
         Upper triangular R with Q R the columns.
+    bend : (n,) array
+        What is added to the diagonal of G: 0, or 1 / w for a row with the loss ½ w (y − η)².
     """
 
+    design: Design
+    inverse: Array
     gram: Array | None
     scaled: Design
     free: Array
     columns: Index
     to_columns: Array
+    bend: Array
 
     @classmethod
-    def of(cls, problem: Problem, rows: Index) -> Rows:
-        """Scale the columns and tell the free directions from the penalised."""
-        l2 = problem.penalty.ridge((problem.X.shape[1],))
-        ones = np.ones((len(rows), int(bool(problem.intercept))))
-        last = np.full(ones.shape[1], len(l2))
-        if isinstance(problem.X, _linalg.RowGram):
+    def of(cls, X: Design, l2: Array, extra: Array, bend: Array | None = None) -> Rows:
+        """Scale the columns and tell the free directions from the penalised.
+
+        Parameters
+        ----------
+        X : (n, p) array, sparse array, or RowGram
+        l2 : (p,) array
+            Strengths; 0 is free, infinity fixed at zero.
+        extra : (n, e) array
+            More columns without a penalty, such as that of the intercept.
+        bend : (n,) array, optional
+        """
+        bend = np.zeros(X.shape[0]) if bend is None else bend
+        last = len(l2) + np.arange(extra.shape[1])
+        inverse = np.divide(1.0, l2, out=np.zeros(len(l2)), where=l2 > 0)
+        if isinstance(X, _linalg.RowGram):
             if not np.all(l2 > 0):
                 raise SolverError("a kernel model needs a penalty: give it a positive strength")
-            gram = problem.X.gram[np.ix_(rows, rows)] / l2[0]
-            return cls(gram, gram, *_orthonormal(ones, last))
-        X = problem.X.tocsr() if _linalg.is_sparse(problem.X) else problem.X
-        X = X if len(rows) == problem.n else X[rows]
-        flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero((l2 > 0) & np.isfinite(l2))
-        free = np.hstack([_linalg.columns_as_rows(X, flat).T, ones])
-        scaled = _scaled(X, curved, 1.0 / np.sqrt(l2[curved]))
-        small = len(curved) >= len(rows)
-        gram = _linalg.row_gram(scaled, np.ones(len(curved))) if small else None
-        return cls(gram, scaled, *_orthonormal(free, np.append(flat, last)))
+            gram = X.gram * inverse[0]
+            return cls(X, inverse[: len(gram)], gram, gram, *_orthonormal(extra, last), bend)
+        flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero(inverse)
+        free = np.hstack([_linalg.columns_as_rows(X, flat).T, extra])
+        scaled = _scaled(X, curved, np.sqrt(inverse[curved]))
+        small = len(curved) >= X.shape[0]
+        known = _linalg.row_gram(scaled, np.ones(len(curved))) if small else None
+        return cls(X, inverse, known, scaled, *_orthonormal(free, np.append(flat, last)), bend)
 
     @cached_property
     def squared_norms(self) -> Array:
-        """Diagonal of G + τ Q Qᵀ."""
+        """Diagonal of the matrix that is factored."""
         return self._diagonal + self.tau * np.sum(self.free**2, axis=1)
 
     @cached_property
@@ -172,6 +203,10 @@ class Rows:
 
     @cached_property
     def _diagonal(self) -> Array:
+        return self._lengths + self.bend
+
+    @cached_property
+    def _lengths(self) -> Array:
         if self.gram is not None:
             return self.gram.diagonal().copy()
         if _linalg.is_sparse(self.scaled):
@@ -181,8 +216,8 @@ class Rows:
     def times(self, duals: Array) -> Array:
         """G g."""
         if self.gram is not None:
-            return _linalg.product(self.gram, duals)
-        return _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
+            return _linalg.product(self.gram, duals) + self.bend * duals
+        return self.bend * duals + _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
 
     def among(self, left: Index, right: Index) -> Array:
         """Entries of G + τ Q Qᵀ, in Fortran order."""
@@ -192,15 +227,20 @@ class Rows:
             block = (self.scaled[left] @ self.scaled[right].T).toarray()
         else:
             block = _linalg.product(self.scaled[left], self.scaled[right].T)
+        if left is right:
+            block = block + np.diag(self.bend[left])
         return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)
 
-    def primal(self, problem: Problem, slope: Array, free: Array) -> tuple[Array, Array]:
-        """Coefficients and intercept: β = −Λ⁻¹ Xᵀ g on the penalised columns."""
-        l2 = problem.penalty.ridge((problem.X.shape[1],))
-        inverse = np.divide(1.0, l2, out=np.zeros(len(l2)), where=l2 > 0)
-        coef = np.append(-inverse * _linalg.transposed_times(problem.X, slope), 0.0)
-        coef[self.columns] = scipy.linalg.solve_triangular(self.to_columns, free)
-        return coef[:-1], coef[-1] if bool(problem.intercept) else np.asarray(0.0)
+    def primal(self, duals: Array, free: Array) -> tuple[Array, Array]:
+        """β, with −Λ⁻¹ Xᵀ g on the penalised columns, and the coefficients of the extra columns."""
+        p = len(self.inverse)
+        coef = -self.inverse * _linalg.transposed_times(self.design, duals)
+        directions = scipy.linalg.solve_triangular(self.to_columns, free)
+        own = self.columns < p
+        coef[self.columns[own]] = directions[own]
+        extra = np.zeros(max(int(self.columns.max(initial=p - 1)) + 1 - p, 0))
+        extra[self.columns[~own] - p] = directions[~own]
+        return coef, extra
 
 
 def _scaled(X: Design, columns: Index, factors: Array) -> Design:
@@ -258,8 +298,17 @@ class DualActiveSet:
         self._factor = UpdatableCholesky()
         self._stalled = 0
         self._best = (self.duals, self.eta)  # with the fewest rows in a wrong state
+        finite = ends[np.isfinite(ends)]
+        self._scale = float(np.abs(finite).max(initial=0.0)) or 1.0
+        width = ends[:, -1] - ends[:, 0]
+        self._width = np.where(np.isfinite(width), width, self._scale)
+        self._always = np.isneginf(ends[:, 0]) & np.isposinf(ends[:, 1])  # never out of their corner
 
     # The state of the rows
+
+    def primal(self) -> tuple[Array, Array]:
+        """Return the coefficients, and those of the extra columns."""
+        return self.rows.primal(self.duals, self.free)
 
     def held_at(self, rows: Index) -> Array:
         """Corners that rows are in: (len(rows),)."""
@@ -276,12 +325,25 @@ class DualActiveSet:
         inside = distance.min(axis=1) <= _AT_CORNER * (1.0 + np.abs(eta))
         if duals is not None:
             gap = np.abs(duals[:, None] - self.ends)
-            width = self.ends[:, -1] - self.ends[:, 0]
-            interior = gap.min(axis=1) > _AT_CORNER * width
+            interior = gap.min(axis=1) > _AT_CORNER * self._width
             inside = interior & (inside | (distance.min(axis=1) <= 0.1 * (1.0 + np.abs(eta))))
             piece = np.where(interior, piece, gap.argmin(axis=1))
+        inside |= self._always
         self.state = np.where(inside, nearest, piece)
-        self._pin(np.flatnonzero(inside))
+        self._pin(self._always_first(inside))
+
+    def _always_first(self, rows: Mask) -> Index:
+        return np.concatenate([np.flatnonzero(rows & self._always), np.flatnonzero(rows & ~self._always)])
+
+    def settle(self) -> None:
+        """Solve, from the states that the rows were placed in.
+
+        Raises
+        ------
+        SolverError
+        """
+        if not self.settle_in_blocks():
+            self.settle_by_pivots()
 
     def _pin(self, candidates: Index) -> None:
         """Take as many independent rows into their corners as there are, and enough to fix θ."""
@@ -292,14 +354,17 @@ class DualActiveSet:
         if len(missing := self._missing_directions()) > 0:
             self._join(missing)
         self.duals = np.take_along_axis(self.ends, self.state[:, None], axis=1)[:, 0]
-        self.duals[self.pins] = self.ends[self.pins, self.state[self.pins]]
+        self.duals[self.pins] = np.clip(0.0, *self._interval(self.pins))
         self.pull = self.rows.times(self.duals)
 
     def _to_nearest_end(self, rows: Index) -> None:
         """Put rows that are in a corner, but held there by others, on the piece nearer to their dual."""
         k = self.state[rows]
-        middle = 0.5 * (self.ends[rows, k] + self.ends[rows, k + 1])
-        self.state[rows] = k + (self.duals[rows] > middle)
+        below, above = (
+            np.abs(self.duals[rows] - self.ends[rows, k]),
+            np.abs(self.duals[rows] - self.ends[rows, k + 1]),
+        )
+        self.state[rows] = k + (above < below)
 
     def _join(self, rows: Index) -> Mask:
         """Add the independent ones among some rows to those in corners; say which they are."""
@@ -325,7 +390,7 @@ class DualActiveSet:
             lost = vectors[:, values <= 1e-9 * scale]
             if lost.shape[1] == 0:
                 return np.array(added, dtype=np.intp)
-            reach = np.sum((self.rows.free @ lost) ** 2, axis=1)
+            reach = np.where(np.isfinite(distance), np.sum((self.rows.free @ lost) ** 2, axis=1), 0.0)
             able = np.flatnonzero(reach >= 0.1 * reach.max())
             row = int(able[distance[able].argmin()])
             self.state[row] = nearest[row]
@@ -370,7 +435,8 @@ class DualActiveSet:
 
     def _eta_rounding(self) -> float:
         noise = _EPS * float(np.abs(self.duals).sum()) * float(self.rows.squared_norms.max(initial=0.0))
-        return _ROUNDING * float(np.abs(self.corners).max(initial=1e-300)) + 10 * noise
+        sizes = np.abs(self.corners[np.isfinite(self.corners)])
+        return _ROUNDING * float(sizes.max(initial=1e-300)) + 10 * noise
 
     def _crossing(self) -> Array:
         """How far rows on a piece are past its corners: positive beyond the upper, negative the lower."""
@@ -389,7 +455,7 @@ class DualActiveSet:
         """How far duals of pinned rows are outside their intervals, relative to these: (v,)."""
         low, high = self._interval(self.pins)
         g = self.duals[self.pins]
-        return (np.maximum(g - high, 0.0) + np.minimum(g - low, 0.0)) / (high - low)
+        return (np.maximum(g - high, 0.0) + np.minimum(g - low, 0.0)) / np.minimum(high - low, self._scale)
 
     def _interval(self, rows: Index) -> tuple[Array, Array]:
         return self.ends[rows, self.state[rows]], self.ends[rows, self.state[rows] + 1]
@@ -405,7 +471,7 @@ class DualActiveSet:
             past, outside = self._crossing(), self._overshoot()
             enter = np.abs(past) > self._eta_rounding()
             leave = np.abs(outside) > _ROUNDING
-            wrong = np.count_nonzero(enter) + np.count_nonzero(leave)
+            wrong = int(np.count_nonzero(enter)) + int(np.count_nonzero(leave))
             if wrong == 0:
                 return True
             if wrong < fewest:
@@ -418,7 +484,7 @@ class DualActiveSet:
         return False
 
     def _let_change(self, past: Array, enter: Mask, outside: Array, leave: Mask) -> None:
-        """Pin the rows that crossed a corner, and put those whose dual left its interval on the piece there."""
+        """Pin the rows that crossed a corner, and free those whose dual left its interval."""
         gone = self.pins[leave]
         self.state[gone] += outside[leave] > 0
         self.state[enter & (past < 0)] -= 1
@@ -438,6 +504,9 @@ class DualActiveSet:
         for _ in range(1000 + 50 * len(self.duals)):
             target = self._target()
             length, hit = self._first_hit(target.change)
+            while length < 1.0 and self._is_needed(hit, target.change[hit]):
+                target.change[hit] = 0.0
+                length, hit = self._first_hit(target.change)
             if length < 1.0:
                 self._stalled = self._stalled + 1 if length < 1e-12 else 0
                 self._move(length * target.change, self.pins)
@@ -456,14 +525,14 @@ class DualActiveSet:
         g = _into_box(np.clip(self.duals, self.ends[:, 0], self.ends[:, -1]), self.ends, self.rows.free)
         gap = np.abs(g[:, None] - self.ends)
         piece = gap.argmin(axis=1)
-        inside = gap.min(axis=1) > 1e-11 * (self.ends[:, -1] - self.ends[:, 0])
+        inside = gap.min(axis=1) > 1e-11 * self._width
         corner = np.asarray((g[:, None] > self.ends[:, 1:-1]).sum(axis=1))
         self.state = np.where(inside, corner, piece)
         self.duals = np.where(inside, g, self.ends[np.arange(len(g)), piece])
         self.pull = self.rows.times(self.duals)
         self.pins = np.empty(0, dtype=np.intp)
         self._factor.clear()
-        candidates = np.flatnonzero(inside)
+        candidates = self._always_first(inside)
         for row in candidates[~self._join(candidates)]:
             self._exchange(int(row), self._descent(int(row)))
         self._join(self._missing_directions())
@@ -486,7 +555,7 @@ class DualActiveSet:
         g = self.duals[self.pins]
         room = np.maximum(np.where(change > 0, high - g, g - low), 0.0)
         lengths = np.full(len(g), np.inf)
-        moves = np.abs(change) > _NO_MOVE * (high - low)
+        moves = np.abs(change) > _NO_MOVE * np.minimum(high - low, self._scale)
         lengths[moves] = room[moves] / np.abs(change[moves])
         length = float(lengths.min(initial=np.inf))
         tied = np.flatnonzero(lengths <= length * (1 + 1e-12))
@@ -494,6 +563,16 @@ class DualActiveSet:
             return length, -1
         by_index = self._stalled > _PATIENCE
         return length, int(tied[self.pins[tied].argmin() if by_index else np.abs(change[tied]).argmax()])
+
+    def _is_needed(self, place: int, change: float) -> bool:
+        """Whether only this row determines a free direction: its dual is then fixed, and its change rounding."""
+        if abs(change) > 1e-6 * self._scale:
+            return False
+        Q = self.rows.free[self.pins]
+        if Q.shape[1] == 0:
+            return False
+        own = Q[place]
+        return bool(own @ np.linalg.lstsq(Q.T @ Q, own)[0] > 1.0 - 1e-8)
 
     def _drop(self, place: int, *, upwards: bool) -> None:
         """Take a pinned row out of its corner, to the piece whose slope its dual has reached."""
@@ -522,6 +601,8 @@ class DualActiveSet:
         self.pins, change = self._without_effect(row)
         length, hit = self._first_hit(sign * change)
         self._stalled = self._stalled + 1 if length < 1e-12 else 0
+        if length == np.inf:
+            raise SolverError("no coefficients meet the constraints")
         self._move(length * sign * change, self.pins)
         itself = hit == len(self.pins) - 1
         self._drop(hit, upwards=sign * change[hit] > 0)
@@ -561,11 +642,12 @@ def _into_box(g: Array, ends: Array, free: Array) -> Array:
 
 
 def _filled(g: Array, ends: Array, along: Array, missing: float) -> Array:
-    """The same for one direction, row after row: first those that are not at an end, which are pinned anyway."""
+    """The same for one direction, row after row: first those that are not at an end."""
     low, high = ends[:, 0] - g, ends[:, -1] - g
     up = along * missing > 0
-    room = np.where(up, high, low) * along * np.sign(missing)  # at least 0
-    at_end = np.abs(g[:, None] - ends).min(axis=1) <= 1e-9 * (ends[:, -1] - ends[:, 0])
+    reach = np.where(along == 0, 0.0, np.abs(np.where(up, high, low)))
+    room = np.minimum(reach * np.abs(along), abs(missing))
+    at_end = np.abs(g[:, None] - ends).min(axis=1) <= 1e-9 * np.abs(g)
     order = np.lexsort([-np.abs(along), at_end])
     before = np.cumsum(room[order]) - room[order]
     filled = np.empty(len(g))

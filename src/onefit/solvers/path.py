@@ -43,6 +43,10 @@ class ActiveSetCurvature(ScalarCurvature):
     active: ActiveSet
     support: Index
 
+    @property
+    def n(self) -> int:
+        return len(self.active.eta)
+
     def quadratic_forms(self) -> Array:
         return self.active.quadratic_forms()
 
@@ -68,6 +72,10 @@ class ActiveSetCurvature(ScalarCurvature):
     def hat(self, rows: Array) -> Array:
         A = self.active.columns
         return A @ self.active.solve_factor(A.T @ rows) + rows.sum(axis=0) * self.active.intercept_leverage
+
+    def hat_matrix(self) -> Array:
+        A = self.active.columns
+        return A @ self.active.solve_factor(A.T) + self.active.intercept_leverage
 
     def responses(self) -> Direction:
         free = self.active.solve_factor(self.active.columns.T)

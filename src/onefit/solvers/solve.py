@@ -12,7 +12,7 @@ from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
 from onefit.problem import Fit, Problem
-from onefit.solvers import corners, manifold, newton
+from onefit.solvers import corners, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import least_squares_path, newton_path

@@ -1,0 +1,10 @@
+"""Fitted estimators of other libraries, read as a ``Fit``.
+
+The only place that knows other libraries' conventions: how they scale loss and penalty, whether they shrink
+the penalty when a row leaves, where they keep coefficients.  A new library is one registration.
+"""
+
+from onefit.adapters import least_squares, likelihood, margins
+from onefit.adapters.reading import Reading, as_fit, read
+
+__all__ = ["Reading", "as_fit", "least_squares", "likelihood", "margins", "read"]

@@ -1,0 +1,263 @@
+"""Exact leave-one-out of losses with corners, along the path on which one row fades away.
+
+Row i acts through its dual g_i.  As it fades, g_i (1 − s) from s = 0 to 1, all else moves in straight lines
+until a row reaches a corner of its loss or the end of its interval there; then its linear predictor and its
+dual change places, one pivot, as in decremental support vector learning (Cauwenberghs and Poggio 2001).
+
+All rows share one tableau.  With the rows V in corners, the others N, and H, R, T of ``curvature.Pinned``,
+
+    (Δg_V, Δη_N) = M (Δη_V, Δg_N),      M = [[−T, −(Z_N R)ᵀ], [Z_N R, −H_NN]],
+
+so that after the exchanges U of a row a system of |U| equations says where its path goes next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
+from onefit.losses import PiecewiseLinear
+from onefit.problem import Fit
+
+MOST_PIVOTS = 400
+ROUNDING = 1e-10  # of a linear predictor, relative to the largest corner, or of a dual, to the largest slope
+ACCEPTED = 1e-8  # the same for the last check
+SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
+
+
+class Ends(NamedTuple):
+    """Where the paths of some rows end.
+
+    ``solved`` says for which rows the conditions of optimality hold there; ``pivots`` how many it took.
+    """
+
+    coef: Array  # (p, r)
+    level: Array  # (r,)
+    eta: Array  # (r,), of the row that left
+    pivots: Index  # (r,)
+    solved: Mask  # (r,)
+
+
+def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
+    """Leave single rows out of a fit whose loss has corners and whose penalty is quadratic, exactly.
+
+    Parameters
+    ----------
+    fit : Fit
+        Optimal, with its pinned rows and their duals known; one output.
+    rows : (r,) int array
+        Rows to leave out, each on its own.
+    """
+    paths = _Paths(fit)
+    changes = np.zeros((fit.problem.n, rows.size))
+    pivots, reached = np.zeros(rows.size, dtype=np.intp), np.zeros(rows.size, dtype=bool)
+    for place, i in enumerate(rows):
+        ended = paths.follow(int(i))
+        if ended is not None:
+            changes[:, place], pivots[place] = ended
+            reached[place] = True
+    return paths.ends(rows, changes, pivots, reached)
+
+
+@dataclass(frozen=True, eq=False)
+class _Paths:
+    """The tableau that all rows share, and what each row may do."""
+
+    fit: Fit
+
+    @cached_property
+    def curvature(self) -> ScalarCurvature:
+        return factor_scalar(self.fit, self.fit.tangent)
+
+    @cached_property
+    def in_corner(self) -> Mask:
+        """Rows V: (n,)."""
+        return self.fit.pinned
+
+    @cached_property
+    def corners(self) -> Array:
+        """Corners between an infinite one on either side: (n, q + 2)."""
+        problem = self.fit.problem
+        assert isinstance(problem.loss, PiecewiseLinear)
+        inner = problem.loss.corners(problem.y)
+        edge = np.full((problem.n, 1), np.inf)
+        found = np.hstack([-edge, inner, edge])
+        found[problem.weights == 0, 1:-1] = np.inf
+        found[problem.weights == 0, 0] = -np.inf
+        return found
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Weighted slopes of the pieces: (n, q + 1)."""
+        problem = self.fit.problem
+        assert isinstance(problem.loss, PiecewiseLinear)
+        return problem.loss.slopes(problem.y) * problem.weights[:, None]
+
+    @cached_property
+    def place(self) -> Index:
+        """Corner that a row of V is in, 1 … q; piece that another is on, 0 … q."""
+        corner = np.abs(self.corners[:, 1:-1] - self.fit.eta[:, None]).argmin(axis=1) + 1
+        piece = np.abs(self.slopes - self.fit.slope[:, None]).argmin(axis=1)
+        return np.where(self.in_corner, corner, piece)
+
+    @cached_property
+    def base(self) -> Array:
+        """What stands on the left of the tableau: g of rows in corners, η of others."""
+        return np.where(self.in_corner, self.fit.slope, self.fit.eta)
+
+    @cached_property
+    def tableau(self) -> Array:
+        """M over all rows: (n, n)."""
+        M = -self.curvature.hat_matrix()
+        if isinstance(self.curvature, Pinned):
+            pins = self.curvature.pins
+            lifted = self.curvature.lifted_rows
+            M[:, pins], M[pins] = lifted, -lifted.T
+            M[np.ix_(pins, pins)] = -self.curvature.tension()
+        return M
+
+    @cached_property
+    def tie(self) -> Array:
+        """Rounding of what stands on the left: (n,)."""
+        finite = np.abs(self.corners[:, 1:-1])
+        size = 1.0 + np.max(finite[np.isfinite(finite)], initial=0.0)
+        return ROUNDING * np.where(self.in_corner, np.abs(self.slopes).max(), size)
+
+    def follow(self, i: int) -> tuple[Array, int] | None:
+        """Right-hand sides, Δη of V and Δg of N, at the end of the path of row i, and its pivots."""
+        return _Path(self, i).walk()
+
+    def ends(self, rows: Index, changes: Array, pivots: Index, reached: Mask) -> Ends:
+        """Parameters at the ends, and whether they are optimal."""
+        fit, K = self.fit, self.curvature
+        forces = np.where(self.in_corner[:, None], 0.0, -changes)
+        gradient = _linalg.transposed_times(fit.problem.X, forces)
+        coef, level = K.solve(Direction(gradient, forces.sum(axis=0)))
+        if isinstance(K, Pinned):
+            lift = K.lift
+            coef, level = coef + lift.coef @ changes[K.pins], level + lift.level @ changes[K.pins]
+        eta = fit.eta[:, None] + K.predict(Direction(coef, level))
+        dual = fit.slope[:, None] + np.where(self.in_corner[:, None], self.tableau @ changes, changes)
+        dual[rows, np.arange(rows.size)] = 0.0
+        solved = reached & self._optimal(rows, eta, dual)
+        own = eta[rows, np.arange(rows.size)]
+        return Ends(fit.coef[:, None] + coef, fit.level + level, own, pivots, solved)
+
+    def _optimal(self, rows: Index, eta: Array, dual: Array) -> Mask:
+        """Whether every dual is a slope of its row's loss there: (r,)."""
+        inner = self.corners[:, 1:-1]
+        size = ACCEPTED * (1.0 + np.max(np.abs(inner[np.isfinite(inner)]), initial=0.0))
+        below = (eta[:, None, :] > inner[:, :, None] + size).sum(axis=1)
+        above = (eta[:, None, :] >= inner[:, :, None] - size).sum(axis=1)
+        n = np.arange(len(eta))[:, None]
+        slack = ACCEPTED * np.abs(self.slopes).max()
+        held = (dual >= self.slopes[n, below] - slack) & (dual <= self.slopes[n, above] + slack)
+        held[rows, np.arange(rows.size)] = True
+        return held.all(axis=0)
+
+
+class _Path:
+    """The path of one row: which rows have changed places, and where they are now."""
+
+    def __init__(self, paths: _Paths, i: int) -> None:
+        self.paths, self.i = paths, i
+        self.place = paths.place.copy()
+        self.in_corner = paths.in_corner.copy()  # at present
+        self.given = np.zeros(len(self.place))  # right-hand sides that are given
+        self.wanted: dict[int, float] = {}  # left-hand sides of the rows that changed places, less their base
+        if paths.in_corner[i]:  # it keeps no corner: its dual is given, and fades
+            self.in_corner[i] = False
+            self.wanted[i] = 0.0
+
+    def walk(self) -> tuple[Array, int] | None:
+        done, at = 0.0, 0
+        for at in range(MOST_PIVOTS):
+            line = self._line()
+            if line is None:
+                return None
+            constant, slope = line
+            step, row, up = self._next(constant, slope, done)
+            if step >= 1.0:
+                return constant + slope, at
+            done = max(done, step)
+            self._pass(row, up=up)
+        return None
+
+    def _line(self) -> tuple[Array, Array] | None:
+        """Right-hand sides as functions of s: constant and slope."""
+        paths, i = self.paths, self.i
+        fading = -float(paths.fit.slope[i])
+        constant, slope = self.given.copy(), np.zeros(len(self.place))
+        U = np.fromiter(self.wanted, dtype=np.intp)
+        if not paths.in_corner[i]:
+            slope[i] = fading
+        if U.size == 0:
+            return constant, slope
+        M, known = paths.tableau, np.flatnonzero(constant)
+        rhs = np.zeros((U.size, 2))
+        rhs[:, 0] = np.array(list(self.wanted.values())) - M[np.ix_(U, known)] @ constant[known]
+        rhs[:, 1] = -M[U, i] * slope[i] if not paths.in_corner[i] else np.where(U == i, fading, 0.0)
+        system = M[np.ix_(U, U)]
+        try:
+            found = np.linalg.solve(system, rhs)
+        except np.linalg.LinAlgError:
+            return None
+        if not np.abs(found).max() < SINGULAR * (1.0 + np.abs(rhs).max()):
+            return None
+        constant[U], slope[U] = found.T
+        return constant, slope
+
+    def _next(self, constant: Array, slope: Array, done: float) -> tuple[float, int, bool]:
+        """Where the next row reaches an end, which row, and whether it is the upper one."""
+        paths = self.paths
+        moving = np.flatnonzero((constant != 0) | (slope != 0))
+        columns = paths.tableau[:, moving]
+        left, pace = paths.base + columns @ constant[moving], columns @ slope[moving]
+        changed = np.fromiter(self.wanted, dtype=np.intp)
+        # a row that changed places moves on the other side of the tableau
+        own = np.where(paths.in_corner[changed], paths.fit.eta[changed], paths.fit.slope[changed])
+        left[changed], pace[changed] = own + constant[changed], slope[changed]
+        low, high = self._room()
+        low[self.i], high[self.i] = -np.inf, np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up = np.where(pace > 0, (high - left) / pace, np.inf)
+            down = np.where(pace < 0, (low - left) / pace, np.inf)
+        steps = np.fmin(up, down)
+        quiet = np.abs(pace) <= paths.tie
+        steps[quiet] = np.inf
+        steps = np.maximum(steps, done)
+        row = int(np.argmin(steps))
+        return float(steps[row]), row, bool(up[row] <= down[row])
+
+    def _room(self) -> tuple[Array, Array]:
+        """Interval of what moves of each row: its dual in a corner, its linear predictor on a piece."""
+        paths, rows = self.paths, np.arange(len(self.place))
+        last = paths.slopes.shape[1] - 1
+        place = self.place
+        low = np.where(self.in_corner, paths.slopes[rows, np.maximum(place - 1, 0)], paths.corners[rows, np.minimum(place, last)])
+        high = np.where(self.in_corner, paths.slopes[rows, np.minimum(place, last)], paths.corners[rows, np.minimum(place, last) + 1])
+        return low, high
+
+    def _pass(self, row: int, *, up: bool) -> None:
+        """Move a row from its corner onto a piece, or from a piece into a corner."""
+        paths = self.paths
+        if self.in_corner[row]:
+            self.place[row] += 0 if up else -1  # the piece after corner k is number k
+            self.in_corner[row] = False
+            target = paths.slopes[row, self.place[row]] - paths.fit.slope[row]
+        else:
+            self.place[row] += 1 if up else 0  # the corner after piece k is number k + 1
+            self.in_corner[row] = True
+            target = paths.corners[row, self.place[row]] - paths.fit.eta[row]
+        if self.in_corner[row] == paths.in_corner[row]:
+            self.wanted.pop(row)
+            self.given[row] = target if abs(target) > paths.tie[row] else 0.0
+        else:
+            self.wanted[row] = float(target)
+            self.given[row] = 0.0

@@ -133,7 +133,9 @@ class LeftOut:
     def changing(self) -> Mask:
         """Rows of a quadratic loss without which the active pattern is another one."""
         known = np.isin(self.rows, np.concatenate([self.refitted, self.stepped]))
-        return ~(known | pattern_stays(self.fit, np.where(known, np.nan, self.eta)))
+        eta = self.eta.copy()
+        eta[known] = np.nan
+        return ~(known | pattern_stays(self.fit, eta))
 
     @property
     def strained(self) -> Mask:

@@ -83,6 +83,10 @@ SELECTING = {
     "Lasso, all zero": (Lasso(50.0, **TIGHT), "diabetes"),
     "ElasticNet": (ElasticNet(alpha=0.1, l1_ratio=0.3, **TIGHT), "diabetes"),
     "ElasticNet, no l1": (ElasticNet(alpha=0.1, l1_ratio=0.0, **TIGHT), "diabetes"),
+    "Lasso, positive": (Lasso(0.05, positive=True, **TIGHT), "diabetes"),
+    "ElasticNet, positive": (ElasticNet(alpha=0.1, l1_ratio=0.7, positive=True, **TIGHT), "diabetes"),
+    "Ridge, positive": (Ridge(2.0, positive=True, tol=1e-15), "diabetes"),
+    "LinearRegression, positive": (LinearRegression(positive=True), "diabetes"),
 }
 # the worst relative error of the risk: one Newton step, chord steps and a few refits
 CURVED = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onefit import losses, penalties, risk
     from onefit.api import evaluate, loo
+    from onefit.convex_program import from_cvxpy
     from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
     from onefit.estimators import (
         ElasticNetLOO,
@@ -49,6 +50,7 @@ __all__ = [
     "UnreliableWarning",
     "UnsupportedModelError",
     "evaluate",
+    "from_cvxpy",
     "loo",
     "losses",
     "penalties",
@@ -58,6 +60,7 @@ __all__ = [
 # Where each name lives: it is imported when it is first used, so that the command line can answer at once.
 _HOMES = {
     "onefit.api": ["evaluate", "loo"],
+    "onefit.convex_program": ["from_cvxpy"],
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
     "onefit.estimators": ["GeneralizedLinear", *(name for name in __all__ if name.endswith("LOO"))],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],

@@ -51,6 +51,9 @@ POLYHEDRAL = {
     "slope that is a lasso": Slope(np.ones(P), 0.6),
     "box": Box(-0.5, np.linspace(0.1, 1.0, P)),
     "half-line": Box(lower=0.0),
+    "a box of half-lines with l1": L1(WEIGHTS) + Box(lower=0.0),
+    "l1 within a box": Box(-0.3, 0.5, l1=0.4),
+    "elastic net within a box": ElasticNet(1.0, 0.5) + Box(-0.3, 0.5),
     "ridge plus box": L2(WEIGHTS) + Box(0.0, 0.4),
     "ridge plus chain": FusedLasso(0.8) + L2(0.5),
     "ridge plus slope": L2(0.5) + Slope(WEIGHTS, 0.4),
@@ -106,7 +109,9 @@ BY_HAND = {
     TrendFilter: lambda penalty, coef: np.abs(np.diff(coef, penalty.order + 1)).sum(),
     Slope: lambda penalty, coef: np.dot(penalty.weights, sorted(abs(coef), reverse=True)),
     NuclearNorm: lambda penalty, coef: np.linalg.norm(coef.reshape(penalty.shape), "nuc"),
-    Box: lambda penalty, coef: 0.0 if np.all((coef >= penalty.lower) & (coef <= penalty.upper)) else np.inf,
+    Box: lambda penalty, coef: np.sum(penalty.l1 * np.abs(coef))
+    if np.all((coef >= penalty.lower) & (coef <= penalty.upper))
+    else np.inf,
     GroupLasso: _groups_by_hand,
     SparseGroupLasso: _groups_by_hand,
 }
@@ -156,7 +161,8 @@ def _by_clarabel(penalty, start, step):
         case NuclearNorm():
             term = cp.normNuc(cp.reshape(z, rest.shape, order="C"))
         case Box():
-            term, bounds = 0.0, [z[np.isfinite(rest.bounds((P,))[0])] >= rest.bounds((P,))[0]]
+            term = cp.norm1(cp.multiply(np.broadcast_to(rest.l1, P), z))
+            bounds = [z[np.isfinite(rest.bounds((P,))[0])] >= rest.bounds((P,))[0]]
             upper = rest.bounds((P,))[1]
             bounds += (
                 [z[np.isfinite(upper)] <= upper[np.isfinite(upper)]] if np.any(np.isfinite(upper)) else []
@@ -237,7 +243,7 @@ def test_a_prox_is_stationary_and_its_neighbours_are_not(penalty, step):
     beta = np.column_stack([penalty.prox(start, step) for start in starts])
     gradient = (beta - np.column_stack(starts)) / step
     assert penalty.is_stationary(beta, gradient).all()
-    moves = np.any(np.abs(beta) > 0, axis=0)
+    moves = np.any(np.abs(beta) > 0, axis=0) & [penalty.tangent(one).size > 0 for one in beta.T]
     for scale in (1e-3, 1.0):
         noise = scale * rng.normal(size=beta.shape)
         own = np.abs(beta) > 0 if scale < 1 else np.ones(beta.shape, dtype=bool)
@@ -312,8 +318,8 @@ def test_kinks_and_free_directions(penalty):
     elif isinstance(rest, GroupLasso | SparseGroupLasso):
         free = rest.weights is not None and 0.0 in rest.weights
     else:
-        free = isinstance(rest, Box)
-        assert free or all(rest.value(d) > 0 for d in directions.T)
+        free = isinstance(rest, Box) and not np.any(rest.l1)
+        assert isinstance(rest, Box) or all(rest.value(d) > 0 for d in directions.T)
     assert penalty.has_free_directions((P,)) == (free and not isinstance(penalty, Sum))
 
 

@@ -12,6 +12,7 @@ from onefit._typing import Array, Design, Index
 
 
 def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: Any) -> Array:
+    """Return the factor of each row's class: (n,)."""
     if class_weight is None:
         return np.ones(len(numbers))
     if class_weight == "balanced":
@@ -21,5 +22,6 @@ def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: An
 
 
 def with_constant(X: Design, scale: float) -> Design:
+    """Return the design with a last column of ``scale``, which stands for the intercept."""
     column = np.full((X.shape[0], 1), scale)
     return sp.hstack([X, column], format="csr") if _linalg.is_sparse(X) else np.hstack([X, column])

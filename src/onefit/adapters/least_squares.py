@@ -20,10 +20,10 @@ from onefit._validation import (
     check_weights,
     class_numbers,
 )
-from onefit.adapters.reading import Reading, as_fit, refuse, refuse_positive
+from onefit.adapters.reading import Reading, as_fit, refuse
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.losses import ConcomitantHuber, Squared
-from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
+from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, Fit, Problem
 from onefit.risk.response import Location, Margin, Value
 
@@ -32,7 +32,7 @@ def _least_squares(
     model: Any,
     data: tuple[Design, Array],
     weights: Array,
-    penalty: SeparablePenalty,
+    penalty: Penalty,
     *,
     mean_scaled: bool = False,
 ) -> Reading:
@@ -48,21 +48,19 @@ def _least_squares(
 
 @as_fit.register(linear_model.LinearRegression)
 def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
     dropped = np.asarray(getattr(model, "singular_", np.empty(0)))[getattr(model, "rank_", 0) :]
     if np.any(dropped > 1e-9 * np.max(getattr(model, "singular_", [0.0]))):
         refuse(model, "tol", "its fit dropped directions that are small beside others: scale the columns")
-    return _least_squares(model, data, check_weights(sample_weight, data[0]), L2(0.0))
+    penalty = _with_signs(model, L2(0.0), data[1])
+    return _least_squares(model, data, check_weights(sample_weight, data[0]), penalty)
 
 
 @as_fit.register(linear_model.Ridge)
 def _ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
-    return _least_squares(
-        model, data, check_weights(sample_weight, data[0]), ridge_penalty(model.alpha, data[1])
-    )
+    penalty = _with_signs(model, ridge_penalty(model.alpha, data[1]), data[1])
+    return _least_squares(model, data, check_weights(sample_weight, data[0]), penalty)
 
 
 @as_fit.register(linear_model.RidgeCV)
@@ -71,6 +69,15 @@ def _ridge_cv(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return _least_squares(
         model, data, check_weights(sample_weight, data[0]), ridge_penalty(model.alpha_, data[1])
     )
+
+
+def _with_signs(model: Any, penalty: SeparablePenalty, y: Array) -> Penalty:
+    """``positive=True`` is a bound at zero."""
+    if not getattr(model, "positive", False):
+        return penalty
+    if y.ndim == 2 and y.shape[1] > 1:
+        refuse(model, "positive", "with several outputs; fit one model an output")
+    return penalty + Box(lower=0.0)
 
 
 def ridge_penalty(alpha: Any, y: Array) -> L2:
@@ -84,7 +91,6 @@ def ridge_penalty(alpha: Any, y: Array) -> L2:
 @as_fit.register(linear_model.RidgeClassifier)
 @as_fit.register(linear_model.RidgeClassifierCV)
 def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    refuse_positive(model)
     X, y = check_rows(model, X, y, numeric=False)
     numbers = class_numbers(y, model.classes_)
     signs = 2.0 * label_binarize(numbers, classes=np.arange(len(model.classes_))) - 1.0
@@ -94,7 +100,8 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
     if model.class_weight is not None:
         weights = weights * compute_sample_weight(model.class_weight, y)
     alpha = model.alpha_ if isinstance(model, linear_model.RidgeClassifierCV) else model.alpha
-    reading = _least_squares(model, (X, signs), weights, ridge_penalty(alpha, signs))
+    penalty = _with_signs(model, ridge_penalty(alpha, signs), signs)
+    reading = _least_squares(model, (X, signs), weights, penalty)
     fit = replace(reading.fit, problem=replace(reading.fit.problem, balance=balance))
     return Reading(fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
 
@@ -106,7 +113,6 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
 @as_fit.register(linear_model.ElasticNetCV)
 def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w r² / Σw + alpha (…): a mean, so the total penalty shrinks when a row leaves."""
-    refuse_positive(model)
     data = check_rows(model, X, y, several_outputs=True)
     if data[1].ndim == 2 and data[1].shape[1] == 1:
         data = data[0], data[1][:, 0]
@@ -118,7 +124,7 @@ def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     weights = check_weights(sample_weight, data[0])
     alpha, ratio = _strength_and_mix(model)
     total = float(alpha) * weights.sum()
-    penalty = L1(total) if ratio == 1 else ElasticNet(total, ratio)
+    penalty = _with_signs(model, L1(total) if ratio == 1 else ElasticNet(total, ratio), data[1])
     return _least_squares(model, data, weights, penalty, mean_scaled=True)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
-from typing import Any
+from importlib import import_module
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -18,6 +19,8 @@ from onefit._validation import (
 from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Fit
 from onefit.risk.response import Response
+
+FOREIGN = {"adelie", "celer", "glum", "skglm", "sortedl1"}  # read by adapters.foreign, when one comes
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,11 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
         For an estimator that was not fitted.
     """
     check_fitted(model)
-    foreign = type(model).__module__.startswith("sklearn.") and type(model) not in as_fit.registry
-    # scikit-learn's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents
-    reading = (as_fit.dispatch(object) if foreign else as_fit)(model, X, y, sample_weight)
+    for library in FOREIGN & {_library(cls) for cls in type(model).__mro__}:
+        import_module("onefit.adapters.foreign").register(library)
+    unknown = _library(type(model)) in FOREIGN | {"sklearn"} and type(model) not in as_fit.registry
+    # a library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents
+    reading = (as_fit.dispatch(object) if unknown else as_fit)(model, X, y, sample_weight)
     if isinstance(model, Pipeline):  # what its last step says of its solver holds
         return reading
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
@@ -79,6 +84,10 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     tol = float(getattr(model, "tol", 1e-4))
     design = reading.design or partial(check_new_rows, model)
     return replace(reading, tol=tol, converged=not reached, iterates=steps is not None, design=design)
+
+
+def _library(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 @singledispatch
@@ -91,15 +100,16 @@ def as_fit(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
 
 
-def refuse(model: Any, parameter: str, why: str) -> None:
+def refuse(model: Any, parameter: str, why: str) -> NoReturn:
+    """Refuse a value of a parameter, and say why.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
     raise UnsupportedModelError(
         f"{type(model).__name__}({parameter}={getattr(model, parameter)!r}) is not supported: {why}"
     )
-
-
-def refuse_positive(model: Any) -> None:
-    if getattr(model, "positive", False):
-        refuse(model, "positive", "sign constraints have no formula yet; refit with positive=False")
 
 
 @as_fit.register(Pipeline)

@@ -257,8 +257,8 @@ class GeneralizedLinear(_LinearModel):
     >>> X = rng.normal(size=(60, 20))
     >>> y = X[:, 5:10].sum(axis=1) + 0.1 * rng.normal(size=60)
     >>> model = onefit.GeneralizedLinear(penalty=FusedLasso(5.0)).fit(X, y)
-    >>> len(np.unique(model.coef_.round(8)))
-    3
+    >>> model.coef_.round(1)[3:12]
+    array([0., 0., 1., 1., 1., 1., 1., 0., 0.])
     >>> round(onefit.loo(model, X, y).value, 2)
     0.03
     """

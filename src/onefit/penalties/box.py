@@ -1,27 +1,30 @@
-"""Bounds on the coefficients."""
+"""Bounds on the coefficients, with or without an ℓ1 part."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from onefit._typing import Array, Mask
+from onefit.penalties._checks import check_strengths
 from onefit.penalties.base import ZERO, Coordinates, Penalty
 from onefit.penalties.separable import Strength, broadcast
 
 
 @dataclass(frozen=True, eq=False)
 class Box(Penalty):
-    """0 where lower ≤ β ≤ upper, infinite elsewhere.
+    """Σ_j l1_j |β_j| where lower ≤ β ≤ upper, infinite elsewhere.
 
-    Coefficients on a bound stay there; the others are free and not penalised.
+    Coefficients on a bound stay there, and zeros with an ℓ1 strength stay zero.
 
     Parameters
     ----------
     lower, upper : float or array, default −∞ and ∞
         Bounds; one number, one a feature, or one a coefficient.
+    l1 : float or array, default 0
+        Strengths of an ℓ1 penalty within the bounds.  ``L1(2.0) + Box(lower=0.0)`` sets it, too.
 
     Examples
     --------
@@ -32,8 +35,10 @@ class Box(Penalty):
 
     lower: Strength = -np.inf
     upper: Strength = np.inf
+    l1: Strength = 0.0
 
     def __post_init__(self) -> None:
+        check_strengths("l1", self.l1)
         lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         try:
             crossed = np.broadcast_to(lower > upper, np.broadcast_shapes(lower.shape, upper.shape))
@@ -60,30 +65,32 @@ class Box(Penalty):
         return broadcast(self.lower, shape), broadcast(self.upper, shape)
 
     def value(self, coef: Array) -> float:
-        return 0.0 if np.all(_inside(coef, *self.bounds(coef.shape))) else np.inf
+        inside = np.all(_inside(coef, *self.bounds(coef.shape)))
+        return float(np.sum(np.asarray(self.l1).T * np.abs(coef).T)) if inside else np.inf
 
-    def prox(self, coef: Array, step: float) -> Array:  # noqa: ARG002
-        return np.clip(coef, *self.bounds(coef.shape))
+    def prox(self, coef: Array, step: float) -> Array:
+        shrunk = np.maximum(np.abs(coef) - step * broadcast(self.l1, coef.shape), 0.0)
+        return np.clip(np.copysign(shrunk, coef), *self.bounds(coef.shape))
 
     def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:  # noqa: ARG002
-        lower, upper = self.bounds(coef.shape)
+        (lower, upper), l1 = self.bounds(coef.shape), broadcast(self.l1, coef.shape)
         near = ZERO * np.abs(coef).max(initial=0.0)
-        zero = np.zeros(coef.shape)
-        return Coordinates((coef - lower > near) & (upper - coef > near), zero, zero)
+        free = (coef - lower > near) & (upper - coef > near) & ((l1 == 0) | (np.abs(coef) > near))
+        return Coordinates(free, l1 * np.sign(coef), np.zeros(coef.shape))
 
-    def scaled(self, factor: float) -> Self:  # noqa: ARG002
-        return self
+    def scaled(self, factor: float) -> Self:
+        return replace(self, l1=np.asarray(self.l1) * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         lower, upper = self.bounds(shape)
-        return bool(np.any(np.isfinite(lower) | np.isfinite(upper)))
+        return bool(np.any(np.isfinite(lower) | np.isfinite(upper)) or np.any(self.l1))
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         lower, upper = self.bounds(shape)
-        return bool(np.any(lower < upper))
+        return bool(np.any((lower < upper) & (broadcast(self.l1, shape) == 0)))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+        for name, bound in (("lower", self.lower), ("upper", self.upper), ("l1", self.l1)):
             if np.ndim(bound) and np.shape(bound) not in {shape, shape[:1]}:
                 raise ValueError(
                     f"{name} has shape {np.shape(bound)}, but the coefficients have shape {shape}: give one "
@@ -92,9 +99,12 @@ class Box(Penalty):
 
     def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
         lower, upper = (bound[:, None] for bound in self.bounds(coef.shape[:1]))
+        l1 = broadcast(self.l1, coef.shape[:1])[:, None]
         near = ZERO * np.abs(coef).max(axis=0, initial=0.0)
-        falls = np.where(upper - coef > near, np.maximum(-loss_gradient, 0.0), 0.0)
-        rises = np.where(coef - lower > near, np.maximum(loss_gradient, 0.0), 0.0)
+        upwards = loss_gradient + np.where(coef >= -near, l1, -l1)  # derivatives of the objective
+        downwards = loss_gradient + np.where(coef > near, l1, -l1)
+        falls = np.where(upper - coef > near, np.maximum(-upwards, 0.0), 0.0)
+        rises = np.where(coef - lower > near, np.maximum(downwards, 0.0), 0.0)
         size = np.abs(loss_gradient).max(axis=0, initial=0.0)
         return np.all((np.maximum(falls, rises) <= rtol * size) & _inside(coef, lower, upper), axis=0)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.penalties.base import Penalty, Tangent
-from onefit.penalties.separable import L2, SeparablePenalty, Strengths
+from onefit.penalties.box import Box
+from onefit.penalties.separable import L2, SeparablePenalty, Strengths, broadcast
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +107,17 @@ class Sum(Penalty):
 
 
 def add(one: Penalty, other: Penalty) -> Penalty:
-    """``one + other``, of which one must be an L2.
+    """``one + other``, of which one must be an L2; a Box takes any separable penalty.
 
     Raises
     ------
     TypeError
         Any other sum: two kinked penalties have no common proximal operator.
     """
+    if isinstance(one, Box) and isinstance(other, SeparablePenalty):
+        return _bounded(other, one)
+    if isinstance(other, Box) and isinstance(one, SeparablePenalty):
+        return _bounded(one, other)
     if isinstance(one, SeparablePenalty) and isinstance(other, SeparablePenalty):
         if isinstance(one, L2) or isinstance(other, L2):
             return _fold(one, other)
@@ -121,9 +126,16 @@ def add(one: Penalty, other: Penalty) -> Penalty:
     elif isinstance(other, L2) and not isinstance(one, Sum):
         return Sum(other, one)
     raise TypeError(
-        "only an L2 penalty and one other penalty can be added, "
+        "only an L2 penalty and one other, or a Box and a separable one, can be added, "
         f"got {type(one).__name__} + {type(other).__name__}"
     )
+
+
+def _bounded(penalty: SeparablePenalty, box: Box) -> Penalty:
+    shape = max(penalty.shape_of_strengths, np.shape(box.l1), key=len)
+    l1, l2 = penalty.strengths(shape)
+    within = replace(box, l1=l1 + broadcast(box.l1, shape))
+    return Sum(L2(l2), within) if np.any(l2) else within
 
 
 def _fold(one: SeparablePenalty, other: SeparablePenalty) -> Strengths:

@@ -2,9 +2,9 @@
 
 For a quadratic loss with an ℓ2, ℓ1 or elastic-net penalty the Newton step lands on the refit as long as
 the active pattern stays: the signs on the support, and |x_lᵀ g| ≤ l1_l for every coordinate l off it, at
-the left-out residual (``left_out_optimality`` has the other polyhedral penalties, and corners of the loss).  With
-c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the
-rows (else 0), u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
+the left-out residual (``left_out_optimality`` has the other polyhedral penalties, and corners of the
+loss).  With c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the rows (else 0),
+u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
 
     left-out coefficients:  β̃ = β + c_i u_i + f_i v
     left-out correlations:  x_lᵀ g̃ = x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) + f_i x_lᵀ D Z v
@@ -60,8 +60,8 @@ def is_patterned(fit: Fit) -> bool:
 def pattern_stays(fit: Fit, eta: Array) -> Mask:
     """Rows without which signs and correlations are those of the same pattern: (n,).
 
-    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said; rows
-    whose value is missing (NaN) are not looked at where that is dear.
+    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said.  Nothing
+    is said of rows whose value is missing (NaN).
     """
     problem = fit.problem
     if not is_patterned(fit):
@@ -69,6 +69,7 @@ def pattern_stays(fit: Fit, eta: Array) -> Mask:
     if problem.loss.has_corners or not isinstance(problem.penalty, SeparablePenalty):
         eta = np.where(leaves_nothing(fit), np.nan, eta)
         return solves_without(fit, eta) | leaves_nothing(fit)
+    eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
     l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
     curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)

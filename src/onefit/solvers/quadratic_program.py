@@ -27,6 +27,7 @@ from onefit._typing import Array, Design, Index
 from onefit.exceptions import SolverError
 from onefit.losses import PiecewiseLinear, Squared
 from onefit.penalties import AnalysisPenalty, Box, Penalty, SeparablePenalty, Slope, Sum
+from onefit.penalties.separable import broadcast
 from onefit.problem import Fit, Problem
 from onefit.solvers.corners import DualActiveSet, Rows, intervals
 
@@ -148,7 +149,9 @@ def _(penalty: Box, p: int) -> PiecewiseRows:
     corners = np.stack([first, np.where(one, np.inf, upper)], axis=1)
     left, right = np.where(below, -np.inf, 0.0), np.where(above, np.inf, 0.0)
     ends = np.stack([left, np.where(one, right, 0.0), right], axis=1)
-    return PiecewiseRows.of(sp.csr_array(sp.eye_array(p))[held], corners[held], ends[held])
+    eye, l1 = sp.csr_array(sp.eye_array(p)), broadcast(penalty.l1, (p,))
+    within = _absolute(eye[l1 > 0], l1[l1 > 0])
+    return PiecewiseRows.of(eye[held], corners[held], ends[held]) + within
 
 
 @kinks.register

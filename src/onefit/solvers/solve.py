@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -20,6 +21,14 @@ from onefit.solvers.path import least_squares_path, newton_path
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
 
 
+class SelfSolved(ABC):
+    """A loss whose problems have a solver of their own."""
+
+    @abstractmethod
+    def minimise(self, start: Fit) -> Solution:
+        """Minimise the objective of ``start.problem``."""
+
+
 def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
@@ -36,6 +45,8 @@ def solve(start: Fit) -> Solution:
         If the problem has no finite minimum.
     """
     problem = start.problem
+    if isinstance(problem.loss, SelfSolved):
+        return problem.loss.minimise(start)
     if problem.loss.has_corners:
         kinked = problem.penalty.has_kinks(start.coef.shape)
         fit = quadratic_program.solve(start) if kinked else corners.solve(start)

@@ -1,0 +1,88 @@
+"""Any problem written as a convex program and solved by Clarabel: an independent solver for tests."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
+from onefit.penalties import (
+    AnalysisPenalty,
+    Box,
+    GroupPenalty,
+    NuclearNorm,
+    SeparablePenalty,
+    Slope,
+    Sum,
+)
+
+
+def minimum(problem, tol=1e-10):
+    """Coefficients (p,), intercept and objective of a problem with one output."""
+    cp = pytest.importorskip("cvxpy")
+    X, p = problem.X, problem.X.shape[1]
+    rows = np.flatnonzero(problem.weights)
+    X = (X.toarray() if sp.issparse(X) else np.asarray(X))[rows]
+    coef = cp.Variable(p)
+    level = cp.Variable() if problem.intercept else 0.0
+    terms, constraints = _penalty(cp, problem.penalty, coef)
+    losses = _loss(cp, problem.loss, problem.y[rows], X @ coef + level)
+    program = cp.Problem(cp.Minimize(problem.weights[rows] @ losses + terms), constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the last digits are not certain
+        program.solve(solver="CLARABEL", tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol)
+    return coef.value, float(level.value) if problem.intercept else 0.0, float(program.value)
+
+
+def _loss(cp, loss, y, eta):
+    sign = 2 * y - 1
+    match loss:
+        case Squared():
+            return 0.5 * cp.square(y - eta)
+        case Logistic():
+            return cp.logistic(cp.multiply(-sign, eta))
+        case Poisson():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                constant = np.where(y > 0, y * np.log(y) - y, 0.0)
+            return cp.exp(eta) - cp.multiply(y, eta) + constant
+        case Hinge():
+            return cp.pos(1 - cp.multiply(sign, eta))
+        case SquaredHinge():
+            return cp.square(cp.pos(1 - cp.multiply(sign, eta)))
+        case Quantile(level=level):
+            return cp.maximum(level * (y - eta), (level - 1) * (y - eta))
+        case EpsilonInsensitive(epsilon=epsilon):
+            return cp.pos(cp.abs(y - eta) - epsilon)
+    raise TypeError(loss)
+
+
+def _penalty(cp, penalty, coef):
+    p = coef.shape[0]
+    match penalty:
+        case SeparablePenalty():
+            l1, l2 = penalty.strengths((p,))
+            return l1 @ cp.abs(coef) + 0.5 * (l2 @ cp.square(coef)), []
+        case Sum(quadratic=quadratic, rest=rest):
+            terms, constraints = _penalty(cp, rest, coef)
+            return terms + _penalty(cp, quadratic, coef)[0], constraints
+        case Box():
+            lower, upper = penalty.bounds((p,))
+            below, above = np.flatnonzero(np.isfinite(lower)), np.flatnonzero(np.isfinite(upper))
+            constraints = [coef[below] >= lower[below]] if below.size else []
+            return 0.0, [*constraints, *([coef[above] <= upper[above]] if above.size else [])]
+        case AnalysisPenalty():
+            return penalty.alpha * cp.norm1(penalty.matrix(p).toarray() @ coef), []
+        case Slope():
+            falls = -np.diff(np.append(penalty.weights, 0.0))
+            largest = [cp.sum_largest(cp.abs(coef), k + 1) * f for k, f in enumerate(falls) if f > 0]
+            return penalty.alpha * sum(largest), []
+        case NuclearNorm():
+            return penalty.alpha * cp.normNuc(cp.reshape(coef, penalty.shape, order="C")), []
+        case GroupPenalty():
+            l1, strengths = penalty.strengths()
+            norms = [cp.norm2(coef[np.flatnonzero(penalty.membership == g)]) for g in range(penalty.count)]
+            return l1 * cp.norm1(coef) + sum(s * n for s, n in zip(strengths, norms, strict=True)), []
+    raise TypeError(penalty)

@@ -35,6 +35,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler, scale
 
 import onefit
+from onefit.penalties import L2, Box
 
 N = 60
 TIGHT = {"tol": 1e-13, "max_iter": 200_000}
@@ -85,7 +86,6 @@ SELECTING = {
     "ElasticNet, no l1": (ElasticNet(alpha=0.1, l1_ratio=0.0, **TIGHT), "diabetes"),
     "Lasso, positive": (Lasso(0.05, positive=True, **TIGHT), "diabetes"),
     "ElasticNet, positive": (ElasticNet(alpha=0.1, l1_ratio=0.7, positive=True, **TIGHT), "diabetes"),
-    "Ridge, positive": (Ridge(2.0, positive=True, tol=1e-15), "diabetes"),
     "LinearRegression, positive": (LinearRegression(positive=True), "diabetes"),
 }
 # the worst relative error of the risk: one Newton step, chord steps and a few refits
@@ -173,6 +173,15 @@ def test_selection_is_exact_where_certified(name, weigh, fit_intercept):
         assert sure.sum() > len(y) / 4
     risk = np.average((y - expected) ** 2, weights=weights)
     assert abs(est.value - risk) < 0.05 * risk
+
+
+def test_ridge_with_sign_constraints(weigh):
+    (X, y), weights = DATA["diabetes"], weigh(N)
+    penalty = L2(2.0) + Box(lower=0.0)
+    own = onefit.GeneralizedLinear(penalty=penalty).fit(X, y, sample_weight=weights)
+    expected = onefit.loo(own, X, y, sample_weight=weights, exact=True)
+    est = onefit.loo(_fit(Ridge(2.0, positive=True), X, y, weights), X, y, sample_weight=weights, exact=True)
+    np.testing.assert_allclose(est.predictions, expected.predictions, atol=1e-10)
 
 
 def _risk(est, y, predictions, weights):

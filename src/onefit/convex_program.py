@@ -270,7 +270,8 @@ class SplitProgram:
         eta = self.X @ coef + level
         loss, pinned = _local_loss(self, eta, -dual)
         rows, ones = np.arange(self.n, dtype=np.float64), np.ones(self.n)
-        problem = Problem(loss, ProgramPenalty(self), self.X, rows, ones, np.array(self.intercept))
+        penalty = ProgramPenalty(self, kinked=loss.has_corners or not self.is_smooth)
+        problem = Problem(loss, penalty, self.X, rows, ones, np.array(self.intercept))
         slope = np.where(pinned, -dual, loss.gradient(rows, eta))
         return Fit(problem, coef, level).known(eta=eta, slope=slope, pinned=pinned)
 
@@ -759,9 +760,12 @@ class ProgramPenalty(Penalty):
     Parameters
     ----------
     program : SplitProgram
+    kinked : bool
+        Whether there is an active pattern; corners of the loss make one, too.
     """
 
     program: SplitProgram
+    kinked: bool
 
     @property
     def bends_with_subgradient(self) -> bool:
@@ -827,7 +831,7 @@ class ProgramPenalty(Penalty):
         return replace(self, program=scaled)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
-        return not self.program.is_smooth
+        return self.kinked
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
         return False  # refits do not start from anywhere

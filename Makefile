@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check lint types layers tests bench clean
+.PHONY: demo test check lint types layers tests bench papers clean
 
 demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
 	$(BIN)/onefit demo
@@ -36,6 +36,15 @@ $(VENV)-bench/.ready: pyproject.toml
 	-$(VENV)-bench/bin/python -m pip install --quiet randalo 'torch-linops<0.2' cvxpy
 	touch $@
 
+papers: $(VENV)-papers/.ready  ## the figures and tables of the papers, anew
+	$(VENV)-papers/bin/python papers/render.py $(PAPERS_ARGS)
+
+$(VENV)-papers/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-papers
+	$(VENV)-papers/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[plot]'
+	touch $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "onefit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -50,4 +59,4 @@ $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-papers build dist .mypy_cache .ruff_cache .pytest_cache

@@ -39,50 +39,65 @@ def minimum(problem, tol=1e-10):
 
 def _loss(cp, loss, y, eta):
     sign = 2 * y - 1
-    match loss:
-        case Squared():
-            return 0.5 * cp.square(y - eta)
-        case Logistic():
-            return cp.logistic(cp.multiply(-sign, eta))
-        case Poisson():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                constant = np.where(y > 0, y * np.log(y) - y, 0.0)
-            return cp.exp(eta) - cp.multiply(y, eta) + constant
-        case Hinge():
-            return cp.pos(1 - cp.multiply(sign, eta))
-        case SquaredHinge():
-            return cp.square(cp.pos(1 - cp.multiply(sign, eta)))
-        case Quantile(level=level):
-            return cp.maximum(level * (y - eta), (level - 1) * (y - eta))
-        case EpsilonInsensitive(epsilon=epsilon):
-            return cp.pos(cp.abs(y - eta) - epsilon)
-    raise TypeError(loss)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        saturated = np.where(y > 0, y * np.log(y) - y, 0.0)  # of counts
+    return {
+        Squared: lambda: 0.5 * cp.square(y - eta),
+        Logistic: lambda: cp.logistic(cp.multiply(-sign, eta)),
+        Poisson: lambda: cp.exp(eta) - cp.multiply(y, eta) + saturated,
+        Hinge: lambda: cp.pos(1 - cp.multiply(sign, eta)),
+        SquaredHinge: lambda: cp.square(cp.pos(1 - cp.multiply(sign, eta))),
+        Quantile: lambda: cp.maximum(loss.level * (y - eta), (loss.level - 1) * (y - eta)),
+        EpsilonInsensitive: lambda: cp.pos(cp.abs(y - eta) - loss.epsilon),
+    }[type(loss)]()
 
 
 def _penalty(cp, penalty, coef):
+    """Terms of the objective, and constraints."""
+    if isinstance(penalty, Sum):
+        terms, constraints = _penalty(cp, penalty.rest, coef)
+        return terms + _penalty(cp, penalty.quadratic, coef)[0], constraints
+    if isinstance(penalty, Box):
+        return 0.0, _bounds(coef, *penalty.bounds(coef.shape))
+    return _term(cp, penalty, coef), []
+
+
+def _bounds(coef, lower, upper):
+    below, above = np.flatnonzero(np.isfinite(lower)), np.flatnonzero(np.isfinite(upper))
+    constraints = [coef[below] >= lower[below]] if below.size else []
+    return [*constraints, *([coef[above] <= upper[above]] if above.size else [])]
+
+
+def _term(cp, penalty, coef):
     p = coef.shape[0]
     match penalty:
         case SeparablePenalty():
             l1, l2 = penalty.strengths((p,))
-            return l1 @ cp.abs(coef) + 0.5 * (l2 @ cp.square(coef)), []
-        case Sum(quadratic=quadratic, rest=rest):
-            terms, constraints = _penalty(cp, rest, coef)
-            return terms + _penalty(cp, quadratic, coef)[0], constraints
-        case Box():
-            lower, upper = penalty.bounds((p,))
-            below, above = np.flatnonzero(np.isfinite(lower)), np.flatnonzero(np.isfinite(upper))
-            constraints = [coef[below] >= lower[below]] if below.size else []
-            return 0.0, [*constraints, *([coef[above] <= upper[above]] if above.size else [])]
+            return l1 @ cp.abs(coef) + 0.5 * (l2 @ cp.square(coef))
         case AnalysisPenalty():
-            return penalty.alpha * cp.norm1(penalty.matrix(p).toarray() @ coef), []
+            return penalty.alpha * cp.norm1(penalty.matrix(p).toarray() @ coef)
         case Slope():
             falls = -np.diff(np.append(penalty.weights, 0.0))
             largest = [cp.sum_largest(cp.abs(coef), k + 1) * f for k, f in enumerate(falls) if f > 0]
-            return penalty.alpha * sum(largest), []
+            return penalty.alpha * sum(largest)
         case NuclearNorm():
-            return penalty.alpha * cp.normNuc(cp.reshape(coef, penalty.shape, order="C")), []
+            return penalty.alpha * cp.normNuc(cp.reshape(coef, penalty.shape, order="C"))
         case GroupPenalty():
             l1, strengths = penalty.strengths()
             norms = [cp.norm2(coef[np.flatnonzero(penalty.membership == g)]) for g in range(penalty.count)]
-            return l1 * cp.norm1(coef) + sum(s * n for s, n in zip(strengths, norms, strict=True)), []
+            return l1 * cp.norm1(coef) + sum(s * n for s, n in zip(strengths, norms, strict=True))
     raise TypeError(penalty)
+
+
+def check(fit, rtol=1e-9):
+    """Assert that a fit is optimal by its own conditions, and not above Clarabel's objective."""
+    problem = fit.problem
+    gradient = fit.loss_gradient
+    assert problem.penalty.is_stationary(fit.coef[:, None], gradient[:, None]).all()
+    if problem.intercept:
+        assert abs(fit.slope.sum()) <= 1e-7 * np.abs(fit.slope).sum() + 1e-12
+    else:
+        assert fit.level == 0
+    best = minimum(problem)[2]
+    scale = max(abs(best), problem.at_start().objective * 1e-6)
+    assert fit.objective <= best + rtol * scale

@@ -7,13 +7,26 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.linalg import block_diag, null_space
 
 from onefit import _linalg
 from onefit._linalg import RowGram
-from onefit.curvature import Block, Direction, Dual, Independent, Primal, factor, factor_scalar
+from onefit.curvature import Along, Block, Direction, Dual, Independent, Pinned, Primal, factor, factor_scalar
 from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
-from onefit.penalties import L1, L2, ElasticNet
+from onefit.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    FusedLasso,
+    GeneralizedLasso,
+    GroupLasso,
+    NuclearNorm,
+    Slope,
+    TrendFilter,
+)
 from onefit.problem import Fit, Problem
+from onefit.solvers.path import ActiveSetCurvature, least_squares_path
 
 N = 90
 einsum = partial(np.einsum, optimize=True)
@@ -356,3 +369,232 @@ def test_nothing_free(fit_intercept):
     np.testing.assert_array_equal(answer.coef, 0.0)
     np.testing.assert_allclose(answer.level, expected)
     np.testing.assert_allclose(curvature.hat(np.eye(N)), np.full((N, N), expected), rtol=1e-12)
+
+
+# --- one output: every product of every curvature, rows in corners included -------------------------
+
+
+def _free_directions(fit):
+    """Z (n, k + 1) along the basis of the tangent and the intercept, C of that shape, and the basis."""
+    tangent, X = fit.tangent, fit.problem.X
+    if hasattr(tangent, "basis"):
+        B = tangent.basis.toarray() if sp.issparse(tangent.basis) else tangent.basis
+        C = tangent.hessian
+    else:
+        B, C = np.eye(len(tangent.support))[:, tangent.support], np.diag(tangent.hessian[tangent.support])
+    B = block_diag(B, np.eye(int(fit.problem.intercept)))
+    C = block_diag(C, np.zeros((int(fit.problem.intercept),) * 2))
+    ones = np.ones((N, int(fit.problem.intercept)))
+    return np.hstack([X, ones]) @ B, C, B
+
+
+def _constrained_inverse(K, held):
+    """K⁻¹ on the directions that the rows ``held`` leave where they are."""
+    free = null_space(held, rcond=1e-10) if len(held) else np.eye(len(K))
+    inner = np.linalg.pinv(free.T @ K @ free, rcond=1e-12, hermitian=True)
+    return free @ inner @ free.T
+
+
+def _steps_of(Z, K, pins):
+    """K⁻¹ z_i of every row, a pinned one being released: (k, n), and which are determined."""
+    steps, known = _constrained_inverse(K, Z[pins]) @ Z.T, np.ones(N, dtype=bool)
+    for i in pins:
+        others = pins[pins != i]
+        steps[:, i] = _constrained_inverse(K, Z[others]) @ Z[i]
+        left = null_space(np.vstack([K, Z[others]]), rcond=1e-10)
+        known[i] = np.abs(Z[i] @ left).max(initial=0.0) < 1e-9
+    return steps, known
+
+
+def _close(ours, expected, tol):
+    np.testing.assert_allclose(ours, expected, atol=tol * (1e-3 + np.abs(expected).max(initial=0.0)))
+
+
+def _check_products(fit, curvature, tol=1e-8):
+    Z, C, B = _free_directions(fit)
+    pins = np.flatnonzero(fit.pinned)
+    K = Z.T @ (np.where(fit.pinned, 0.0, fit.bend)[:, None] * Z) + C
+    P, (steps, known) = _constrained_inverse(K, Z[pins]), _steps_of(Z, K, pins)
+    assert curvature.n == N
+    forms = curvature.quadratic_forms()
+    _close(forms[known], np.einsum("ik,ki->i", Z, steps)[known], tol)
+    assert np.all(np.isinf(forms[~known]))
+    _check_hats(curvature, Z @ P @ Z.T, np.array([3, 0, 40, *pins[:2]]), tol)
+    _check_solutions(fit, curvature, Z, P, B, tol)
+    _check_steps(fit, curvature, Z, B, np.where(known, steps, np.nan), tol)
+
+
+def _check_hats(curvature, hat, some, tol):
+    before = curvature.quadratic_forms()
+    _close(curvature.hat_matrix(), hat, tol)
+    _close(curvature.hat_columns(some), hat[:, some], tol)
+    rows = np.random.default_rng(8).normal(size=(N, 3))
+    _close(curvature.hat(rows), hat @ rows, tol)
+    np.testing.assert_array_equal(curvature.quadratic_forms(), before)  # nothing was written over
+
+
+def _check_solutions(fit, curvature, Z, P, B, tol):
+    rng, p = np.random.default_rng(9), fit.coef.size
+    gradient = B @ rng.normal(size=B.shape[1])
+    asked = Direction(gradient[:p], gradient[p:].sum())
+    answer, expected = curvature.solve(asked), B @ (P @ B.T @ gradient)
+    _close(answer.coef, expected[:p], tol)
+    _close(answer.level, expected[p:].sum(), tol)
+    _close(curvature.predict(answer), Z @ P @ B.T @ gradient, tol)
+    _close(curvature.respond(asked), Z @ P @ B.T @ gradient, tol)
+
+
+def _check_steps(fit, curvature, Z, B, steps, tol):
+    """K⁻¹ z_i along the basis, for new rows, and for rows that leave; those that are known."""
+    rng, p = np.random.default_rng(10), fit.coef.size
+    known, extra = np.isfinite(steps).all(axis=0), np.ones((4, int(fit.problem.intercept)))
+    new = rng.normal(size=(4, p))
+    expected = np.hstack([new, extra]) @ B @ steps
+    _close(curvature.cross(new)[:, known], expected[:, known], tol)
+    responses = curvature.responses()
+    k = Z.shape[1] - extra.shape[1]
+    order = np.argsort(curvature.support) if isinstance(curvature, ActiveSetCurvature) else slice(None)
+    _close(responses.coef[order][:, known], steps[:k, known], tol)
+    _close(responses.level[known], steps[k:, known].sum(axis=0), tol)
+    pins = np.flatnonzero(fit.pinned & known)
+    leaving = np.concatenate([[1, 5], pins[:3]])
+    slopes = rng.normal(size=leaving.size)
+    left = curvature.leave(leaving, Direction(fit.problem.X[leaving].T * slopes, slopes))
+    expected = B @ (steps[:, leaving] * slopes)
+    _close(left.coef, expected[:p], tol)
+    _close(left.level, expected[p:].sum(axis=0), tol)
+
+
+def _point(penalty, p=12, fit_intercept=True, bend="weights", pins=0, seed=0):
+    """A point on a piece of the penalty, with a bend of its own for each row, and rows in corners."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, p)) + 0.5
+    start, kinked = rng.normal(size=p), penalty.without_ridge()
+    coef = kinked.prox(start, 0.4)
+    tangent = penalty.tangent(coef, (coef - start) / 0.4)  # as if the loss had that gradient
+    d = {"weights": _weights(True), "ones": np.ones(N), "none": np.zeros(N)}[bend]
+    pinned = np.zeros(N, dtype=bool)
+    pinned[rng.choice(N, pins, replace=False)] = True
+    problem = Problem(Squared(), penalty, X, rng.normal(size=N), np.ones(N), np.array(fit_intercept))
+    fit = Fit(problem, coef, np.asarray(0.3 * fit_intercept))
+    return fit.known(bend=np.where(pinned, 0.0, d), pinned=pinned, tangent=tangent)
+
+
+GROUPS = np.repeat(np.arange(4), 3)
+ALONG = {
+    "group": GroupLasso(GROUPS, 1.0),
+    "slope": Slope(np.linspace(2.0, 0.5, 12)),
+    "nuclear": NuclearNorm((3, 4), 2.0),
+    "generalised": GeneralizedLasso(np.random.default_rng(3).normal(size=(7, 12))),
+    "chain": FusedLasso(1.0),
+    "lines": TrendFilter(1, 1.0),
+    "ridge and chain": L2(0.5) + FusedLasso(1.0),
+    "ridge a feature and some rows": L2(np.linspace(0.1, 2.0, 12)) + GeneralizedLasso(np.eye(12)[:5]),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+@pytest.mark.parametrize("bend", ["weights", "ones"])
+def test_along_a_basis(name, bend, fit_intercept):
+    fit = _point(ALONG[name], fit_intercept=fit_intercept, bend=bend)
+    curvature = factor(fit)
+    assert isinstance(curvature, Along)
+    _check_products(fit, curvature)
+
+
+@pytest.mark.parametrize("name", ALONG)
+@pytest.mark.parametrize("pins", [1, 3])
+def test_rows_in_corners_along_a_basis(name, pins, fit_intercept):
+    fit = _point(ALONG[name], fit_intercept=fit_intercept, pins=pins)
+    if pins > fit.tangent.size + fit_intercept:
+        pytest.skip("more corners than directions")
+    curvature = factor(fit)
+    assert isinstance(curvature, Pinned)
+    assert isinstance(curvature.inner, Along)
+    _check_products(fit, curvature, tol=1e-7)
+
+
+@pytest.mark.parametrize("penalty", [L2(0.7), L1(0.5), ElasticNet(0.8, 0.4)], ids=repr)
+@pytest.mark.parametrize("pins", [0, 1, 4])
+@pytest.mark.parametrize("bend", ["weights", "ones"])
+def test_every_product_of_every_curvature(penalty, pins, bend, fit_intercept):
+    fit = _point(penalty, fit_intercept=fit_intercept, bend=bend, pins=pins)
+    curvature = factor(fit)
+    assert isinstance(curvature, Pinned if pins else Primal)
+    _check_products(fit, curvature, tol=1e-7)
+
+
+@pytest.mark.parametrize("pins", [0, 1, 30])
+@pytest.mark.parametrize("bend", ["weights", "ones", "none"])
+def test_every_product_in_the_dual(pins, bend, fit_intercept):
+    """Rows without a bend have no part in the n x n matrix; with none at all the pins carry the intercept."""
+    if bend == "none" and fit_intercept and not pins:
+        pytest.skip("nothing holds the intercept")
+    penalty = L2(np.linspace(0.3, 2.0, 140))
+    fit = _point(penalty, p=140, fit_intercept=fit_intercept, bend=bend, pins=pins)
+    curvature = factor(fit)
+    assert isinstance(curvature.inner if pins else curvature, Dual)
+    _check_products(fit, curvature, tol=1e-7)
+
+
+@pytest.mark.parametrize("p", [12, 140])
+def test_flat_losses_with_a_ridge(p, fit_intercept):
+    """Support vector machines: no bend but in the corners."""
+    fit = _point(L2(0.7), p=p, fit_intercept=fit_intercept, bend="none", pins=8)
+    _check_products(fit, factor(fit), tol=1e-7)
+
+
+def test_the_only_row_that_holds_a_direction_has_an_infinite_form():
+    fit = _point(L2(0.7), bend="none", pins=1)  # it alone holds the intercept
+    curvature = factor(fit)
+    assert np.isinf(curvature.quadratic_forms()[fit.pinned]).all()
+    _check_products(fit, curvature, tol=1e-7)
+
+
+@pytest.mark.parametrize("penalty", [L2(0.7), FusedLasso(1.0)], ids=repr)
+def test_what_rows_in_corners_do_when_others_leave(penalty, fit_intercept):
+    """K Δ + Z_Vᵀ δ = z_i c_i, and the rows in corners stay; one of them that leaves gives up its dual."""
+    fit = _point(penalty, fit_intercept=fit_intercept, pins=2)
+    curvature, pins = factor(fit), np.flatnonzero(fit.pinned)
+    Z, C, B = _free_directions(fit)
+    K = Z.T @ (fit.bend[:, None] * Z) + C
+    p, rng = fit.coef.size, np.random.default_rng(0)
+    rows, slopes = np.array([1, 5, *pins]), rng.normal(size=4)
+    duals = curvature.duals(rows, slopes)
+    left = curvature.leave(rows, Direction(fit.problem.X[rows].T * slopes, slopes))
+    for place, i in enumerate(rows):
+        step = B.T @ np.append(left.coef[:, place], left.level[place])[: len(B)]
+        own = 0.0 if i in pins else Z[i] * slopes[place]
+        np.testing.assert_allclose(K @ step + Z[pins].T @ duals[:, place], own, atol=1e-8)
+        np.testing.assert_allclose(
+            np.delete(Z[pins], np.flatnonzero(pins == i), axis=0) @ step, 0.0, atol=1e-9
+        )
+        if i in pins:
+            np.testing.assert_allclose(duals[pins == i, place], -slopes[place])
+    gradient = rng.normal(size=len(B))
+    asked = Direction(gradient[:p], gradient[p:].sum())
+    held, step = curvature.hold(asked), curvature.solve(asked)
+    along = B.T @ np.append(step.coef, step.level)[: len(B)]
+    np.testing.assert_allclose(K @ along + Z[pins].T @ held, B.T @ gradient, atol=1e-8)
+
+
+def test_lifts_and_tensions(fit_intercept):
+    fit = _point(L2(0.7), fit_intercept=fit_intercept, pins=5)
+    curvature, pins = factor(fit), np.flatnonzero(fit.pinned)
+    Z, C, _ = _free_directions(fit)
+    K = Z.T @ (fit.bend[:, None] * Z) + C
+    tension = np.linalg.inv(Z[pins] @ np.linalg.solve(K, Z[pins].T))
+    np.testing.assert_allclose(curvature.tension(), tension, atol=1e-8 * np.abs(tension).max())
+    lift = np.linalg.solve(K, Z[pins].T) @ tension
+    np.testing.assert_allclose(curvature.lift.coef, lift[:12], atol=1e-9)
+    np.testing.assert_allclose(curvature.lifted_rows, Z @ lift, atol=1e-9)
+    np.testing.assert_allclose(curvature.released, 1.0 / tension.diagonal(), rtol=1e-8)
+
+
+def test_the_curvature_of_an_active_set(fit_intercept):
+    fit = _point(L1(4.0), fit_intercept=fit_intercept)
+    problem = replace(fit.problem, weights=_weights(True))
+    solution = next(least_squares_path([problem]))
+    assert isinstance(solution.curvature, ActiveSetCurvature)
+    assert 0 < np.count_nonzero(solution.fit.coef) < 12
+    _check_products(solution.fit, solution.curvature)

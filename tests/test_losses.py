@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import log_loss, mean_tweedie_deviance
+from scipy.optimize import minimize_scalar
+from sklearn.metrics import hinge_loss, log_loss, mean_pinball_loss, mean_tweedie_deviance
 
-from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
+from onefit.losses import (
+    ConcomitantHuber,
+    EpsilonInsensitive,
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Multinomial,
+    PiecewiseLinear,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+    Tweedie,
+)
 
 N, STEP = 40, 1e-3
 
@@ -209,3 +225,145 @@ def test_counts_that_are_all_zero_have_a_finite_start(power):
     start = Tweedie(power).start(np.zeros(3), np.ones(3))
     assert np.isfinite(start)
     assert start < -10
+
+
+# --- corners, and jumps of the second derivative ---------------------------------------------------
+
+WITH_CORNERS = [
+    Hinge(),
+    Quantile(),
+    Quantile(0.9),
+    EpsilonInsensitive(0.0),
+    EpsilonInsensitive(0.1),
+    EpsilonInsensitive(0.7),
+]
+WITH_JUMPS = [SquaredHinge(), SquaredEpsilonInsensitive(0.0), SquaredEpsilonInsensitive(0.7)]
+
+
+def _away_from_corners(loss, seed=0):
+    """Responses, and linear predictors at least 0.05 from where a derivative jumps."""
+    rng = np.random.default_rng(seed)
+    of_classes = isinstance(loss, Hinge | SquaredHinge)
+    y = rng.integers(0, 2, N).astype(float) if of_classes else 2 * rng.normal(size=N)
+    eta = 2 * rng.normal(size=N)
+    if of_classes:
+        at = (2 * y - 1)[:, None]
+    else:
+        reach = getattr(loss, "epsilon", 0.0)
+        at = np.stack([y - reach, y + reach], axis=1)
+    near = np.abs(eta[:, None] - at).min(axis=1) < 0.05
+    return y, np.where(near, eta + 0.1003, eta)
+
+
+def _by_hand(loss, y, eta):
+    match loss:
+        case Hinge():
+            return np.maximum(0.0, 1.0 - (2 * y - 1) * eta)
+        case Quantile(level=level):
+            return np.maximum(level * (y - eta), (level - 1.0) * (y - eta))
+        case EpsilonInsensitive(epsilon=epsilon):
+            return np.maximum(np.abs(y - eta) - epsilon, 0.0)
+        case SquaredHinge():
+            return np.maximum(0.0, 1.0 - (2 * y - 1) * eta) ** 2
+        case SquaredEpsilonInsensitive(epsilon=epsilon):
+            return np.maximum(np.abs(y - eta) - epsilon, 0.0) ** 2
+    raise TypeError(loss)
+
+
+@pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_values_by_their_definition(loss, seed):
+    y, eta = _away_from_corners(loss, seed)
+    np.testing.assert_allclose(loss.value(y, eta), _by_hand(loss, y, eta), atol=1e-14)
+
+
+@pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_three_derivatives_away_from_corners(loss, seed):
+    y, eta = _away_from_corners(loss, seed)
+    unit = np.ones(N)
+    close(loss.gradient(y, eta), five_point(lambda e: loss.value(y, e), eta, unit))
+    close(loss.hessian(y, eta), five_point(lambda e: loss.gradient(y, e), eta, unit))
+    close(loss.third(y, eta), five_point(lambda e: loss.hessian(y, e), eta, unit))
+    for part in (loss.value, loss.gradient, loss.hessian, loss.third):
+        assert part(y, eta).shape == (N,)
+
+
+@pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
+def test_convex_across_corners(loss):
+    y, eta = _away_from_corners(loss)
+    other = _away_from_corners(loss, 5)[1]
+    middle = loss.value(y, 0.5 * (eta + other))
+    assert np.all(middle <= 0.5 * (loss.value(y, eta) + loss.value(y, other)) + 1e-12)
+    assert np.all(loss.hessian(y, eta) >= 0)
+
+
+@pytest.mark.parametrize("loss", WITH_CORNERS, ids=repr)
+def test_corners_are_where_the_slope_changes(loss):
+    y, _ = _away_from_corners(loss)
+    corners, slopes = loss.corners(y), loss.slopes(y)
+    assert slopes.shape == (N, corners.shape[1] + 1)
+    assert np.all(np.diff(slopes, axis=1) > 0)
+    assert np.all(np.diff(corners, axis=1) > 0)
+    np.testing.assert_allclose(loss.value(y, corners[:, 0]), 0.0, atol=1e-14)
+    for k, corner in enumerate(corners.T):
+        for side, which in ((-1.0, k), (1.0, k + 1)):
+            ahead = corner + side * np.array([[1e-3], [2e-3]])
+            rise = loss.value(y, ahead[1]) - loss.value(y, ahead[0])
+            np.testing.assert_allclose(rise / (side * 1e-3), slopes[:, which], atol=1e-9)
+            np.testing.assert_array_equal(loss.piece(y, ahead[0]), which)
+            np.testing.assert_array_equal(loss.gradient(y, ahead[0]), slopes[:, which])
+        np.testing.assert_array_equal(loss.piece(y, corner), k)  # the one before
+
+
+@pytest.mark.parametrize("loss", WITH_CORNERS, ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_piece_is_the_steepest_line_below(loss, seed):
+    """A convex piecewise linear function is the largest of its lines."""
+    y, eta = _away_from_corners(loss, seed)
+    corners, slopes = loss.corners(y), loss.slopes(y)
+    joints = np.column_stack([corners[:, :1], corners])  # a point on every piece
+    heights = np.column_stack([loss.value(y, joint) for joint in joints.T])
+    pieces = heights + slopes * (eta[:, None] - joints)
+    np.testing.assert_allclose(loss.value(y, eta), pieces.max(axis=1), atol=1e-13)
+    np.testing.assert_array_equal(loss.piece(y, eta), pieces.argmax(axis=1))
+
+
+@pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS, *SEPARABLE], ids=repr)
+def test_what_a_loss_says_of_itself(loss):
+    assert loss.has_corners == isinstance(loss, PiecewiseLinear)
+    assert loss.jumps == isinstance(loss, Huber | SquaredHinge | SquaredEpsilonInsensitive)
+    if loss.has_corners:
+        assert loss.quadratic
+
+
+@pytest.mark.parametrize("loss", WITH_JUMPS, ids=repr)
+def test_the_slope_is_continuous_where_the_curvature_jumps(loss):
+    y, _ = _away_from_corners(loss)
+    at = 2 * y - 1 if isinstance(loss, SquaredHinge) else y + loss.epsilon
+    np.testing.assert_allclose(loss.gradient(y, at - 1e-9), loss.gradient(y, at + 1e-9), atol=1e-8)
+    jump = np.abs(loss.hessian(y, at - 1e-9) - loss.hessian(y, at + 1e-9))
+    np.testing.assert_allclose(jump, 0.0 if getattr(loss, "epsilon", 1.0) == 0 else 2.0)
+
+
+@pytest.mark.parametrize("loss", [*WITH_CORNERS, SquaredEpsilonInsensitive(0.0), SquaredHinge()], ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_start_of_losses_with_corners_is_the_best_constant(loss, weighted):
+    y, _ = _away_from_corners(loss)
+    weights = np.random.default_rng(3).uniform(0, 2, N) if weighted else np.ones(N)
+
+    def total(level):
+        return float(weights @ loss.value(y, np.full(N, level)))
+
+    best = min(minimize_scalar(total, bracket=(a, a + 0.5), tol=1e-12).fun for a in (-2.0, -0.5, 0.0, 1.0))
+    start = total(float(loss.start(y, weights)))
+    exact = not (isinstance(loss, EpsilonInsensitive) and loss.epsilon > 0)  # there only near it
+    assert start <= best * (1 + 1e-9) + 1e-9 if exact else start <= 1.2 * best
+
+
+def test_margin_and_pinball_losses_are_those_of_scikit_learn():
+    y, eta = _away_from_corners(Hinge())
+    np.testing.assert_allclose(Hinge().value(y, eta).mean(), hinge_loss(2 * y - 1, eta), rtol=1e-12)
+    y, eta = _away_from_corners(Quantile())
+    expected = mean_pinball_loss(y, eta, alpha=0.3)
+    np.testing.assert_allclose(Quantile(0.3).value(y, eta).mean(), expected, rtol=1e-12)

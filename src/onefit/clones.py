@@ -420,19 +420,19 @@ def judgement(model: Any) -> Judgement:
 
 
 @singledispatch
-def as_judged(response: Response, classes: Any = None) -> Judgement:  # noqa: ARG001
+def as_judged(response: Response, classes: Any = None) -> Judgement:
     """Judge refits of a model with a formula by the same loss as the formula does."""
     raise UnsupportedModelError(f"no judgement of refits for {type(response).__name__}")
 
 
 @as_judged.register(Value)
 @as_judged.register(Location)
-def _value(response: Response, classes: Any = None) -> Judgement:  # noqa: ARG001
+def _value(response: Response, classes: Any = None) -> Judgement:
     return SquaredError()
 
 
 @as_judged.register(Mean)
-def _mean(response: Mean, classes: Any = None) -> Judgement:  # noqa: ARG001
+def _mean(response: Mean, classes: Any = None) -> Judgement:
     return Deviance(response.family)
 
 

@@ -407,7 +407,11 @@ class Dual(ScalarCurvature):
 
     def _fitted(self, rows: Array) -> Array:
         """G D^½ M⁻¹ D^½ times values of the rows: (n, r)."""
-        return _linalg.product(self._gram[:, self._bent], self._explained(rows)[self._bent])
+        return _linalg.product(self._bent_gram, self._explained(rows)[self._bent])
+
+    @cached_property
+    def _bent_gram(self) -> Array:
+        return self._gram[:, self._bent]
 
     def _transposed(self, rows: Array) -> Array:
         return _linalg.transposed_times(self.X, rows)
@@ -563,11 +567,15 @@ class Pinned(ScalarCurvature):
     def hat_matrix(self) -> Array:
         return self.inner.hat_matrix() - _linalg.product(self.lifted_rows, self._columns.T)
 
+    def hat_columns(self, rows: Index) -> Array:
+        return self.inner.hat_columns(rows) - _linalg.product(self.lifted_rows, self._columns[rows].T)
+
     @cached_property
     def lifted_rows(self) -> Array:
         """Z R, what moving each pinned row by one does to all rows: (n, v)."""
         return _linalg.product(self._columns, self._pin_inverse)
 
+    @cached_property
     def tension(self) -> Array:
         """T: (v, v)."""
         return self._pin_inverse - self.held * np.eye(len(self.pins))

@@ -204,7 +204,7 @@ class SquaredHinge(Loss):
         return np.zeros_like(eta)
 
     def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(2.0 * np.average(y, weights=weights) - 1.0)
+        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
 
 
 @dataclass(frozen=True)

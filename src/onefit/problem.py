@@ -221,7 +221,7 @@ class Fit:
         return self.problem.objective(self.coef, self.eta)
 
     def of_rows(self, rows: Index) -> Fit:
-        """Return the fit of a few rows, where the others have neither slope nor bend: they might as well not be."""
+        """Return the fit of a few rows, where the others have neither slope nor bend."""
         problem = self.problem
         few = replace(
             problem, X=_linalg.some_rows(problem.X, rows), y=problem.y[rows], weights=problem.weights[rows]

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, clone
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit._validation import check_range, check_rows, check_weights, class_numbers
+from onefit._validation import check_new_rows, check_range, check_rows, check_weights, class_numbers
 from onefit.adapters.reading import Reading, as_fit, read, refuse
 from onefit.clones import Judgement, as_judged, reference, untuned
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
@@ -61,7 +61,7 @@ class _Data:
 
 def _data(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> _Data:
     """Check data of a model that was fitted without weights."""
-    X, y = check_rows(model, X, y, numeric=classes is None)
+    X, y = check_rows(model, _unnamed(model, X), y, numeric=classes is None)
     if classes is not None:
         _refuse_many(model, classes)
         y = class_numbers(y, classes).astype(np.float64)
@@ -73,6 +73,15 @@ def _data(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> _Da
             "pass the data it was fitted on"
         )
     return _Data(X, y, np.ones(X.shape[0]), classes)
+
+
+def _unnamed(model: Any, X: Any) -> Any:
+    """Rows without names of columns, where the estimator keeps none itself."""
+    return np.asarray(X) if hasattr(X, "columns") and not hasattr(model, "feature_names_in_") else X
+
+
+def _new_rows(model: Any, X: Any) -> Design:
+    return check_new_rows(model, _unnamed(model, X))
 
 
 def _refuse_many(model: Any, classes: Any) -> None:
@@ -106,7 +115,8 @@ def _reading(
     level = np.asarray(float(np.ravel(model.intercept_)[0]))
     problem = Problem(loss, penalty, data.X, data.y, data.weights, np.array(intercept), mean_scaled)
     fit = Fit(problem, _coefficients(model), level)
-    return Reading(fit, _response(loss, data.classes), data.y, data.classes)
+    response = _response(loss, data.classes)
+    return Reading(fit, response, data.y, data.classes, design=partial(_new_rows, model))
 
 
 def _response(loss: Loss, classes: Any) -> Response:
@@ -195,6 +205,8 @@ class Refit(BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Refit:
         """Fit."""
         self.model_ = self.fitted(X, y, sample_weight)
+        if hasattr(self.model_, "classes_"):
+            self.classes_ = self.model_.classes_
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -301,7 +313,6 @@ REFUSED_DATAFITS = {
 }
 PENALTIES: dict[str, Callable[[Any, float], Penalty]] = {  # from the penalty and the number of rows
     "L1": lambda penalty, n: _with_signs(L1(n * penalty.alpha), penalty),
-    "L2": lambda penalty, n: L2(n * penalty.alpha),
     "L1_plus_L2": lambda penalty, n: _with_signs(_elastic_net(n * penalty.alpha, penalty.l1_ratio), penalty),
     "WeightedL1": lambda penalty, n: _with_signs(
         _elastic_net(n * penalty.alpha, 1.0, penalty.weights), penalty
@@ -388,22 +399,23 @@ def _skglm_tuned(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 
 def _skglm_refit(model: Any) -> Refit:
-    """GeneralizedLinearEstimator cannot be cloned: its parameters are not those of its constructor."""
+    """GeneralizedLinearEstimator cannot be cloned: its parameters are not those of its constructor.
+
+    Nor can its parts be copied: what a copy leaves on their class, numba does not compile.
+    """
     model = getattr(model, "best_estimator_", model)
     solver = copy.copy(model.solver)
     solver.tol = min(solver.tol, 1e-9)
     solver.max_iter = max(solver.max_iter, 100_000 if type(solver).__name__ == "FISTA" else 1000)
-    fitted = partial(_skglm_fitted, type(model), model.datafit, model.penalty, solver)
-    return Refit(
-        fitted, np.exp if type(model.datafit).__name__ in ("Poisson", "PoissonGroup", "Gamma") else None
-    )
+    datafit, penalty = ((type(part), part.params_to_dict()) for part in (model.datafit, model.penalty))
+    has_log = isinstance(DATAFITS[type(model.datafit).__name__](model.datafit), Tweedie)
+    return Refit(partial(_skglm_fitted, type(model), datafit, penalty, solver), np.exp if has_log else None)
 
 
 def _skglm_fitted(make: Any, datafit: Any, penalty: Any, solver: Any, X: Any, y: Any, weights: Any) -> Any:
-    datafit = copy.copy(datafit)
-    if weights is not None:
-        datafit.sample_weights = np.asarray(weights, dtype=np.float64)
-    return make(datafit, copy.copy(penalty), copy.copy(solver)).fit(X, y)
+    own = {} if weights is None else {"sample_weights": np.asarray(weights, dtype=np.float64)}
+    parts = datafit[0](**(datafit[1] | own)), penalty[0](**penalty[1])
+    return make(*parts, copy.copy(solver)).fit(X, y)
 
 
 # --- celer -----------------------------------------------------------------------------------------
@@ -601,9 +613,10 @@ def _slope(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 def _slope_refit(model: Any) -> Any:
     """Keep the sequence, and for a classifier show its linear predictors, which it hides."""
-    tight = clone(model).set_params(
-        lam=np.ravel(model.lambda_), alpha=float(model.alpha_), tol=min(model.tol, 1e-10), max_iter=1_000_000
-    )
+    closer = {"tol": min(model.tol, 1e-10)}
+    if model.loss == "poisson":  # whose duality gap stays above that, whatever the number of iterations
+        closer = {"tol": min(model.tol, 1e-7), "max_iter": min(model.max_iter, 1000)}
+    tight = clone(model).set_params(lam=np.ravel(model.lambda_), alpha=float(model.alpha_), **closer)
     return Refit(partial(_slope_fitted, tight)) if model.loss == "logistic" else tight
 
 
@@ -615,7 +628,7 @@ def _slope_fitted(model: Any, X: Any, y: Any, _: Any) -> Any:
 
 _tight_skglm = partial(_tightly, tol=1e-10, max_iter=1000)
 _tight_celer = partial(_tightly, tol=1e-13)
-_tight_glum = partial(_tightly, gradient_tol=1e-10, max_iter=10_000)
+_tight_glum = partial(_tightly, gradient_tol=1e-8, max_iter=1000)
 
 READINGS: dict[str, dict[str, Reader]] = {  # by module and class
     "skglm": {
@@ -673,8 +686,8 @@ REFERENCES: dict[str, dict[str, Callable[[Any], Any]]] = {
             _chosen,
             target="GeneralizedLinearRegressor",
             attributes=["alpha_", "l1_ratio_"],
-            gradient_tol=1e-10,
-            max_iter=10_000,
+            gradient_tol=1e-8,
+            max_iter=1000,
         ),
     },
     "adelie.sklearn": {"GroupElasticNet": _adelie_refit},
@@ -692,7 +705,7 @@ def register(library: str) -> None:
         One of ``reading.FOREIGN``; it must be installed.
     """
     for functions, table in ((as_fit, READINGS), (reference, REFERENCES)):
-        for module, entries in table.items():  # type: ignore[attr-defined]
+        for module, entries in table.items():
             if module.partition(".")[0] != library:
                 continue
             for name, function in entries.items():

@@ -40,7 +40,7 @@ def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y, numeric=False)
     if len(model.classes_) > 2:
         raise UnsupportedModelError(
-            f"SVC with {len(model.classes_)} classes is many machines that vote: no leave-one-out formula; take "
+            f"SVC with {len(model.classes_)} classes is many machines that vote, without a formula; take "
             "sklearn.multiclass.OneVsRestClassifier and one of its machines"
         )
     numbers = class_numbers(y, model.classes_)
@@ -63,14 +63,13 @@ def _svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 @as_fit.register(svm.NuSVC)
 @as_fit.register(svm.NuSVR)
-def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:  # noqa: ARG001
+def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     refuse(
         model,
         "nu",
         "a refit without a row keeps nu, and with it the share of support vectors, not the strength of the "
         "penalty: the formula is for SVC and SVR",
     )
-    raise AssertionError
 
 
 def _kernel_machine(
@@ -78,10 +77,10 @@ def _kernel_machine(
 ) -> Reading:
     if model.shape_fit_ != X.shape:
         raise NotFittedToDataError(
-            f"the model was fitted on data of shape {model.shape_fit_}, but X has {X.shape}: pass the data it "
+            f"the model was fitted on data of shape {model.shape_fit_}, not {X.shape}: pass the data it "
             "was fitted on"
         )
-    level, notes = np.asarray(float(model.intercept_[0])), ()
+    level = np.asarray(float(model.intercept_[0]))
     penalty = L2(1.0 / float(model.C))
     if model.kernel == "linear":
         problem = Problem(loss, penalty, X, y, weights)
@@ -93,6 +92,7 @@ def _kernel_machine(
     weight = model.dual_coef_.toarray() if _linalg.is_sparse(model.dual_coef_) else model.dual_coef_
     dual[model.support_] = weight[0]
     problem = Problem(loss, penalty, _linalg.RowGram(gram), y, weights)
+    notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)
     fit = Fit(problem, dual, level)
@@ -210,11 +210,11 @@ def _quantile_regressor(model: Any, X: Any, y: Any, sample_weight: Any) -> Readi
 @as_fit.register(linear_model.SGDClassifier)
 @as_fit.register(linear_model.SGDRegressor)
 @as_fit.register(linear_model.SGDOneClassSVM)
-def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:  # noqa: ARG001
+def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     name = type(model).__name__
     raise UnsupportedModelError(
-        f"no leave-one-out formula for {name}: it stops on its way, at coefficients that minimise nothing and "
-        "depend on the order of the rows. Fit the model with a solver that converges (LogisticRegression, "
-        "LinearSVC, ElasticNet, onefit.GeneralizedLinear)"
+        f"no leave-one-out formula for {name}: it stops on its way, where nothing is at its minimum, at "
+        "coefficients that depend on the order of the rows. Fit the model with a solver that converges "
+        "(LogisticRegression, LinearSVC, ElasticNet, onefit.GeneralizedLinear)"
     )
 

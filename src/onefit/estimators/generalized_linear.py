@@ -100,7 +100,7 @@ class _LinearModel(BaseEstimator):
     def _find_loss(self, n_classes: int) -> Loss:
         if isinstance(self.loss, Loss):
             return self.loss
-        if not isinstance(self.loss, str) or self.loss not in LOSSES:
+        if self.loss not in tuple(LOSSES):
             raise ValueError(f"loss must be one of {', '.join(LOSSES)}, or a Loss, got {self.loss!r}")
         return LOSSES[self.loss](n_classes)
 
@@ -225,8 +225,8 @@ class GeneralizedLinear(_LinearModel):
     ----------
     loss : str or Loss, default "squared"
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive", "squared_epsilon_insensitive",
-        "poisson", "gamma" for numbers, "logistic", "hinge", "squared_hinge" for two classes, "multinomial" for
-        more; or one of ``onefit.losses`` with parameters of its own, such as ``Quantile(0.9)``.
+        "poisson", "gamma" for numbers, "logistic", "hinge", "squared_hinge" for two classes, "multinomial"
+        for more; or one of ``onefit.losses`` with parameters of its own, such as ``Quantile(0.9)``.
     penalty : Penalty, optional
         One of ``onefit.penalties``, or the sum of an ``L2`` and another; ``L2(1.0)`` if None.
     fit_intercept : bool, default True
@@ -260,7 +260,7 @@ class GeneralizedLinear(_LinearModel):
     >>> model.coef_.round(1)[3:12]
     array([0., 0., 1., 1., 1., 1., 1., 0., 0.])
     >>> round(onefit.loo(model, X, y).value, 2)
-    0.03
+    0.02
     """
 
     def __init__(
@@ -288,8 +288,8 @@ class GeneralizedLinear(_LinearModel):
 class GeneralizedLinearLOO(_LinearModel, SelfTuned):
     """Linear model with any loss and any penalty that chooses its strength by leave-one-out.
 
-    Minimises Σ w_i ℓ(y_i, η_i) + alpha P(β), η = X β + b, along a path of strengths, each solved from the last
-    and judged by leave-one-out from the same factor.
+    Minimises Σ w_i ℓ(y_i, η_i) + alpha P(β), η = X β + b, along a path of strengths, each solved from the
+    last and judged by leave-one-out from the same factor.
 
     Parameters
     ----------
@@ -299,8 +299,8 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         What each strength is multiplied with; ``L2(1.0)`` if None.
     alphas : int or array-like, default 30
         So many strengths, evenly spaced in the logarithm, from the smallest that leaves only what is not
-        penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the data);
-        or the strengths themselves.
+        penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the
+        data); or the strengths themselves.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference.

@@ -72,7 +72,7 @@ class Box(Penalty):
         shrunk = np.maximum(np.abs(coef) - step * broadcast(self.l1, coef.shape), 0.0)
         return np.clip(np.copysign(shrunk, coef), *self.bounds(coef.shape))
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:  # noqa: ARG002
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:
         (lower, upper), l1 = self.bounds(coef.shape), broadcast(self.l1, coef.shape)
         near = ZERO * np.abs(coef).max(initial=0.0)
         free = (coef - lower > near) & (upper - coef > near) & ((l1 == 0) | (np.abs(coef) > near))

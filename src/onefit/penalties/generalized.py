@@ -102,7 +102,7 @@ class AnalysisPenalty(Penalty):
         noise = np.maximum(ZERO * np.abs(rows).max(axis=0, initial=0.0), ROUNDING * (abs(D) @ extent))
         return np.where(np.abs(rows) > noise, np.sign(rows), 0.0)
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
         return self.piece(coef, self.signs(coef))
 
     def piece(self, coef: Array, signs: Array) -> Subspace:
@@ -122,7 +122,7 @@ class AnalysisPenalty(Penalty):
         basis = self._null_space(len(coef), at_bound)  # all other rows of Dβ are zero, to the last digit
         return basis @ (basis.T @ (coef - A @ np.where(at_bound, np.sign(u), 0.0)))
 
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return self.alpha > 0
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
@@ -276,7 +276,7 @@ class FusedLasso(AnalysisPenalty):
         entries = 1.0 / np.sqrt(np.bincount(label))[label]
         return sp.csc_array((entries, (np.arange(p), label)), shape=(p, count))
 
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return True  # constants
 
 
@@ -320,7 +320,7 @@ class TrendFilter(AnalysisPenalty):
     def _coordinates(self, p: int) -> Array:
         return _cumulative(self.order + 1, p)
 
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return True  # polynomials
 
 

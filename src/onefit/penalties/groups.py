@@ -76,7 +76,7 @@ class GroupPenalty(Penalty):
         kept = np.maximum(norms - step * strengths, 0.0) / np.where(norms > 0, norms, 1.0)
         return kept[self.membership] * coef
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
         """Coordinates of the active groups, those at zero excepted where they are penalised one by one.
 
         On a group, ∇²‖β_g‖ = I/‖β_g‖ − β_g β_gᵀ/‖β_g‖³.
@@ -102,11 +102,11 @@ class GroupPenalty(Penalty):
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)
 
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
         l1, strengths = self.strengths()
         return bool(l1 > 0 or np.any(strengths > 0))
 
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         l1, strengths = self.strengths()
         return bool(l1 == 0 and np.any(strengths == 0))
 

@@ -85,10 +85,10 @@ class NuclearNorm(Penalty):
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)
 
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return self.alpha > 0
 
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return self.alpha == 0
 
     def check(self, shape: tuple[int, ...]) -> None:

@@ -80,7 +80,7 @@ class SeparablePenalty(Penalty):
         l1, l2 = self.strengths(coef.shape)
         return np.sign(coef) * np.maximum(np.abs(coef) - step * l1, 0.0) / (1.0 + step * l2)
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:  # noqa: ARG002
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:
         return self.piece(coef, np.sign(coef))
 
     def piece(self, coef: Array, orthant: Array) -> Coordinates:

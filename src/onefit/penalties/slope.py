@@ -74,7 +74,7 @@ class Slope(Penalty):
         z[order] = np.maximum(isotonic_regression(sizes, increasing=False).x, 0.0)
         return np.sign(coef) * z
 
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:  # noqa: ARG002
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
         """One direction a cluster, sign(β_j) on its members; none for those at zero.
 
         Where a cluster's weights are all equal there is no kink between its members, and each is free.
@@ -100,7 +100,7 @@ class Slope(Penalty):
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)
 
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:  # noqa: ARG002
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(self.alpha > 0 and np.any(self._weights > 0))
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:

@@ -51,7 +51,7 @@ def step_is_exact(fit: Fit) -> bool:
 
 
 def is_patterned(fit: Fit) -> bool:
-    """Whether the rows' patterns can be told: quadratic pieces of loss and penalty, with kinks between them."""
+    """Whether patterns can be told: quadratic pieces of loss and penalty, with kinks between them."""
     problem = fit.problem
     kinked = fit.is_kinked or problem.loss.has_corners
     return problem.loss.quadratic and problem.penalty.polyhedral and kinked

@@ -23,15 +23,15 @@ from onefit.curvature import Curvature
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit
 from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
+from onefit.risk.paths import cost, follow, has_paths
 from onefit.risk.refinement import refine
 from onefit.risk.refit import Solved, refit_rows
 from onefit.risk.rescaling import curvature_of_refits, rescaling
-from onefit.solvers import left_out_corners
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
 SAFE_SLACK = 1e-6  # slack below which rounding shows, even where the step is exact
-THOROUGH, IN_PASSING = 3e9, 3e7  # multiplications that paths out of corners may cost
+THOROUGH, IN_PASSING = 2.5e8, 1e8  # multiplications that following rows out of the fit may cost
 LITTLE_SLACK = 0.2  # slack below which one step is not to be trusted where it is not exact
 
 
@@ -64,6 +64,10 @@ class Refinement:
         return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
+def _no_rows() -> Index:
+    return np.empty(0, dtype=np.intp)
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """The linear predictor of every row when that row is left out.
@@ -80,6 +84,8 @@ class LeftOut:
         none, because it was refitted.
     solved : dict of int to Solved
         Left-out parameters of the rows that were solved anew.
+    pivoted : (v,) int array
+        Those of them that were followed along their path.
     stepped : (r,) int array
         Rows whose steps were repeated until they solved the problem without the row, pattern and all.
     skipped : int
@@ -93,7 +99,8 @@ class LeftOut:
     leverages: Array
     slack: Array
     solved: dict[int, Solved] = field(default_factory=dict)
-    stepped: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    pivoted: Index = field(default_factory=_no_rows)
+    stepped: Index = field(default_factory=_no_rows)
     skipped: int = 0
     refinement: Refinement | None = None
 
@@ -142,6 +149,21 @@ class LeftOut:
         """Rows on which one Newton step is asked for too much, judged by their leverage alone."""
         return self.slack < _least_slack(self.fit)
 
+    def with_solved(self, solved: dict[int, Solved], *, pivoted: bool = False) -> LeftOut:
+        """Return this with some more rows solved anew."""
+        eta, slack = self.eta.copy(), self.slack.copy()
+        for i, one in solved.items():
+            eta[i], slack[i] = one.eta, 1.0
+        followed = np.fromiter(solved, dtype=np.intp) if pivoted else _no_rows()
+        followed = np.concatenate([self.pivoted, followed])
+        return replace(self, eta=eta, slack=slack, solved=self.solved | solved, pivoted=followed)
+
+    def without_slack(self, rows: Index) -> LeftOut:
+        """Return this with some rows not to be trusted."""
+        slack = self.slack.copy()
+        slack[rows] = 0.0
+        return replace(self, slack=slack)
+
 
 def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) -> LeftOut:
     """Leave every row out of a fit that is optimal on its pattern.
@@ -160,9 +182,8 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         if left_out is not None:
             return left_out
     if fit.problem.loss.has_corners:
-        left_out = _leave_out_of_corners(fit)
-        left_out = _along_paths(left_out, THOROUGH if thorough else IN_PASSING)
-        return _refitted(left_out, _out_of_reach(left_out)) if thorough else left_out
+        left_out = _followed(_leave_out_of_corners(fit), THOROUGH if thorough else IN_PASSING)
+        return _made_sure(left_out) if thorough else left_out
     curvature = curvature_of_refits(fit, curvature)
     forms = curvature.quadratic_forms()
     rescaled = rescaling(fit, curvature)
@@ -172,8 +193,8 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
     left_out = step(fit, forms, slope, shift)
     if not fit.problem.loss.quadratic:
         eta, unsettled = refine(fit, curvature, left_out.eta, forms, slope, shift, thorough=thorough)
-        left_out = _without_slack(replace(left_out, eta=eta), unsettled)
-    return _refitted(left_out, _out_of_reach(left_out)) if thorough else left_out
+        left_out = replace(left_out, eta=eta).without_slack(unsettled)
+    return _made_sure(left_out) if thorough else left_out
 
 
 def _least_slack(fit: Fit) -> float:
@@ -185,34 +206,53 @@ def _out_of_reach(left_out: LeftOut) -> Index:
     """Rows that no step on the pattern of the fit gets right: most important first.
 
     They are those that determine their own fit, those whose steps did not settle and, where the pattern
-    may change under a curved loss, those that weigh most in the correction of the risk.
+    changes or may change, those that weigh most in the correction of the risk.
     """
     fit = left_out.fit
     problem = fit.problem
+    known = np.isin(left_out.rows, left_out.refitted)
     change = problem.per_row(problem.loss.value(problem.y, left_out.eta))
     change = np.abs(change - problem.per_row(problem.loss.value(problem.y, fit.eta)))
     change = change.reshape(problem.n, -1).sum(axis=1)
     lost = (left_out.slack < _least_slack(fit)) & (problem.weights > 0)
-    if fit.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral):
-        lost |= change > INFLUENTIAL * abs(fit.objective)
-    rows = np.flatnonzero(lost)
+    if fit.is_kinked or problem.loss.has_corners:
+        doubtful = (change > INFLUENTIAL * abs(fit.objective)) & ~known
+        if fit.is_kinked and problem.loss.has_corners:  # a vertex: it moves in jumps that no step foretells
+            doubtful = ~leaves_nothing(fit)
+        lost |= doubtful & ~_keeps_its_pattern(left_out, doubtful)
+    rows = np.flatnonzero(lost & ~known)
     return rows[np.argsort(-change[rows])]
 
 
-def _without_slack(left_out: LeftOut, rows: Index) -> LeftOut:
-    slack = left_out.slack.copy()
-    slack[rows] = 0.0
-    return replace(left_out, slack=slack)
+def _made_sure(left_out: LeftOut) -> LeftOut:
+    """Follow or solve anew the few rows that need it."""
+    fit, rows = left_out.fit, _out_of_reach(left_out)
+    rest = rows
+    if has_paths(fit):
+        tried = rows if rows.size * cost(fit) <= THOROUGH else rows[:0]
+        left_out = left_out.with_solved(follow(fit, tried), pivoted=True)
+        rest = tried[~np.isin(tried, left_out.refitted)]
+    left_out = left_out.with_solved(refit_rows(fit, rest, warm=not fit.has_free_directions))
+    return replace(left_out, skipped=int(np.sum(~np.isin(rows, left_out.refitted))))
 
 
-def _refitted(left_out: LeftOut, rows: Index) -> LeftOut:
-    """Solve anew without each of a few rows."""
-    eta, slack = left_out.eta.copy(), left_out.slack.copy()
-    solved = refit_rows(left_out.fit, rows, warm=not left_out.fit.has_free_directions)
-    for i, refit in solved.items():
-        eta[i], slack[i] = refit.eta, 1.0
-    skipped = rows.size - len(solved)
-    return replace(left_out, eta=eta, slack=slack, solved=left_out.solved | solved, skipped=skipped)
+def _followed(left_out: LeftOut, budget: float) -> LeftOut:
+    """Follow all rows out of their corners where that is cheap: they make a single step a poor guess."""
+    fit = left_out.fit
+    rows = np.flatnonzero(~leaves_nothing(fit))
+    if not has_paths(fit) or rows.size * cost(fit) > budget:
+        return left_out
+    return left_out.with_solved(follow(fit, rows), pivoted=True)
+
+
+def _keeps_its_pattern(left_out: LeftOut, rows: Mask) -> Mask:
+    """Rows, of some, that are known to keep the pattern: (n,)."""
+    fit = left_out.fit
+    if not rows.any() or not fit.is_kinked or not step_is_exact(fit):
+        return np.zeros(len(rows), dtype=bool)
+    eta = left_out.eta.copy()
+    eta[~rows] = np.nan
+    return rows & pattern_stays(fit, eta)
 
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
@@ -226,7 +266,7 @@ def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
 
 
 def _leave_out_of_corners(fit: Fit) -> LeftOut:
-    """One step for a piecewise linear loss; rows without a slope leave nothing behind, and have no part in it."""
+    """One step for a piecewise linear loss; rows without a slope leave nothing behind."""
     problem = fit.problem
     if problem.mean_scaled or problem.balance is not None:
         return _released(fit)
@@ -246,37 +286,11 @@ def _released(fit: Fit) -> LeftOut:
     h, rescaled = curvature.quadratic_forms(), rescaling(fit, curvature)
     g, shift = fit.slope * (1.0 + rescaled.growth), rescaled.shift(curvature, fit)
     loose = np.isinf(h)
-    h, leverages = np.where(loose, 0.0, h), np.where(fit.pinned, 1.0, fit.bend * h)
+    h = np.where(loose, 0.0, h)
+    leverages = np.where(fit.pinned, 1.0, fit.bend * h)
     slack = np.where(fit.pinned, 1.0, 1.0 - leverages)
     eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), np.where(loose, 0.0, slack))
-
-
-def has_corner_paths(fit: Fit) -> bool:
-    """Whether rows can be followed out of a fit whose loss has corners, pivot by pivot."""
-    problem = fit.problem
-    if not problem.loss.has_corners or problem.mean_scaled or problem.balance is not None:
-        return False
-    return not fit.is_kinked
-
-
-def _along_paths(left_out: LeftOut, budget: float) -> LeftOut:
-    """Follow all rows out of their fit, where that is cheap: corners make a single step a poor guess."""
-    fit = left_out.fit
-    rows = np.flatnonzero((fit.slope != 0) | fit.pinned)
-    cost = float(fit.problem.n) * rows.size * (1.0 + np.count_nonzero(fit.pinned))
-    return follow(left_out, rows) if has_corner_paths(fit) and cost <= budget else left_out
-
-
-def follow(left_out: LeftOut, rows: Index) -> LeftOut:
-    """Follow some rows along the path on which they fade away; those that do not arrive are left alone."""
-    ends = left_out_corners.leave_out_along_path(left_out.fit, rows)
-    eta, slack, solved = left_out.eta.copy(), left_out.slack.copy(), dict(left_out.solved)
-    for place in np.flatnonzero(ends.solved):
-        i = int(rows[place])
-        solved[i] = Solved(ends.eta[place], ends.coef[:, place], np.asarray(ends.level[place]))
-        eta[i], slack[i] = ends.eta[place], 1.0
-    return replace(left_out, eta=eta, slack=slack, solved=solved)
 
 
 def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:

@@ -47,9 +47,7 @@ def refine(
         Rows whose iteration did not settle; they keep the Newton step.
     """
     n, c = len(eta), eta[0].size
-    step = LeftOutStep(
-        slope.reshape(n, c), fit.bend.reshape(n, c, c), forms.reshape(n, c, c), shift.reshape(n, c)
-    )
+    step = LeftOutStep(slope.reshape(n, c), _matrices(fit.bend, c), _matrices(forms, c), shift.reshape(n, c))
     rows, affordable = _rows_that_bend(fit, step, eta), _affordable(fit, thorough=thorough)
     rows = rows[: affordable if thorough or rows.size <= affordable else 0]  # in passing: all or none
     if rows.size == 0:
@@ -58,6 +56,13 @@ def refine(
     result = eta.copy()
     result[rows[settled]] = refined[settled].reshape(-1, *eta.shape[1:])
     return result, rows[~settled]
+
+
+def _matrices(values: Array, c: int) -> Array:
+    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
+    if values.size == len(values) * c * c:
+        return values.reshape(-1, c, c)
+    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
 
 
 def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
@@ -130,6 +135,6 @@ def _remainder(fit: Fit, step: LeftOutStep, base: Array, change: Array) -> Array
     n, c, r = change.shape
     eta = (base[:, :, None] + change).transpose(2, 0, 1).reshape(r * n, c)
     eta = eta[:, 0] if fit.eta.ndim == 1 else eta
-    slope = problem.loss.gradient(np.tile(problem.y, r), eta).reshape(r, n, c).transpose(1, 2, 0)
+    slope = problem.loss.gradient(np.concatenate([problem.y] * r), eta).reshape(r, n, c).transpose(1, 2, 0)
     linear = np.einsum("nab,nbr->nar", step.bend, change)
     return problem.weights[:, None, None] * slope - fit.slope.reshape(n, c, 1) - linear

@@ -17,6 +17,7 @@ from onefit.solvers.solve import solve
 Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how many
 
 REFIT_BUDGET = 2e9  # multiplications that refits of a few difficult rows may always cost
+AN_EXCHANGE = 1e7  # multiplications that a refit takes the time of where rows change places one by one
 
 
 class Solved(NamedTuple):
@@ -53,7 +54,7 @@ def refit_rows(
     k = max(1, fit.tangent.size)
     steps = 1 if fit.problem.loss.quadratic and not fit.is_kinked else 10  # factorisations a refit takes
     n, p = fit.problem.X.shape
-    cost = float(n) * (k * min(k, n) + p) * steps
+    cost = max(float(n) * (k * min(k, n) + p) * steps, AN_EXCHANGE * fit.problem.loss.has_corners)
     chosen = rows[: int(min(budget / cost, len(rows)))]
     solved = {}
     tasks = (delayed(_solve)(fit, int(i), warm) for i in chosen)

@@ -565,7 +565,7 @@ class DualActiveSet:
         return length, int(tied[self.pins[tied].argmin() if by_index else np.abs(change[tied]).argmax()])
 
     def _is_needed(self, place: int, change: float) -> bool:
-        """Whether only this row determines a free direction: its dual is then fixed, and its change rounding."""
+        """Whether only this row determines a free direction: its dual is fixed, and its change rounding."""
         if abs(change) > 1e-6 * self._scale:
             return False
         Q = self.rows.free[self.pins]

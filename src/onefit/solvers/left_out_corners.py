@@ -26,6 +26,7 @@ from onefit.losses import PiecewiseLinear
 from onefit.problem import Fit
 
 MOST_PIVOTS = 400
+MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
 ROUNDING = 1e-10  # of a linear predictor, relative to the largest corner, or of a dual, to the largest slope
 ACCEPTED = 1e-8  # the same for the last check
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
@@ -55,6 +56,8 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
         Rows to leave out, each on its own.
     """
     paths = _Paths(fit)
+    if MANY * rows.size > fit.problem.n:
+        paths.columns(np.arange(fit.problem.n))
     changes = np.zeros((fit.problem.n, rows.size))
     pivots, reached = np.zeros(rows.size, dtype=np.intp), np.zeros(rows.size, dtype=bool)
     for place, i in enumerate(rows):
@@ -112,14 +115,30 @@ class _Paths:
         return np.where(self.in_corner, self.fit.slope, self.fit.eta)
 
     @cached_property
-    def tableau(self) -> Array:
-        """M over all rows: (n, n)."""
-        M = -self.curvature.hat_matrix()
-        if isinstance(self.curvature, Pinned):
-            pins = self.curvature.pins
-            lifted = self.curvature.lifted_rows
-            M[:, pins], M[pins] = lifted, -lifted.T
-            M[np.ix_(pins, pins)] = -self.curvature.tension()
+    def _tableau(self) -> tuple[Array, Mask]:
+        """Columns of M, one a row, and which of them are known: (n, n) and (n,)."""
+        n = self.fit.problem.n
+        return np.empty((n, n)), np.zeros(n, dtype=bool)
+
+    def columns(self, which: Index) -> Array:
+        """Some columns of M over all rows, one a row: (len(which), n)."""
+        M, known = self._tableau
+        missing = which[~known[which]]
+        if missing.size:
+            M[missing], known[missing] = self._new_columns(missing).T, True
+        return M[which]
+
+    def _new_columns(self, which: Index) -> Array:
+        K = self.curvature
+        if not isinstance(K, Pinned):
+            return -K.hat_columns(which)
+        M = np.empty((self.fit.problem.n, which.size))
+        pinned = self.in_corner[which]
+        own = np.searchsorted(K.pins, which[pinned])
+        M[:, pinned] = K.lifted_rows[:, own]
+        M[np.ix_(K.pins, pinned)] = -K.tension[:, own]
+        M[:, ~pinned] = -K.hat_columns(which[~pinned])
+        M[np.ix_(K.pins, ~pinned)] = -K.lifted_rows[which[~pinned]].T
         return M
 
     @cached_property
@@ -143,7 +162,9 @@ class _Paths:
             lift = K.lift
             coef, level = coef + lift.coef @ changes[K.pins], level + lift.level @ changes[K.pins]
         eta = fit.eta[:, None] + K.predict(Direction(coef, level))
-        dual = fit.slope[:, None] + np.where(self.in_corner[:, None], self.tableau @ changes, changes)
+        moving = np.flatnonzero(changes.any(axis=1))
+        along = _linalg.product(self.columns(moving).T, changes[moving])
+        dual = fit.slope[:, None] + np.where(self.in_corner[:, None], along, changes)
         dual[rows, np.arange(rows.size)] = 0.0
         solved = reached & self._optimal(rows, eta, dual)
         own = eta[rows, np.arange(rows.size)]
@@ -199,11 +220,13 @@ class _Path:
             slope[i] = fading
         if U.size == 0:
             return constant, slope
-        M, known = paths.tableau, np.flatnonzero(constant)
+        known = np.flatnonzero(constant)
         rhs = np.zeros((U.size, 2))
-        rhs[:, 0] = np.array(list(self.wanted.values())) - M[np.ix_(U, known)] @ constant[known]
-        rhs[:, 1] = -M[U, i] * slope[i] if not paths.in_corner[i] else np.where(U == i, fading, 0.0)
-        system = M[np.ix_(U, U)]
+        rhs[:, 0] = np.array(list(self.wanted.values())) - constant[known] @ paths.columns(known)[:, U]
+        rhs[:, 1] = np.where(U == i, fading, 0.0)
+        if not paths.in_corner[i]:
+            rhs[:, 1] = -paths.columns(np.array([i]))[0, U] * slope[i]
+        system = paths.columns(U)[:, U].T
         try:
             found = np.linalg.solve(system, rhs)
         except np.linalg.LinAlgError:
@@ -217,8 +240,8 @@ class _Path:
         """Where the next row reaches an end, which row, and whether it is the upper one."""
         paths = self.paths
         moving = np.flatnonzero((constant != 0) | (slope != 0))
-        columns = paths.tableau[:, moving]
-        left, pace = paths.base + columns @ constant[moving], columns @ slope[moving]
+        columns = paths.columns(moving)
+        left, pace = paths.base + constant[moving] @ columns, slope[moving] @ columns
         changed = np.fromiter(self.wanted, dtype=np.intp)
         # a row that changed places moves on the other side of the tableau
         own = np.where(paths.in_corner[changed], paths.fit.eta[changed], paths.fit.slope[changed])
@@ -240,8 +263,9 @@ class _Path:
         paths, rows = self.paths, np.arange(len(self.place))
         last = paths.slopes.shape[1] - 1
         place = self.place
-        low = np.where(self.in_corner, paths.slopes[rows, np.maximum(place - 1, 0)], paths.corners[rows, np.minimum(place, last)])
-        high = np.where(self.in_corner, paths.slopes[rows, np.minimum(place, last)], paths.corners[rows, np.minimum(place, last) + 1])
+        here, before = np.minimum(place, last), np.maximum(place - 1, 0)
+        low = np.where(self.in_corner, paths.slopes[rows, before], paths.corners[rows, here])
+        high = np.where(self.in_corner, paths.slopes[rows, here], paths.corners[rows, here + 1])
         return low, high
 
     def _pass(self, row: int, *, up: bool) -> None:

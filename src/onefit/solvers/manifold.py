@@ -71,7 +71,8 @@ def solve(start: Fit) -> Solution:
         step, decrement = _newton_step(here)
         if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
             return Solution(here.fit, factor(here.fit))
-        moved = None if step is None else _along(here, step, decrement, metric, small=decrement <= SMALL * scale)
+        small = decrement <= SMALL * scale
+        moved = None if step is None else _along(here, step, decrement, metric, small=small)
         if moved is None:
             if burst > LONGEST_BURST and error <= STATIONARY_ENOUGH:
                 return Solution(here.fit, factor(here.fit))
@@ -151,7 +152,8 @@ def _accelerated(start: _Point, metric: _Metric, steps: int) -> tuple[_Point, _M
 
 def _beyond(last: Fit, here: Fit, share: float) -> Fit:
     """On from the last point through this one."""
-    ahead = here.moved(here.coef + share * (here.coef - last.coef), here.level + share * (here.level - last.level))
+    coef, level = here.coef - last.coef, here.level - last.level
+    ahead = here.moved(here.coef + share * coef, here.level + share * level)
     return ahead.known(eta=here.eta + share * (here.eta - last.eta))
 
 
@@ -173,7 +175,7 @@ def _is_majorised(at: _Point, moved: Fit, metric: _Metric) -> bool:
 
 
 def _first_metric(start: Fit) -> _Metric:
-    """One over the largest curvature at the start, by a few power iterations; for a jumping one at least 1."""
+    """One over the largest curvature at the start, by a few power iterations."""
     problem = start.problem
     bend = np.maximum(start.bend, problem.weights * (2.0 if problem.loss.jumps else 0.0))
     direction = np.ones(start.coef.shape)

@@ -32,6 +32,7 @@ from onefit.problem import Fit, Problem
 from onefit.solvers.corners import DualActiveSet, Rows, intervals
 
 NEWTON_STEPS = 50
+DENSE = 4_000_000  # entries up to which rows of a penalty are stored densely beside dense data
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
 SNAP = 1e-11  # distance of a coefficient from a corner of its penalty, relative to the largest, that is none
 
@@ -93,6 +94,11 @@ class PiecewiseRows:
         m = X.shape[0]
         return cls(X, np.empty((m, 0)) if extra is None else extra, corners, ends, np.zeros(m))
 
+    def densified(self) -> PiecewiseRows:
+        """Return the same with dense rows, whose products cost less by far unless they are many."""
+        small = _linalg.is_sparse(self.X) and self.X.shape[0] * self.X.shape[1] <= DENSE
+        return replace(self, X=self.X.toarray()) if small else self
+
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
         parts = (self, other)
         q = max(part.corners.shape[1] for part in parts)
@@ -117,7 +123,7 @@ def _padded(values: Array, width: int, by: float | None) -> Array:
 
 
 @singledispatch
-def kinks(penalty: Penalty, p: int) -> PiecewiseRows:  # noqa: ARG001
+def kinks(penalty: Penalty, p: int) -> PiecewiseRows:
     """Rows that a polyhedral penalty, less its ℓ2 part, is the sum of losses of."""
     raise TypeError(f"{type(penalty).__name__} is not polyhedral, so it makes no quadratic program")
 
@@ -224,7 +230,7 @@ def _solve_once(start: Fit) -> Fit:
     rows = np.flatnonzero(problem.weights > 0)
     own, l2 = _rows_of_loss(problem, rows), problem.penalty.ridge((p,))
     penalised = kinks(problem.penalty.without_ridge(), p)
-    program = own + penalised
+    program = (own + penalised).densified() if not _linalg.is_sparse(own.X) else own + penalised
     dual = DualActiveSet(Rows.of(program.X, l2, program.extra, program.bend), program.corners, program.ends)
     dual.place(*_guess(start, program, l2))
     dual.settle()

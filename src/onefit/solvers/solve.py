@@ -32,8 +32,8 @@ class SelfSolved(ABC):
 def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
-    * Losses with corners: an active-set method on the dual, or a quadratic program where the penalty has kinks
-      too.
+    * Losses with corners: an active-set method on the dual, or a quadratic program where the penalty has
+      kinks too.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.

@@ -1,0 +1,108 @@
+"""Figure 1: five folds are biased where p is near n or above, leave-one-out is not."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import plain
+import plotting
+import refits
+import settings
+from curves import Curves, Stopwatch, markdown, percent, report
+from sklearn.linear_model import lasso_path
+from sklearn.model_selection import KFold
+
+import onefit
+from onefit.penalties import L1
+
+Array = np.ndarray
+STRENGTHS = np.geomspace(2.0, 60.0, 14)
+SAMPLES = 20
+FOLDS = (3, 5, 10)
+
+
+def left_out(sample: settings.Sample) -> tuple[Curves, Array]:
+    """Leave-one-out in three ways, and the error on new data, which is known: ‖β̂ − β‖² + σ², as Σ = I."""
+    X, y, watch, found, new = sample.X, sample.y, Stopwatch(), [], []
+    by_hand = watch.time("refits", lambda: refits.lasso(X, y, STRENGTHS))
+    for strength in STRENGTHS:
+        model = onefit.GeneralizedLinear("squared", L1(strength), fit_intercept=False)
+        for name in ("plain", "ours"):
+            watch.time(name, lambda model=model: model.fit(X, y))
+        eta = watch.time("plain", lambda model=model: plain.smooth_loss(model, X, y))
+        exact = watch.time("ours", lambda model=model: onefit.loo(model, X, y, exact=True))
+        found.append((np.mean((y - eta) ** 2), exact.value))
+        new.append(np.sum((model.coef_ - sample.truth) ** 2) + settings.NOISE**2)
+    risks = np.mean((y - by_hand) ** 2, axis=1)
+    curves = Curves(
+        "lasso", X.shape, STRENGTHS, risks, *np.transpose(found), "scikit-learn LARS", watch.seconds
+    )
+    return curves, np.array(new)
+
+
+def folds(sample: settings.Sample, k: int) -> Array:
+    """K-fold cross-validation by scikit-learn with the same total penalty in every fold: (J,)."""
+    X, y = sample.X, sample.y
+    losses = np.empty((len(STRENGTHS), len(y)))
+    for train, test in KFold(k, shuffle=True, random_state=0).split(X):
+        alphas = STRENGTHS[::-1] / len(train)
+        coefs = lasso_path(X[train], y[train], alphas=alphas, tol=1e-8, max_iter=100_000)[1]
+        losses[:, test] = ((y[test, None] - X[test] @ coefs) ** 2).T[::-1]
+    return losses.mean(axis=1)
+
+
+def averages() -> dict[str, Array]:
+    """Means over data sets of the folds', our leave-one-out's and the true risks: (J,) each."""
+    sums: dict[str, Array] = {}
+    for seed in range(SAMPLES):
+        sample = settings.lasso(seed)
+        models = [
+            onefit.GeneralizedLinear("squared", L1(strength), fit_intercept=False).fit(sample.X, sample.y)
+            for strength in STRENGTHS
+        ]
+        found = {f"{k} folds": folds(sample, k) for k in FOLDS}
+        found["leave-one-out"] = np.array([onefit.loo(model, sample.X, sample.y).value for model in models])
+        found["new data"] = np.array([np.sum((m.coef_ - sample.truth) ** 2) for m in models])
+        found["new data"] += settings.NOISE**2
+        for name, risk in found.items():
+            sums[name] = sums.get(name, 0.0) + risk / SAMPLES
+    return sums
+
+
+def main() -> None:
+    """Left one data set, right the mean over twenty."""
+    start = time.perf_counter()
+    sample = settings.lasso(seed=1)
+    one, new = left_out(sample)
+    mean = averages()
+    figure, axes = plotting.panels(1, 2, width=4.0, height=3.2)
+    left, right = axes[0]
+    for ax in (left, right):
+        truth = new if ax is left else mean["new data"]
+        ax.plot(STRENGTHS, truth, "-", color="#4d9221", lw=4, alpha=0.4, label="new data (true risk)")
+    for k, colour in zip(FOLDS, ("#b8a3c9", "#7a3e9d", "#3f1d54"), strict=True):
+        for ax, risk in ((left, folds(sample, k)), (right, mean[f"{k} folds"])):
+            ax.plot(STRENGTHS, risk, ":", color=colour, lw=1.6, label=f"{k} folds")
+    plotting.draw_risks(left, STRENGTHS, one.refits, one.plain, one.ours)
+    right.plot(STRENGTHS, mean["leave-one-out"], "-", color=plotting.OURS, lw=1.6)
+    right.set_xscale("log")
+    left.set_ylim(0.35, 1.4)
+    right.set_ylim(0.35, 1.4)
+    left.set_title(f"one data set (n = {len(sample.y)}, p = {sample.X.shape[1]})")
+    right.set_title(f"mean of {SAMPLES} data sets")
+    plotting.label(axes, strength="strength λ", risk="risk (squared error)")
+    plotting.legend_below(figure, [left, right])
+    plotting.save(figure, settings.FIGURES / "figure_1.png")
+    report([one], settings.FIGURES / "figure_1.csv")
+    best = int(np.argmin(mean["new data"]))
+    rows = [
+        (name, f"{risk[best]:.3f}", percent(risk[best] / mean["new data"][best] - 1.0))
+        for name, risk in mean.items()
+    ]
+    print(markdown((f"mean at λ = {STRENGTHS[best]:.3g}", "risk", "above new data"), rows))
+    print(f"{time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

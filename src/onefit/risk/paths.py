@@ -1,0 +1,82 @@
+"""Rows that are followed out of the fit along the exact path on which they fade away.
+
+Where loss and penalty are quadratic in pieces, the solution moves in straight lines while a row fades, with
+one pivot at each change of the active pattern (for the lasso: Wang et al. 2018, eq. 11).  Three solvers have
+such paths: the lasso, what is a lasso in other coordinates, and losses with corners and a ridge penalty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.penalties import SeparablePenalty
+from onefit.problem import Fit, Problem
+from onefit.risk.refit import Solved
+from onefit.solvers import left_out_corners, left_out_path
+from onefit.solvers.lasso_coordinates import LassoCoordinates
+from onefit.solvers.path import least_squares_path
+
+PIVOTS = 10.0  # that a row takes
+A_PIVOT, A_ROW = 1e5, 50.0  # multiplications that a pivot takes the time of, and a row of the data in it
+
+
+def has_paths(fit: Fit) -> bool:
+    """Whether rows can be followed out of this fit."""
+    problem = fit.problem
+    if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.quadratic:
+        return False
+    if problem.loss.has_corners:
+        return not fit.is_kinked and not problem.mean_scaled
+    return fit.is_kinked and _lasso(problem) is not None
+
+
+def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
+    """Follow some rows; those that do not arrive are left out of the answer."""
+    if rows.size == 0:
+        return {}
+    if fit.problem.loss.has_corners:
+        return _out_of_corners(fit, rows)
+    lasso = _lasso(fit.problem)
+    if not isinstance(lasso, LassoCoordinates):
+        return _along_lasso(fit, rows)
+    found = _along_lasso(lasso.restate(fit), rows)
+    return {i: Solved(one.eta, *lasso.parameters(one.coef, one.level)) for i, one in found.items()}
+
+
+def cost(fit: Fit) -> float:
+    """Multiplications, about, that following one row takes the time of."""
+    n, p = fit.problem.X.shape
+    if fit.problem.loss.has_corners:
+        return PIVOTS * (A_PIVOT + n * (A_ROW + np.count_nonzero(fit.pinned)))
+    return PIVOTS * (A_PIVOT + float(n) * p)
+
+
+def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
+    """The problem itself where its penalty is separable, or its lasso coordinates where it has some."""
+    return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
+
+
+def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
+    ends = left_out_path.leave_out_along_path(fit, rows)
+    if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
+        ends = left_out_path.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
+    done = np.flatnonzero(ends.solved)
+    coef = np.zeros((done.size, fit.coef.size))
+    coef[:, ends.columns] = ends.coef[done]
+    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.level[done]
+    return _by_row(rows[done], own, coef, ends.level[done])
+
+
+def _out_of_corners(fit: Fit, rows: Index) -> dict[int, Solved]:
+    ends = left_out_corners.leave_out_along_path(fit, rows)
+    done = ends.solved
+    return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.level[done])
+
+
+def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, Solved]:
+    return {
+        int(i): Solved(value, one, np.asarray(base))
+        for i, value, one, base in zip(rows, own, coef, level, strict=True)
+    }

@@ -1,0 +1,203 @@
+"""Newton steps on the active manifold: optimality, Clarabel's objective, and degenerate data."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.exceptions import SolverError
+from onefit.losses import Huber, Logistic, Poisson, Squared, SquaredHinge
+from onefit.penalties import (
+    L2,
+    Box,
+    FusedLasso,
+    GroupLasso,
+    NuclearNorm,
+    Slope,
+    SparseGroupLasso,
+)
+from onefit.problem import Fit, Problem
+from onefit.solvers import manifold
+from onefit.solvers.null_model import null_strength
+
+
+def _load(name):
+    """``tests`` is no package: tests are imported one by one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+clarabel_route = _load("clarabel_route")
+
+N, P = 60, 12
+GROUPS = np.repeat(np.arange(4), 3)
+LOSSES = {"squared": Squared(), "logistic": Logistic(), "poisson": Poisson(), "squared hinge": SquaredHinge()}
+PENALTIES = {
+    "group": GroupLasso(GROUPS, 2.0),
+    "group, one free": GroupLasso(GROUPS, 2.0, weights=[1.0, 0.0, 2.0, 1.0]),
+    "sparse group": SparseGroupLasso(GROUPS, 3.0, 0.5),
+    "slope": Slope(np.linspace(2.0, 0.5, P), 1.5),
+    "nuclear": NuclearNorm((3, 4), 4.0),
+    "box": Box(-0.2, np.linspace(0.1, 0.6, P)),
+    "half-line": Box(lower=0.0),
+    "chain": FusedLasso(2.0),
+    "ridge and group": L2(0.5) + GroupLasso(GROUPS, 2.0),
+    "ridge and nuclear": L2(0.5) + NuclearNorm((3, 4), 3.0),
+    "ridge a feature and box": L2(np.linspace(0.0, 2.0, P)) + Box(-0.2, 0.4),
+}
+every = pytest.mark.parametrize("name", PENALTIES)
+SHRINKING = [
+    name for name in PENALTIES if "box" not in name and name not in ("half-line", "chain", "group, one free")
+]
+
+
+def _problem(loss, penalty, weighted=False, fit_intercept=True, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, P)) + 0.2
+    eta = X @ np.repeat([1.0, 0.0, -0.5, 0.0], 3)
+    if isinstance(loss, Logistic | SquaredHinge):
+        y = (eta + rng.logistic(size=N) > 0).astype(float)
+    elif isinstance(loss, Poisson):
+        y = rng.poisson(np.exp(0.3 * eta)).astype(float)
+    else:
+        y = eta + rng.normal(size=N)
+    weights = np.ones(N)
+    if weighted:
+        weights = rng.uniform(0.2, 2.0, N)
+        weights[::7] = 0.0
+    return Problem(loss, penalty, X, y, weights, np.array(fit_intercept))
+
+
+def _solve(problem):
+    return manifold.solve(problem.at_start()).fit
+
+
+def _same(one, other, tol=1e-7):
+    size = np.abs(one.coef).max(initial=1e-3)
+    np.testing.assert_allclose(other.coef, one.coef, atol=tol * size)
+    np.testing.assert_allclose(other.level, one.level, atol=tol * (1 + abs(float(one.level))))
+
+
+@every
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("weighted", "fit_intercept"), [(False, True), (True, False)], ids=["intercept", "weighted"]
+)
+def test_optimal(name, loss, weighted, fit_intercept):
+    fit = _solve(_problem(LOSSES[loss], PENALTIES[name], weighted, fit_intercept))
+    clarabel_route.check(fit)
+
+
+@every
+def test_a_jumping_curvature(name):
+    """Huber's second derivative jumps: a proximal step must then be short enough by itself."""
+    fit = _solve(_problem(Huber(0.7), PENALTIES[name]))
+    assert fit.problem.penalty.is_stationary(fit.coef[:, None], fit.loss_gradient[:, None]).all()
+    np.testing.assert_allclose(fit.slope.sum(), 0.0, atol=1e-8)
+
+
+@every
+def test_sparse_columns(name):
+    problem = _problem(Logistic(), PENALTIES[name], weighted=True)
+    X = np.where(np.abs(problem.X) < 0.6, 0.0, problem.X)
+    dense = _solve(replace(problem, X=X))
+    for store in (sp.csr_array, sp.csc_matrix):
+        _same(dense, _solve(replace(problem, X=store(X))))
+
+
+@every
+def test_the_curvature_that_comes_with_it_is_that_of_the_fit(name):
+    from onefit.curvature import factor
+
+    solution = manifold.solve(_problem(Logistic(), PENALTIES[name]).at_start())
+    np.testing.assert_allclose(
+        solution.curvature.quadratic_forms(), factor(solution.fit).quadratic_forms(), rtol=1e-12
+    )
+
+
+@every
+def test_a_warm_start_leads_to_the_same(name):
+    problem = _problem(Logistic(), PENALTIES[name])
+    cold, rng = _solve(problem), np.random.default_rng(5)
+    other = _solve(replace(problem, penalty=PENALTIES[name].scaled(0.3)))
+    for start in (cold.coef, other.coef, 0.3 * rng.normal(size=P)):
+        coef = problem.penalty.prox(start, 1e-12)
+        _same(cold, manifold.solve(Fit(problem, coef, other.level)).fit)
+
+
+@every
+def test_a_row_without_weight_is_not_there(name):
+    problem = _problem(Logistic(), PENALTIES[name], weighted=True)
+    there = problem.weights > 0
+    few = replace(problem, X=problem.X[there], y=problem.y[there], weights=problem.weights[there])
+    _same(_solve(problem), _solve(few))
+
+
+@every
+def test_weights_are_repeated_rows(name):
+    problem = _problem(Squared(), PENALTIES[name])
+    times = np.arange(N) % 3
+    rows = np.repeat(np.arange(N), times)
+    copies = replace(problem, X=problem.X[rows], y=problem.y[rows], weights=np.ones(len(rows)))
+    _same(_solve(replace(problem, weights=times.astype(float))), _solve(copies))
+
+
+@every
+def test_copies_of_columns(name):
+    """The predictions are still unique, the coefficients perhaps not."""
+    problem = _problem(Squared(), PENALTIES[name])
+    X = problem.X.copy()
+    X[:, 1], X[:, 10] = X[:, 0], -X[:, 4]
+    fit = _solve(replace(problem, X=X))
+    clarabel_route.check(fit)
+
+
+@every
+def test_a_constant_response(name):
+    problem = _problem(Squared(), PENALTIES[name])
+    fit = _solve(replace(problem, y=np.full(N, 3.0)))
+    np.testing.assert_allclose(
+        fit.coef, np.clip(0.0, *PENALTIES[name].bounds((P,))) if name == "box" else 0.0, atol=1e-10
+    )
+    np.testing.assert_allclose(fit.level, 3.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PENALTIES if name not in ("half-line", "group, one free", "chain")]
+)
+def test_a_rare_class(name):
+    problem = _problem(Logistic(), PENALTIES[name])
+    y = np.zeros(N)
+    y[[4, 17]] = 1.0
+    clarabel_route.check(_solve(replace(problem, y=y)))
+
+
+@pytest.mark.parametrize("name", SHRINKING)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_strong_penalties_leave_nothing(name, loss):
+    problem = _problem(LOSSES[loss], PENALTIES[name], weighted=True)
+    strength = null_strength(problem)
+    strong = _solve(replace(problem, penalty=problem.penalty.scaled(1.001 * strength)))
+    assert not strong.coef.any()
+    weaker = _solve(replace(problem, penalty=problem.penalty.scaled(0.98 * strength)))
+    assert weaker.coef.any()
+
+
+@pytest.mark.parametrize("name", ["group", "slope", "nuclear", "chain"])
+def test_more_columns_than_rows(name):
+    problem = _problem(Squared(), PENALTIES[name])
+    fit = _solve(replace(problem, X=problem.X[:9], y=problem.y[:9], weights=np.ones(9)))
+    clarabel_route.check(fit)
+
+
+def test_separable_classes_without_a_penalty_have_no_optimum():
+    problem = _problem(Logistic(), Box(lower=0.0))
+    with pytest.raises(SolverError, match="no finite minimum"):
+        _solve(replace(problem, y=(problem.X[:, 0] > 0).astype(float)))

@@ -1,0 +1,220 @@
+"""Polyhedral penalties with dependent rows, and corners on both sides: optimality, and Clarabel."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit._linalg import RowGram
+from onefit.exceptions import SolverError
+from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared
+from onefit.penalties import (
+    L1,
+    L2,
+    Box,
+    ElasticNet,
+    FusedLasso,
+    GeneralizedLasso,
+    GroupLasso,
+    Slope,
+    TrendFilter,
+)
+from onefit.problem import Fit, Problem
+from onefit.solvers import quadratic_program
+from onefit.solvers.solve import solve
+
+
+def _load(name):
+    """``tests`` is no package: tests are imported one by one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+clarabel_route = _load("clarabel_route")
+
+N, P = 40, 8
+RING = [(i, (i + 1) % P) for i in range(P)]
+MANY_ROWS = np.vstack([np.eye(P), np.diff(np.eye(P), axis=0)])
+LOSSES = {
+    "squared": Squared(),
+    "logistic": Logistic(),
+    "poisson": Poisson(),
+    "hinge": Hinge(),
+    "quantile": Quantile(0.3),
+    "absolute": EpsilonInsensitive(0.0),
+    "epsilon": EpsilonInsensitive(0.5),
+}
+PENALTIES = {
+    "l1": L1(2.0),
+    "l1 per feature": L1(np.linspace(0.0, 4.0, P)),
+    "elastic net": ElasticNet(2.0, 0.5),
+    "dependent rows": GeneralizedLasso(MANY_ROWS, 1.0),
+    "ring": FusedLasso(1.0, edges=RING),
+    "chain": FusedLasso(1.0),
+    "trend": TrendFilter(1, 1.0),
+    "slope": Slope(np.linspace(2.0, 0.5, P)),
+    "slope of three weights": Slope(np.repeat([2.0, 1.0, 0.0], [2, 3, 3])),
+    "box": Box(-0.2, 0.4),
+    "half-lines": Box(np.where(np.arange(P) % 2, 0.0, -np.inf), np.where(np.arange(P) % 3, np.inf, 0.3)),
+    "ridge and ring": L2(0.5) + FusedLasso(1.0, edges=RING),
+    "ridge and slope": L2(np.linspace(0.0, 1.0, P)) + Slope(np.linspace(2.0, 0.5, P)),
+    "ridge and box": L2(1.0) + Box(0.0, 0.4),
+}
+CORNERS = ("hinge", "quantile", "absolute", "epsilon")
+of_losses = pytest.mark.parametrize("loss", LOSSES)
+of_penalties = pytest.mark.parametrize("name", PENALTIES)
+
+
+def _problem(loss, penalty, weighted=False, fit_intercept=True, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, P)) + 0.2
+    eta = X @ np.repeat([1.0, 0.0, -0.5, 0.2], 2)
+    if isinstance(loss, Logistic | Hinge):
+        y = (eta + rng.logistic(size=N) > 0).astype(float)
+    elif isinstance(loss, Poisson):
+        y = rng.poisson(np.exp(0.3 * eta)).astype(float)
+    else:
+        y = eta + rng.normal(size=N)
+    weights = np.ones(N)
+    if weighted:
+        weights = rng.uniform(0.2, 2.0, N)
+        weights[::7] = 0.0
+    return Problem(loss, penalty, X, y, weights, np.array(fit_intercept))
+
+
+def _solve(problem):
+    return quadratic_program.solve(problem.at_start())
+
+
+def _check(fit):
+    clarabel_route.check(fit)
+    problem = fit.problem
+    if problem.loss.has_corners:
+        slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+        assert np.all((fit.slope >= slopes[:, 0] - 1e-9) & (fit.slope <= slopes[:, -1] + 1e-9))
+        away = np.abs(fit.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
+        assert np.all(away[fit.pinned] <= 1e-8 * (1 + np.abs(fit.eta).max()))
+
+
+@of_losses
+@of_penalties
+@pytest.mark.parametrize(
+    ("weighted", "fit_intercept"), [(False, True), (True, False)], ids=["intercept", "weighted"]
+)
+def test_optimal(loss, name, weighted, fit_intercept):
+    _check(_solve(_problem(LOSSES[loss], PENALTIES[name], weighted, fit_intercept)))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "quantile"])
+@of_penalties
+def test_sparse_columns(loss, name):
+    problem = _problem(LOSSES[loss], PENALTIES[name], weighted=True)
+    X = np.where(np.abs(problem.X) < 0.6, 0.0, problem.X)
+    dense = _solve(replace(problem, X=X))
+    for store in (sp.csr_array, sp.csc_matrix):
+        sparse = _solve(replace(problem, X=store(X)))
+        np.testing.assert_allclose(sparse.objective, dense.objective, rtol=1e-10)
+        if loss != "quantile":  # a linear program may have several solutions
+            np.testing.assert_allclose(sparse.coef, dense.coef, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "quantile"])
+@of_penalties
+def test_warm_starts_lead_to_the_same(loss, name):
+    problem, rng = _problem(LOSSES[loss], PENALTIES[name]), np.random.default_rng(5)
+    cold = _solve(problem)
+    other = _solve(replace(problem, penalty=PENALTIES[name].scaled(0.2)))
+    for coef in (cold.coef + 1e-10, other.coef, rng.normal(size=P)):
+        coef = np.clip(coef, *PENALTIES[name].without_ridge().bounds((P,))) if "box" in name else coef
+        warm = quadratic_program.solve(Fit(problem, coef, other.level))
+        np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ring", "chain", "slope", "box", "ridge and ring", "dependent rows"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_other_solvers_find_the_same(loss, name):
+    from onefit.solvers import manifold
+
+    problem = _problem(LOSSES[loss], PENALTIES[name], weighted=True)
+    ours = _solve(problem)
+    for fit in (solve(problem.at_start()).fit, manifold.solve(problem.at_start()).fit):
+        np.testing.assert_allclose(ours.coef, fit.coef, atol=1e-7)
+        np.testing.assert_allclose(ours.level, fit.level, atol=1e-7)
+
+
+@of_losses
+@pytest.mark.parametrize("name", ["l1", "ring", "slope", "box", "ridge and ring"])
+def test_degenerate_data(loss, name):
+    """Copies of rows and columns, and values on a grid: many ties at once."""
+    problem = _problem(LOSSES[loss], PENALTIES[name])
+    X = np.round(np.vstack([problem.X, problem.X[:10]]))
+    X[:, 3] = X[:, 0]
+    y = np.append(problem.y, problem.y[:10])
+    y = np.round(y) if isinstance(problem.loss, Quantile | EpsilonInsensitive) else y
+    _check(_solve(replace(problem, X=X, y=y, weights=np.ones(N + 10))))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("name", ["l1", "ring", "slope", "ridge and ring"])
+def test_a_rare_class(loss, name):
+    problem = _problem(LOSSES[loss], PENALTIES[name])
+    y = np.zeros(N)
+    y[[4, 17]] = 1.0
+    _check(_solve(replace(problem, y=y)))
+
+
+@pytest.mark.parametrize("loss", ["squared", "quantile", "absolute", "epsilon"])
+@of_penalties
+def test_a_constant_response(loss, name):
+    problem = _problem(LOSSES[loss], PENALTIES[name])
+    fit = _solve(replace(problem, y=np.full(N, 3.0)))
+    assert fit.objective <= 1e-9
+    if loss == "squared":
+        assert problem.penalty.value(fit.coef) == 0
+        np.testing.assert_allclose(fit.eta, 3.0, atol=1e-9)
+
+
+STRONG = ["l1", "elastic net", "dependent rows", "slope", "ridge and slope"]
+
+
+@of_losses
+@pytest.mark.parametrize("name", STRONG)
+def test_strong_penalties_leave_exactly_nothing(loss, name):
+    fit = _solve(_problem(LOSSES[loss], PENALTIES[name].scaled(1e3), weighted=True))
+    np.testing.assert_array_equal(fit.coef, 0.0)
+
+
+@of_losses
+@pytest.mark.parametrize("name", ["ring", "chain"])
+def test_strong_fusion_leaves_a_constant(loss, name):
+    fit = _solve(_problem(LOSSES[loss], PENALTIES[name].scaled(1e3)))
+    assert np.ptp(fit.coef) <= 1e-9 * (1 + np.abs(fit.coef).max())
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge", "quantile"])
+@pytest.mark.parametrize("name", ["l1", "ring", "slope", "elastic net"])
+def test_more_columns_than_rows(loss, name):
+    problem = _problem(LOSSES[loss], PENALTIES[name].scaled(0.1))
+    _check(_solve(replace(problem, X=problem.X[:6], y=problem.y[:6], weights=np.ones(6))))
+
+
+def test_classes_that_a_free_column_separates_have_no_optimum():
+    problem = _problem(Logistic(), L1(np.array([0.0, *np.ones(P - 1)])))
+    with pytest.raises(SolverError, match="no finite minimum"):
+        _solve(replace(problem, y=(problem.X[:, 0] > 0).astype(float)))
+
+
+def test_what_it_is_not_for():
+    problem = _problem(Squared(), GroupLasso(np.arange(P)))
+    with pytest.raises(TypeError, match="GroupLasso is not polyhedral"):
+        _solve(problem)
+    kernel = replace(problem, X=RowGram(problem.X @ problem.X.T), penalty=L1(1.0))
+    with pytest.raises(TypeError, match="kernel model"):
+        _solve(kernel)

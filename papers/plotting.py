@@ -13,10 +13,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from numpy.typing import ArrayLike
 
 REFITS, PLAIN, OURS = "black", "#d95f02", "#1b6ca8"
 DOTS_AN_INCH = 100
+MOST_COLUMNS = 4  # of a legend
 ROOM = 1.3  # how far the axis goes after a curve that bends away, in ranges of the refits
 
 plt.rcParams.update({"font.size": 9, "axes.titlesize": 9})
@@ -45,13 +47,19 @@ def draw_risks(
     ax.plot(strengths, refits, "o", color=REFITS, mfc="none", ms=6, label="refits", zorder=3)
     ax.plot(strengths, plain, "x--", color=PLAIN, lw=1.2, ms=5, label="plain ALO", zorder=2)
     ax.plot(strengths, ours, "-", color=OURS, lw=1.6, label="ours, exact", zorder=1)
-    ax.set_xscale("log")
+    logarithmic(ax)
     low, high = float(np.min(refits)), float(np.max(refits))
     middle = np.asarray(plain)[np.isfinite(plain)]
     margin = 0.08 * (high - low)
     ceiling = min(max(high, float(middle.max(initial=high))), high + ROOM * (high - low))
     floor = max(min(low, float(middle.min(initial=low))), low - ROOM * (high - low))
     ax.set_ylim(floor - margin, ceiling + margin)
+
+
+def logarithmic(ax: Axes) -> None:
+    """Strengths in powers of ten, with no labels in between: they would run into each other."""
+    ax.set_xscale("log")
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def label(axes: np.ndarray, *, strength: str, risk: str) -> None:
@@ -68,8 +76,9 @@ def legend_below(figure: Figure, ax: Axes | Sequence[Axes]) -> None:
     for one in [ax] if isinstance(ax, Axes) else ax:
         for handle, name in zip(*one.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
+    columns = -(-len(handles) // -(-len(handles) // MOST_COLUMNS))  # as even as they can be
     figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=len(handles), frameon=False
+        list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False
     )
 
 

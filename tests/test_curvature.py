@@ -584,7 +584,7 @@ def test_lifts_and_tensions(fit_intercept):
     Z, C, _ = _free_directions(fit)
     K = Z.T @ (fit.bend[:, None] * Z) + C
     tension = np.linalg.inv(Z[pins] @ np.linalg.solve(K, Z[pins].T))
-    np.testing.assert_allclose(curvature.tension(), tension, atol=1e-8 * np.abs(tension).max())
+    np.testing.assert_allclose(curvature.tension, tension, atol=1e-8 * np.abs(tension).max())
     lift = np.linalg.solve(K, Z[pins].T) @ tension
     np.testing.assert_allclose(curvature.lift.coef, lift[:12], atol=1e-9)
     np.testing.assert_allclose(curvature.lifted_rows, Z @ lift, atol=1e-9)

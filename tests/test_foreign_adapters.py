@@ -225,9 +225,20 @@ def test_skglm(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:'@' is faster on contiguous arrays")  # numba's advice to skglm
 @pytest.mark.parametrize("name", SLOW_OF_SKGLM)
 def test_skglm_compiled_for_long(name):
     _check(*SLOW_OF_SKGLM[name], identity=name == "LinearSVC")
+
+
+@pytest.mark.slow
+def test_probabilities_are_those_of_the_likelihood():
+    y = RESPONSES["classes"]
+    model = SLOW_OF_SKGLM["SparseLogisticRegression"][0]().fit(X, y)
+    eta = model.decision_function(X)
+    result = onefit.loo(model, X, y)
+    assert any("doubles the log-odds" in note for note in result.notes)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expit(2.0 * eta))  # what the note says
 
 
 @pytest.mark.slow

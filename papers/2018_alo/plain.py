@@ -32,8 +32,9 @@ def smooth_loss(model: Any, X: Array, y: Array) -> Array:
     if model.fit_intercept:
         Z, C = np.column_stack([Z, np.ones(len(Z))]), np.pad(C, (0, 1))
     A = np.sqrt(bend)[:, None] * Z
-    leverages = np.sum(A * np.linalg.lstsq(A.T @ A + C, A.T, rcond=1e-15)[0].T, axis=1)
-    if not np.any(C):  # an orthonormal basis loses fewer digits
+    if np.any(C):
+        leverages = np.sum(A * np.linalg.lstsq(A.T @ A + C, A.T, rcond=1e-15)[0].T, axis=1)
+    else:  # the hat matrix, in which an orthonormal basis loses fewer digits
         leverages = np.sum(np.linalg.qr(A)[0] ** 2, axis=1)
     return eta + leverages / bend * slope / (1.0 - leverages)
 

@@ -109,9 +109,11 @@ BY_HAND = {
     TrendFilter: lambda penalty, coef: np.abs(np.diff(coef, penalty.order + 1)).sum(),
     Slope: lambda penalty, coef: np.dot(penalty.weights, sorted(abs(coef), reverse=True)),
     NuclearNorm: lambda penalty, coef: np.linalg.norm(coef.reshape(penalty.shape), "nuc"),
-    Box: lambda penalty, coef: np.sum(penalty.l1 * np.abs(coef))
-    if np.all((coef >= penalty.lower) & (coef <= penalty.upper))
-    else np.inf,
+    Box: lambda penalty, coef: (
+        np.sum(penalty.l1 * np.abs(coef))
+        if np.all((coef >= penalty.lower) & (coef <= penalty.upper))
+        else np.inf
+    ),
     GroupLasso: _groups_by_hand,
     SparseGroupLasso: _groups_by_hand,
 }

@@ -181,7 +181,7 @@ def test_certificates_that_were_asked_for_are_saved(diabetes):
     X, y = diabetes
     est = onefit.loo(Lasso(1.0, tol=1e-10, max_iter=10_000).fit(X, y), X, y)
     certified, flagged = est.certified, est.flagged
-    assert 0 < certified.sum() < N
+    assert certified.any()
     back = pickle.loads(pickle.dumps(est))
     np.testing.assert_array_equal(back.certified, certified)
     np.testing.assert_array_equal(back.flagged, flagged)

@@ -81,7 +81,7 @@ def test_settle_chooses_on_corrected_risks():
     spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
     settled, fit, left_out = settle(spoilt, _lasso, Value(), Y, np.ones(60), "min")
     assert settled.best == int(np.argmin(result.risks))
-    np.testing.assert_allclose(settled.risks, result.risks, rtol=0.02)  # the mistake is gone
+    np.testing.assert_allclose(settled.risks, result.risks, rtol=0.03)  # the mistake is gone
     np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
     assert Value().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])
 

@@ -73,7 +73,7 @@ def test_sparse_data_with_a_strength_for_each_column():
 def test_rows_whose_certificate_holds_need_no_pivot():
     X, y = _data()
     fit = _fit(X, y, L1(8.0))
-    certified = one_fit.loo(fit).certified
+    certified = one_fit.loo(fit, thorough=False).certified
     ends = _check(fit)
     assert certified.any()
     assert not ends.pivots[certified].any()

@@ -628,7 +628,7 @@ def _slope_fitted(model: Any, X: Any, y: Any, _: Any) -> Any:
 
 _tight_skglm = partial(_tightly, tol=1e-10, max_iter=1000)
 _tight_celer = partial(_tightly, tol=1e-13)
-_tight_glum = partial(_tightly, gradient_tol=1e-8, max_iter=1000)
+_tight_glum = partial(_tightly, gradient_tol=1e-7, max_iter=1000)
 
 READINGS: dict[str, dict[str, Reader]] = {  # by module and class
     "skglm": {
@@ -686,7 +686,7 @@ REFERENCES: dict[str, dict[str, Callable[[Any], Any]]] = {
             _chosen,
             target="GeneralizedLinearRegressor",
             attributes=["alpha_", "l1_ratio_"],
-            gradient_tol=1e-8,
+            gradient_tol=1e-7,
             max_iter=1000,
         ),
     },

@@ -90,7 +90,7 @@ def _kernel_machine(
     gram = kernel(X, X)
     dual = np.zeros(len(y))
     weight = model.dual_coef_.toarray() if _linalg.is_sparse(model.dual_coef_) else model.dual_coef_
-    dual[model.support_] = weight[0]
+    dual[np.flatnonzero(weights > 0)[model.support_]] = weight[0]  # libsvm numbers the rows with weight
     problem = Problem(loss, penalty, _linalg.RowGram(gram), y, weights)
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
@@ -217,4 +217,3 @@ def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
         "coefficients that depend on the order of the rows. Fit the model with a solver that converges "
         "(LogisticRegression, LinearSVC, ElasticNet, onefit.GeneralizedLinear)"
     )
-

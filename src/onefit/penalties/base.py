@@ -199,7 +199,9 @@ class Penalty(ABC):
         ValueError
         """
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         """Whether −∇loss is a subgradient of the penalty at the coefficients.
 
         Parameters
@@ -207,7 +209,10 @@ class Penalty(ABC):
         coef, loss_gradient : (p, r) arrays
             Of r problems with this penalty.
         rtol : float, default 1e-7
-            Error of a subgradient that is none, relative to the largest gradient.
+            Error of a subgradient that is none, relative to ``size``.
+        size : (r,) array, optional
+            Size of gradients: by default the largest of ``loss_gradient``, which is rounding where nothing is
+            penalised.
 
         Returns
         -------
@@ -218,11 +223,12 @@ class Penalty(ABC):
         −g ∈ ∂P(β) if and only if β = prox_tP(β − t g) for some, and then for every, t > 0.
         """
         found = np.zeros(coef.shape[1], dtype=bool)
+        allowed = largest_gradient(loss_gradient, size)
         for j, (beta, slope) in enumerate(zip(coef.T, loss_gradient.T, strict=True)):
-            size, extent = np.abs(slope).max(initial=0.0), np.abs(beta).max(initial=0.0)
-            step = extent / size if size > 0 and extent > 0 else 1.0
+            largest, extent = allowed[j], np.abs(beta).max(initial=0.0)
+            step = extent / largest if largest > 0 and extent > 0 else 1.0
             error = np.abs(self.prox(beta - step * slope, step) - beta).max(initial=0.0)
-            found[j] = error <= rtol * size * step + ROUNDING * extent
+            found[j] = error <= rtol * largest * step + ROUNDING * extent
         return found
 
     def __add__(self, other: object) -> Penalty:
@@ -268,6 +274,11 @@ class Penalty(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.get_params(deep=False)
+
+
+def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
+    """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
+    return np.abs(loss_gradient).max(axis=0, initial=0.0) if size is None else size
 
 
 def _names(penalty: Any) -> list[str]:

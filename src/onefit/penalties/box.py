@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_strengths
-from onefit.penalties.base import ZERO, Coordinates, Penalty
+from onefit.penalties.base import ZERO, Coordinates, Penalty, largest_gradient
 from onefit.penalties.separable import Strength, broadcast
 
 
@@ -97,7 +97,9 @@ class Box(Penalty):
                     "number, or one a feature"
                 )
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         lower, upper = (bound[:, None] for bound in self.bounds(coef.shape[:1]))
         l1 = broadcast(self.l1, coef.shape[:1])[:, None]
         near = ZERO * np.abs(coef).max(axis=0, initial=0.0)
@@ -105,8 +107,8 @@ class Box(Penalty):
         downwards = loss_gradient + np.where(coef > near, l1, -l1)
         falls = np.where(upper - coef > near, np.maximum(-upwards, 0.0), 0.0)
         rises = np.where(coef - lower > near, np.maximum(downwards, 0.0), 0.0)
-        size = np.abs(loss_gradient).max(axis=0, initial=0.0)
-        return np.all((np.maximum(falls, rises) <= rtol * size) & _inside(coef, lower, upper), axis=0)
+        allowed = rtol * largest_gradient(loss_gradient, size)
+        return np.all((np.maximum(falls, rises) <= allowed) & _inside(coef, lower, upper), axis=0)
 
 
 def _bound(name: str, given: Any) -> Array:

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_one_output, check_strength
-from onefit.penalties.base import ZERO, Penalty, Subspace
+from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
 from onefit.penalties.separable import L1
 
 DEPENDENT = 1e-10  # diagonal of a triangular factor, relative to its largest, that is zero
@@ -137,20 +137,23 @@ class AnalysisPenalty(Penalty):
         check_one_output(self, shape)
         self.matrix(shape[0])
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         T, signs = self.lasso_coordinates(len(coef)), self.signs(coef)
         if T is not None:  # the lasso with coefficients Dβ
             strengths = np.where(np.arange(len(coef)) < len(signs), self.alpha, 0.0)
             theta = np.vstack([signs, np.zeros((len(coef) - len(signs), coef.shape[1]))])
-            return L1(strengths).is_stationary(theta, _linalg.product(T.T, loss_gradient), rtol)
+            return L1(strengths).is_stationary(theta, _linalg.product(T.T, loss_gradient), rtol, size)
         found = np.zeros(coef.shape[1], dtype=bool)
+        allowed = rtol * largest_gradient(loss_gradient, size)
         patterns, which = np.unique(signs, axis=1, return_inverse=True)
         for j, pattern in enumerate(patterns.T):
             own = np.ravel(which) == j
-            found[own] = self._balances(pattern, loss_gradient[:, own], rtol)
+            found[own] = self._balances(pattern, loss_gradient[:, own], allowed[own])
         return found
 
-    def _balances(self, signs: Array, loss_gradient: Array, rtol: float) -> Mask:
+    def _balances(self, signs: Array, loss_gradient: Array, allowed: Array) -> Mask:
         """Whether −∇loss = alpha Dᵀu for some u in [−1, 1] that keeps the signs: (r,).
 
         The least-norm u is tried first; where it leaves the box, a linear program tells whether another
@@ -159,7 +162,6 @@ class AnalysisPenalty(Penalty):
         D = self.matrix(len(loss_gradient))
         rest = -loss_gradient - self.alpha * (D.T @ signs)[:, None]
         inactive = D[signs == 0]
-        allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0)
         if not inactive.shape[0]:
             return np.all(np.abs(rest) <= allowed, axis=0)
         U, sizes, Vt = np.linalg.svd(inactive.toarray().T, full_matrices=False)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
-from onefit.penalties.base import ZERO, Penalty, Subspace
+from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,9 @@ class GroupPenalty(Penalty):
                 f"groups are of {len(self.membership)} features, but the coefficients are {shape[0]}"
             )
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         """Equality with the gradient where the penalty has one; ‖shrunk slope‖ ≤ s_g on groups at zero."""
         (l1, strengths), norms = self.strengths(), self.norms(coef)
         active = norms > ZERO * norms.max(axis=0, initial=0.0)
@@ -131,7 +133,7 @@ class GroupPenalty(Penalty):
         wrong = np.where(coef != 0, np.abs(slope - l1 * np.sign(coef)), np.abs(_shrink(slope, l1)))
         wrong = np.where(active[self.membership], wrong, 0.0)
         excess = self.norms(np.where(active[self.membership], 0.0, _shrink(slope, l1))) - strengths[:, None]
-        allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0)
+        allowed = rtol * largest_gradient(loss_gradient, size)
         return np.asarray(np.all(wrong <= allowed, axis=0) & np.all(excess <= allowed, axis=0))
 
 

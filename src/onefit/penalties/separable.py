@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_share, check_strengths
-from onefit.penalties.base import Coordinates, Penalty
+from onefit.penalties.base import Coordinates, Penalty, largest_gradient
 
 Strength: TypeAlias = ArrayLike
 
@@ -90,14 +90,16 @@ class SeparablePenalty(Penalty):
         l1, l2 = np.where(support, l1, 0.0), np.where(support, l2, 0.0)
         return Coordinates(support, l1 * orthant + l2 * coef, l2)
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         l1, l2 = (part[:, None] for part in self.strengths(coef.shape[:1]))
         free = np.isfinite(l1) & np.isfinite(l2)
         l2 = np.where(free, l2, 0.0)
         slope = loss_gradient + l2 * coef
         wrong = np.where(coef != 0, np.abs(slope + l1 * np.sign(coef)), np.maximum(np.abs(slope) - l1, 0.0))
-        size = np.abs(loss_gradient).max(axis=0, initial=0.0)
-        return np.all(np.where(free, wrong, 0.0) <= rtol * size, axis=0)
+        allowed = rtol * largest_gradient(loss_gradient, size)
+        return np.all(np.where(free, wrong, 0.0) <= allowed, axis=0)
 
     def orthant(self, coef: Array, loss_gradient: Array, slack: float = 0.0) -> Array:
         """Signs of ``coef``, and for zeros the sign in which the objective falls (0 if in none).

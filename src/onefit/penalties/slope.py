@@ -12,7 +12,7 @@ from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_strength, check_weights
-from onefit.penalties.base import ZERO, Penalty, Subspace
+from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,17 +113,19 @@ class Slope(Penalty):
                 f"weights are {len(self._weights)}, but the coefficients are {shape[0]}: one each"
             )
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         """Whether the slopes in a cluster are majorised by its weights, for r problems at once.
 
         Sorted, their sums must not exceed those of the weights, and must equal them at the end of a
         cluster that is not at zero.
         """
-        size, column = np.abs(coef), np.arange(coef.shape[1])
-        order = np.argsort(-size, axis=0, kind="stable")
-        sizes = size[order, column]
+        extent, column = np.abs(coef), np.arange(coef.shape[1])
+        order = np.argsort(-extent, axis=0, kind="stable")
+        sizes = extent[order, column]
         begins = _starts(sizes)
-        at_zero = sizes <= ZERO * size.max(axis=0, initial=0.0)
+        at_zero = sizes <= ZERO * extent.max(axis=0, initial=0.0)
         slope = -loss_gradient[order, column]
         slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
         slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
@@ -133,7 +135,7 @@ class Slope(Penalty):
         )
         excess = sums[1:] - sums[first, column]
         ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
-        allowed = rtol * np.abs(loss_gradient).max(axis=0, initial=0.0) * (rank - first + 1)
+        allowed = rtol * largest_gradient(loss_gradient, size) * (rank - first + 1)
         return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import Penalty, Tangent
+from onefit.penalties.base import Penalty, Tangent, largest_gradient
 from onefit.penalties.box import Box
 from onefit.penalties.separable import L2, SeparablePenalty, Strengths, broadcast
 
@@ -101,9 +101,12 @@ class Sum(Penalty):
         self.quadratic.check(shape)
         self.rest.check(shape)
 
-    def is_stationary(self, coef: Array, loss_gradient: Array, rtol: float = 1e-7) -> Mask:
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
         l2 = self.quadratic.strengths(coef.shape[:1])[1]
-        return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol)
+        size = largest_gradient(loss_gradient, size)
+        return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol, size)
 
 
 def add(one: Penalty, other: Penalty) -> Penalty:

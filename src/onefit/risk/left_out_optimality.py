@@ -20,6 +20,7 @@ from onefit.losses import PiecewiseLinear
 from onefit.problem import Fit
 from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
 
+ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
 
 
@@ -116,5 +117,9 @@ def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:
     """Whether minus the gradient of the loss is a subgradient of the penalty, as weak as it then is."""
     if not fit.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
-    gradient = _linalg.transposed_times(fit.problem.X, moved.slope)
-    return fit.problem.penalty.is_stationary(moved.coef, gradient / (1.0 - moved.share))
+    gradient = _linalg.transposed_times(fit.problem.X, moved.slope) / (1.0 - moved.share)
+    # where no kink holds anything the gradient is but rounding: then it is judged by the terms of its sums
+    norms = _linalg.column_norms(fit.problem.X, np.ones(len(moved.slope)), centred=False)
+    terms = ROUNDING * np.linalg.norm(moved.slope, axis=0) * norms.max(initial=0.0)
+    size = np.maximum(np.abs(gradient).max(axis=0, initial=0.0), terms)
+    return fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)

@@ -246,7 +246,7 @@ class Rows:
 def _scaled(X: Design, columns: Index, factors: Array) -> Design:
     """Some columns, each times a factor."""
     if _linalg.is_sparse(X):
-        return (X[:, columns] * factors).tocsr()
+        return X[:, columns].multiply(factors).tocsr()
     return np.ascontiguousarray(X if len(columns) == X.shape[1] else X[:, columns]) * factors
 
 

@@ -223,7 +223,7 @@ class _Path:
         known = np.flatnonzero(constant)
         rhs = np.zeros((U.size, 2))
         rhs[:, 0] = np.array(list(self.wanted.values())) - constant[known] @ paths.columns(known)[:, U]
-        rhs[:, 1] = np.where(U == i, fading, 0.0)
+        rhs[:, 1] = np.where(i == U, fading, 0.0)
         if not paths.in_corner[i]:
             rhs[:, 1] = -paths.columns(np.array([i]))[0, U] * slope[i]
         system = paths.columns(U)[:, U].T

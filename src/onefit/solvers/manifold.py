@@ -16,7 +16,7 @@ from onefit import _linalg
 from onefit.curvature import Direction, factor
 from onefit.exceptions import SolverError
 from onefit.problem import Fit
-from onefit.solvers.newton import Solution
+from onefit.solvers.newton import Solution, is_short
 
 ROUNDS = 300  # Newton steps, and bursts of proximal steps
 FIRST_BURST, LONGEST_BURST = 10, 500  # proximal steps between two Newton steps
@@ -64,12 +64,12 @@ def solve(start: Fit) -> Solution:
     constant = start.problem.at_start()
     scale = max(constant.objective, np.finfo(float).tiny)
     metric = _first_metric(start)
-    size = max(_subgradient_error(_Point.at(constant), metric), np.finfo(float).tiny)
+    size = _size_of_gradients(constant, metric)
     here, burst = _Point.at(_proximal_step(_Point.at(start), metric)), FIRST_BURST
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here)
-        if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
+        if decrement <= SETTLED**2 * scale and error <= STATIONARY and _is_short(here.fit, step):
             return Solution(here.fit, factor(here.fit))
         small = decrement <= SMALL * scale
         moved = None if step is None else _along(here, step, decrement, metric, small=small)
@@ -85,6 +85,13 @@ def solve(start: Fit) -> Solution:
     )
 
 
+def _size_of_gradients(constant: Fit, metric: _Metric) -> float:
+    """How large subgradients are at the constant model; gradients where that is the optimum."""
+    at = _Point.at(constant)
+    error = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)))
+    return max(error, np.finfo(float).tiny)
+
+
 # --- Newton steps on the piece ---------------------------------------------------------------------
 
 
@@ -97,6 +104,10 @@ def _newton_step(here: _Point) -> tuple[Direction | None, float]:
     step = factor(fit).solve(Direction(-gradient.coef, -gradient.level))
     decrement = -float(gradient.coef @ step.coef + gradient.level * step.level)
     return (step, decrement) if decrement >= 0 and np.isfinite(decrement) else (None, np.inf)
+
+
+def _is_short(fit: Fit, step: Direction | None) -> bool:
+    return step is not None and is_short(fit, fit.problem.linear_predictor(*step))
 
 
 def _along(here: _Point, step: Direction, decrement: float, metric: _Metric, *, small: bool) -> _Point | None:

@@ -158,7 +158,11 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
         return False
     if fit.problem.loss.quadratic:
         return True
-    change = step.curvature.predict(step.direction)
+    return is_short(fit, step.curvature.predict(step.direction))
+
+
+def is_short(fit: Fit, change: Array) -> bool:
+    """Whether a Newton step hardly changes the linear predictors; with separable classes it always does."""
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 

@@ -130,9 +130,7 @@ def kinks(penalty: Penalty, p: int) -> PiecewiseRows:
 
 @kinks.register
 def _(penalty: SeparablePenalty, p: int) -> PiecewiseRows:
-    l1 = penalty.strengths((p,))[0]
-    held = np.flatnonzero((l1 > 0) & np.isfinite(l1))
-    return _absolute(sp.csr_array(sp.eye_array(p))[held], l1[held])
+    return _absolute(sp.csr_array(sp.eye_array(p)), penalty.strengths((p,))[0])
 
 
 @kinks.register
@@ -142,7 +140,10 @@ def _(penalty: AnalysisPenalty, p: int) -> PiecewiseRows:
 
 
 def _absolute(D: Any, strengths: Array) -> PiecewiseRows:
-    return PiecewiseRows.of(D, np.zeros((len(strengths), 1)), np.stack([-strengths, strengths], axis=1))
+    """Σ_k s_k |D_k β| over the rows with a strength: without one, an interval for the dual has no width."""
+    held = np.flatnonzero((strengths > 0) & np.isfinite(strengths))
+    s = strengths[held]
+    return PiecewiseRows.of(D[held], np.zeros((len(s), 1)), np.stack([-s, s], axis=1))
 
 
 @kinks.register
@@ -155,8 +156,8 @@ def _(penalty: Box, p: int) -> PiecewiseRows:
     corners = np.stack([first, np.where(one, np.inf, upper)], axis=1)
     left, right = np.where(below, -np.inf, 0.0), np.where(above, np.inf, 0.0)
     ends = np.stack([left, np.where(one, right, 0.0), right], axis=1)
-    eye, l1 = sp.csr_array(sp.eye_array(p)), broadcast(penalty.l1, (p,))
-    within = _absolute(eye[l1 > 0], l1[l1 > 0])
+    eye = sp.csr_array(sp.eye_array(p))
+    within = _absolute(eye, broadcast(penalty.l1, (p,)))
     return PiecewiseRows.of(eye[held], corners[held], ends[held]) + within
 
 
@@ -167,7 +168,7 @@ def _(penalty: Slope, p: int) -> PiecewiseRows:
     ranks = np.flatnonzero(falls[:-1] > 0)
     eye, one = sp.csr_array(sp.eye_array(p)), sp.csr_array((1, p))
     together = _absolute(eye, np.full(p, falls[-1]))
-    together = replace(together, extra=np.zeros((p, len(ranks))))
+    together = replace(together, extra=np.zeros((together.X.shape[0], len(ranks))))
     blocks, signs = [], np.ones((2 * p, 1))
     for place, k in enumerate(ranks):
         column = np.zeros((2 * p + 1, len(ranks)))

@@ -79,7 +79,8 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
     problems = iter(problems)
     first = next(problems)
     coordinates, problems = LassoCoordinates.of(first), chain([first], problems)
-    if coordinates is not None and not first.loss.has_corners:
+    stacked = coordinates is not None and coordinates.is_stacked  # rows that belong to one strength
+    if coordinates is not None and not stacked and not first.loss.has_corners:
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.has_corners or not isinstance(first.penalty, SeparablePenalty):
         return _path_of_starts(problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import curves
@@ -11,6 +12,7 @@ import plotting
 import refits
 import settings
 from curves import Curves, Stopwatch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
@@ -95,7 +97,11 @@ def _logistic_refits(X: Array, y: Array, strengths: Array) -> Array:
             intercept_scaling=1e5,
             random_state=0,
         )
-        found[j] = refits.of_estimator(model, X, y, LogisticRegression.decision_function, np.arange(len(y)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a few stop just short of tol
+            found[j] = refits.of_estimator(
+                model, X, y, LogisticRegression.decision_function, np.arange(len(y))
+            )
     return found
 
 

@@ -69,8 +69,12 @@ def solve(start: Fit) -> Solution:
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here)
-        if decrement <= SETTLED**2 * scale and error <= STATIONARY and _is_short(here.fit, step):
-            return Solution(here.fit, factor(here.fit))
+        if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
+            if here.fit.problem.loss.quadratic or is_short(
+                here.fit, here.fit.problem.linear_predictor(*step)
+            ):
+                return Solution(here.fit, factor(here.fit))
+            break
         small = decrement <= SMALL * scale
         moved = None if step is None else _along(here, step, decrement, metric, small=small)
         if moved is None:
@@ -80,7 +84,7 @@ def solve(start: Fit) -> Solution:
             burst *= 2
         here = moved
     raise SolverError(
-        f"no optimum in {ROUNDS} rounds (objective {here.fit.objective:.6g}): the problem may have no finite "
+        f"no optimum reached (objective {here.fit.objective:.6g}): the problem may have no finite "
         "minimum, or columns of very different size; scale them, or penalise more"
     )
 
@@ -104,10 +108,6 @@ def _newton_step(here: _Point) -> tuple[Direction | None, float]:
     step = factor(fit).solve(Direction(-gradient.coef, -gradient.level))
     decrement = -float(gradient.coef @ step.coef + gradient.level * step.level)
     return (step, decrement) if decrement >= 0 and np.isfinite(decrement) else (None, np.inf)
-
-
-def _is_short(fit: Fit, step: Direction | None) -> bool:
-    return step is not None and is_short(fit, fit.problem.linear_predictor(*step))
 
 
 def _along(here: _Point, step: Direction, decrement: float, metric: _Metric, *, small: bool) -> _Point | None:

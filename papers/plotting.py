@@ -13,12 +13,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 REFITS, PLAIN, OURS = "black", "#d95f02", "#1b6ca8"
 DOTS_AN_INCH = 100
 MOST_COLUMNS = 4  # of a legend
+SHORT = 300.0  # ratio of strengths below which powers of ten are too few labels
 ROOM = 1.3  # how far the axis goes after a curve that bends away, in ranges of the refits
 
 plt.rcParams.update({"font.size": 9, "axes.titlesize": 9})
@@ -57,9 +58,13 @@ def draw_risks(
 
 
 def logarithmic(ax: Axes) -> None:
-    """Strengths in powers of ten, with no labels in between: they would run into each other."""
+    """Powers of ten on the axis of strengths, and three times them where the range is short."""
     ax.set_xscale("log")
     ax.xaxis.set_minor_formatter(NullFormatter())
+    low, high = ax.dataLim.intervalx
+    if high < SHORT * low:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def label(axes: np.ndarray, *, strength: str, risk: str) -> None:

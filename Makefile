@@ -55,7 +55,7 @@ $(VENV)/.ready: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[cli,cvxpy]' --group dev
 	touch $@
 
 clean:

@@ -39,8 +39,27 @@ class Direction(NamedTuple):
     level: Array  # of the shape of the intercepts
 
 
+class Sandwich(NamedTuple):
+    """Q = K⁻¹ Zᵀ E Z K⁻¹, by which Σ_i ⟨E_i, h_i⟩ falls as K grows.
+
+    Attributes
+    ----------
+    rows : (n,), (n, t) or (n, c, c) array
+        q_i = z_iᵀ Q z_i.
+    free : array
+        Q on the free directions: (k, k), or its diagonal in the shape of the coefficients.
+    """
+
+    rows: Array
+    free: Array
+
+
 class Curvature(ABC):
     """K, ready to be solved with."""
+
+    @abstractmethod
+    def sandwich(self, middle: Array) -> Sandwich:
+        """Q for weights E of the rows: (n,), (n, t), or symmetric (n, c, c) of coupled outputs."""
 
     @abstractmethod
     def quadratic_forms(self) -> Array:
@@ -282,6 +301,31 @@ class Primal(ScalarCurvature):
         half = Z @ self._pseudo if self._cholesky is None else _linalg.half_solve(self._cholesky, Z)
         return _linalg.product(half, half.T) + offset
 
+    def sandwich(self, middle: Array) -> Sandwich:
+        offset = 1.0 / _total(self.d, self.intercept)
+        k = len(self.hessian)
+        inner = np.zeros((k, k))
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
+            inner += _linalg.product(block.T, block * middle[rows, None])
+        Q = self._inverse_times(self._inverse_times(inner).T)
+        means = np.zeros(k) if self._means is None else self._means
+        side = self._inverse_times(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
+        forms = np.empty(self.n)
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
+            along = _linalg.product(block, Q) + 2.0 * offset * side
+            forms[rows] = np.einsum("ij,ij->i", along, block)
+        return Sandwich(
+            forms + offset**2 * middle.sum(), Q if self.hessian.ndim == 2 else self._spread(Q.diagonal())
+        )
+
+    def _spread(self, free: Array) -> Array:
+        """Values of the free columns among all columns: (p,)."""
+        if self.support is None:
+            return free.copy()
+        full = np.zeros(self.p)
+        full[self.support] = free
+        return full
+
     def cross(self, new: Design) -> Array:
         columns = _linalg.rows_as_columns(new)
         return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
@@ -380,6 +424,11 @@ class Dual(ScalarCurvature):
         along = _linalg.product(self._gram, rows)
         return along - self._fitted(along) + rows.sum(axis=0) / _total(self.d, self.intercept)
 
+    def sandwich(self, middle: Array) -> Sandwich:
+        free = np.zeros(self.p)
+        free[slice(None) if self.support is None else self.support] = self.responses().coef ** 2 @ middle
+        return Sandwich(self.hat_matrix() ** 2 @ middle, free)
+
     def hat_matrix(self) -> Array:
         return self._gram - self._fitted(self._gram) + 1.0 / _total(self.d, self.intercept)
 
@@ -454,6 +503,9 @@ class Along(ScalarCurvature):
 
     def hat(self, rows: Array) -> Array:
         return self.inner.hat(rows)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        return self.inner.sandwich(middle)
 
     def hat_matrix(self) -> Array:
         return self.inner.hat_matrix()
@@ -564,6 +616,11 @@ class Pinned(ScalarCurvature):
         pulled = self._pin_inverse @ (self._columns.T @ rows)
         return self.inner.hat(rows) - self._columns @ pulled
 
+    def sandwich(self, middle: Array) -> Sandwich:
+        raise TypeError(
+            "rows in a corner of the loss answer to the weights of no row: Q says nothing of them"
+        )
+
     def hat_matrix(self) -> Array:
         return self.inner.hat_matrix() - _linalg.product(self.lifted_rows, self._columns.T)
 
@@ -628,6 +685,10 @@ class Independent(Curvature):
         columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
         return np.stack(columns, axis=1)
 
+    def sandwich(self, middle: Array) -> Sandwich:
+        parts = [self.factors[which].sandwich(middle[:, j]) for j, which in enumerate(self.group)]
+        return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
+
 
 @dataclass(frozen=True)
 class Block(Curvature):
@@ -663,18 +724,22 @@ class Block(Curvature):
         blocks = _linalg.centred_blocks(self.problem.X, self._means)
         return [(rows, np.hstack([block, np.ones((len(block), 1))])) for rows, block in blocks]
 
-    @cached_property
-    def _gram(self) -> Array:
+    def _weighted(self, middle: Array) -> Array:
+        """Zᵀ E Z, blocks on and below the diagonal."""
         ends, free = self._ends, self._free
         K = np.zeros((ends[-1], ends[-1]), order="F")
-        n_outputs = len(free)
         for rows, Z in self._rows():
-            for a in range(n_outputs):
+            for a in range(len(free)):
                 Za = Z[:, free[a]].T
                 for b in range(a + 1):
-                    Zb = Z[:, free[b]] * self.d[rows, a, b][:, None]
+                    Zb = Z[:, free[b]] * middle[rows, a, b][:, None]
                     K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += _linalg.product(Za, Zb)
-        curved = np.vstack([self.tangent.hessian, np.zeros((1, n_outputs))])
+        return K
+
+    @cached_property
+    def _gram(self) -> Array:
+        free, K = self._free, self._weighted(self.d)
+        curved = np.vstack([self.tangent.hessian, np.zeros((1, len(free)))])
         K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
         return self._pinned(K)
 
@@ -721,13 +786,31 @@ class Block(Curvature):
                 forms[inside] = half @ half.transpose(0, 2, 1)
         return forms
 
+    def sandwich(self, middle: Array) -> Sandwich:
+        ends, n_outputs = self._ends, len(self._free)
+        inner = self._weighted(middle)
+        inner = np.tril(inner) + np.tril(inner, -1).T
+        Q = self._inverse(self._inverse(inner).T)
+        forms = np.empty_like(middle)
+        for rows, Z in self._rows():
+            for a, b in np.ndindex(n_outputs, n_outputs):
+                part = Q[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
+                along = _linalg.product(Z[:, self._free[a]], part)
+                forms[rows, a, b] = np.einsum("ij,ij->i", along, Z[:, self._free[b]])
+        free, diagonal = np.zeros((self.problem.X.shape[1] + 1, n_outputs)), Q.diagonal()
+        for a, f in enumerate(self._free):
+            free[f, a] = diagonal[ends[a] : ends[a + 1]]
+        return Sandwich(forms, free[:-1])
+
+    def _inverse(self, stacked: Array) -> Array:
+        if self._cholesky is not None:
+            return _linalg.factor_solve(self._cholesky, stacked)
+        return self._pseudo @ (self._pseudo.T @ stacked)
+
     def _inverse_times(self, rhs: Array) -> Array:
         """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
         stacked = np.concatenate([rhs[f, a] for a, f in enumerate(self._free)])
-        if self._cholesky is not None:
-            flat = _linalg.factor_solve(self._cholesky, stacked)
-        else:
-            flat = self._pseudo @ (self._pseudo.T @ stacked)
+        flat = self._inverse(stacked)
         full = np.zeros_like(rhs)
         for a, f in enumerate(self._free):
             full[f, a] = flat[self._ends[a] : self._ends[a + 1]]

@@ -444,6 +444,9 @@ class Share(Response):
     def losses(self, y: Array, eta: Array) -> Array:
         return Logistic().value(y, eta)
 
+    def slopes(self, y: Array, eta: Array) -> Array:
+        return Logistic().gradient(y, eta)
+
 
 @dataclass(frozen=True)
 class ShareLogLoss(Judgement):

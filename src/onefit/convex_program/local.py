@@ -21,7 +21,7 @@ import numpy as np
 from onefit._typing import Array, Design, Mask
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import shown
-from onefit.curvature import Curvature, Direction, factor
+from onefit.curvature import Curvature, Direction, Sandwich, factor
 from onefit.losses import Loss
 from onefit.penalties import Penalty, Subspace
 from onefit.problem import Fit, Problem
@@ -295,3 +295,6 @@ class Deferred(Curvature):
 
     def hat(self, rows: Array) -> Array:
         return self._factored.hat(rows)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        return self._factored.sandwich(middle)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.paths import cost, follow, has_paths
 from onefit.risk.refinement import refine
 from onefit.risk.refit import Solved, refit_rows
-from onefit.risk.rescaling import curvature_of_refits, rescaling
+from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
@@ -185,16 +186,35 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         left_out = _followed(_leave_out_of_corners(fit), THOROUGH if thorough else IN_PASSING)
         return _made_sure(left_out) if thorough else left_out
     curvature = curvature_of_refits(fit, curvature)
-    forms = curvature.quadratic_forms()
-    rescaled = rescaling(fit, curvature)
-    shift = rescaled.shift(curvature, fit)
-    slope = (fit.slope.T * (1.0 + rescaled.growth)).T
-    step = _coupled if fit.problem.loss.coupled else _separable
-    left_out = step(fit, forms, slope, shift)
+    step = Step.of(fit, curvature)
+    left_out = step.taken(fit)
     if not fit.problem.loss.quadratic:
-        eta, unsettled = refine(fit, curvature, left_out.eta, forms, slope, shift, thorough=thorough)
+        eta, unsettled = refine(
+            fit, curvature, left_out.eta, step.forms, step.slope, step.shift, thorough=thorough
+        )
         left_out = replace(left_out, eta=eta).without_slack(unsettled)
     return _made_sure(left_out) if thorough else left_out
+
+
+class Step(NamedTuple):
+    """The ingredients of the Newton step of a smooth loss."""
+
+    forms: Array  # h, in the shape that ``quadratic_forms`` has
+    slope: Array  # g, grown by what the refit rescales: the shape of ``eta``
+    shift: Array  # s
+    rescaled: Rescaling
+
+    @classmethod
+    def of(cls, fit: Fit, curvature: Curvature) -> Step:
+        """Read them off a fit and the curvature of its refits."""
+        rescaled = rescaling(fit, curvature)
+        slope = (fit.slope.T * (1.0 + rescaled.growth)).T
+        return cls(curvature.quadratic_forms(), slope, rescaled.shift(curvature, fit), rescaled)
+
+    def taken(self, fit: Fit) -> LeftOut:
+        """One step for every row, and nothing more."""
+        step = _coupled if fit.problem.loss.coupled else _separable
+        return step(fit, self.forms, self.slope, self.shift)
 
 
 def _least_slack(fit: Fit) -> float:

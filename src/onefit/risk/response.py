@@ -33,6 +33,10 @@ class Response(ABC):
     def losses(self, y: Array, eta: Array) -> Array:
         """Loss of each row: (n,)."""
 
+    @abstractmethod
+    def slopes(self, y: Array, eta: Array) -> Array:
+        """φ′, the derivative of each row's loss in its linear predictors: the shape of ``eta``."""
+
 
 @dataclass(frozen=True)
 class Value(Response):
@@ -48,6 +52,9 @@ class Value(Response):
         squares = (y - eta) ** 2
         return squares if squares.ndim == 1 else squares.mean(axis=1)
 
+    def slopes(self, y: Array, eta: Array) -> Array:
+        return 2.0 * (eta - y) / (1 if eta.ndim == 1 else eta.shape[1])
+
 
 @dataclass(frozen=True)
 class Pinball(Response):
@@ -62,6 +69,9 @@ class Pinball(Response):
 
     def losses(self, y: Array, eta: Array) -> Array:
         return np.maximum(self.level * (y - eta), (self.level - 1.0) * (y - eta))
+
+    def slopes(self, y: Array, eta: Array) -> Array:
+        return np.where(y > eta, -self.level, 1.0 - self.level)
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,9 @@ class Location(Response):
     def losses(self, y: Array, eta: Array) -> Array:
         return (y - eta[:, 0]) ** 2
 
+    def slopes(self, y: Array, eta: Array) -> Array:
+        return np.stack([2.0 * (eta[:, 0] - y), np.zeros(len(y))], axis=1)
+
 
 @dataclass(frozen=True)
 class Mean(Response):
@@ -94,6 +107,9 @@ class Mean(Response):
 
     def losses(self, y: Array, eta: Array) -> Array:
         return 2.0 * self.family.value(y, eta)
+
+    def slopes(self, y: Array, eta: Array) -> Array:
+        return 2.0 * self.family.gradient(y, eta)
 
 
 @dataclass(frozen=True)
@@ -114,6 +130,10 @@ class Probability(Response):
             return Logistic().value(y, eta)
         return Multinomial(eta.shape[1]).value(y, eta)
 
+    def slopes(self, y: Array, eta: Array) -> Array:
+        loss = Logistic() if eta.ndim == 1 else Multinomial(eta.shape[1])
+        return loss.gradient(y, eta)
+
 
 @dataclass(frozen=True)
 class Margin(Response):
@@ -131,3 +151,11 @@ class Margin(Response):
             return np.maximum(0.0, 1.0 - (2.0 * y - 1.0) * eta)
         own = np.eye(eta.shape[1], dtype=bool)[y.astype(np.intp)]
         return np.maximum(0.0, 1.0 - eta[own] + np.where(own, -np.inf, eta).max(axis=1))
+
+    def slopes(self, y: Array, eta: Array) -> Array:
+        short = (self.losses(y, eta) > 0).astype(np.float64)
+        if eta.ndim == 1:
+            return -(2.0 * y - 1.0) * short
+        own = np.eye(eta.shape[1], dtype=bool)[y.astype(np.intp)]
+        rival = np.where(own, -np.inf, eta).argmax(axis=1)
+        return (np.eye(eta.shape[1])[rival] - own) * short[:, None]

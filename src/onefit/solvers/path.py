@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature import Direction, ScalarCurvature
+from onefit.curvature import Direction, Sandwich, ScalarCurvature
 from onefit.problem import Fit, Problem
 from onefit.solvers import newton
 from onefit.solvers.active_set import ActiveSet
@@ -72,6 +72,15 @@ class ActiveSetCurvature(ScalarCurvature):
     def hat(self, rows: Array) -> Array:
         A = self.active.columns
         return A @ self.active.solve_factor(A.T @ rows) + rows.sum(axis=0) * self.active.intercept_leverage
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        A, offset = self.active.columns, self.active.intercept_leverage
+        Q = self.active.solve_factor(self.active.solve_factor(_linalg.product(A.T, A * middle[:, None])).T)
+        side = 2.0 * offset * self.active.solve_factor(A.T @ middle)
+        forms = np.einsum("ij,ij->i", _linalg.product(A, Q) + side, A) + offset**2 * middle.sum()
+        free = np.zeros(len(self.active.coef))
+        free[self.support] = Q.diagonal()
+        return Sandwich(forms, free)
 
     def hat_matrix(self) -> Array:
         A = self.active.columns

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UnreliableWarning,
         UnsupportedModelError,
     )
+    from onefit.gradient_search import GradientSearchCV, PerFeature, PerGroup
     from onefit.risk.estimate import RiskEstimate
 
 __version__ = "0.1.0"
@@ -36,12 +37,15 @@ __all__ = [
     "ElasticNetLOO",
     "GeneralizedLinear",
     "GeneralizedLinearLOO",
+    "GradientSearchCV",
     "LassoLOO",
     "LeftOutDisplay",
     "LogisticLOO",
     "NotFittedToDataError",
     "NotOptimalWarning",
     "OnefitWarning",
+    "PerFeature",
+    "PerGroup",
     "PoissonLOO",
     "RidgeLOO",
     "RiskEstimate",
@@ -63,6 +67,7 @@ _HOMES = {
     "onefit.convex_program": ["from_cvxpy"],
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
     "onefit.estimators": ["GeneralizedLinear", *(name for name in __all__ if name.endswith("LOO"))],
+    "onefit.gradient_search": ["GradientSearchCV", "PerFeature", "PerGroup"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],
 }

@@ -16,7 +16,7 @@ for every λ_m (Beirami et al. 2017, section 4; Wang et al. 2019, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +33,8 @@ from onefit.risk.response import Response
 
 STEP = 1e-3  # of a five-point difference, in the scale of the hyperparameter
 NEARBY = 1e-4  # the same along the tangent, relative to the largest coefficient
-STENCIL = ((-2.0, 1.0), (-1.0, -8.0), (1.0, 8.0), (2.0, -1.0))  # error of order STEP⁴
+CENTRAL = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12.0  # error of order STEP⁴
+ONE_SIDED = np.arange(5.0), np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,26 +75,48 @@ class TangentChange(NamedTuple):
     hessian: Array
 
 
-def tangent_change(penalty_at: Callable[[float], Penalty], fit: Fit, step: float = STEP) -> TangentChange:
-    """Derivative of the tangent of a penalty that depends on a number, at 0, with the pattern held.
+class Stencil(NamedTuple):
+    """Points of a difference, and their weights in the derivative."""
+
+    places: Array
+    weights: Array
+
+
+def stencil(below: float = np.inf, above: float = np.inf, width: float = 1.0) -> Stencil:
+    """Five points around 0, or on one side where there is no room on the other.
+
+    Parameters
+    ----------
+    below, above : float
+        Room on either side.
+    width : float
+        Scale of the number; the points are ``STEP`` of it apart.
+    """
+    h = STEP * min(width, 1.0)
+    if below >= 2 * h and above >= 2 * h:
+        return Stencil(h * CENTRAL[0], CENTRAL[1] / h)
+    sign = 1.0 if above >= below else -1.0
+    return Stencil(sign * h * ONE_SIDED[0], sign * ONE_SIDED[1] / h)
+
+
+def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> TangentChange:
+    """Derivative of the tangent of a penalty that depends on a number, with the pattern held.
 
     A five-point difference: exact for whatever is linear in the number, as strengths are.
 
     Parameters
     ----------
-    penalty_at : callable
-        The penalty where the number has a value between −2 step and 2 step; ``penalty_at(0)`` is that of the
-        fit.
+    penalties : sequence
+        The penalty at each point of the stencil.
+    points : Stencil
     fit : Fit
-    step : float
-        Of the differences, in units of the number.
     """
     gradient, hessian = np.zeros_like(fit.tangent.gradient), np.zeros_like(fit.tangent.hessian)
     slope = fit.loss_gradient if fit.problem.penalty.bends_with_subgradient else None
-    for place, weight in STENCIL:
-        there = penalty_at(place * step).tangent(fit.coef, slope)
-        gradient += weight / (12.0 * step) * there.gradient
-        hessian += weight / (12.0 * step) * there.hessian
+    for penalty, weight in zip(penalties, points.weights, strict=True):
+        there = penalty.tangent(fit.coef, slope)
+        gradient += weight * there.gradient
+        hessian += weight * there.hessian
     return TangentChange(gradient, hessian)
 
 
@@ -262,9 +285,9 @@ def _bent_curvature(fit: Fit, owed: Array) -> Array:
     for b in basis.T:
         slope = sum(
             weight * float(np.sum(owed * penalty.tangent(fit.coef + place * NEARBY * size * b).hessian))
-            for place, weight in STENCIL
+            for place, weight in zip(*CENTRAL, strict=True)
         )
-        result += slope / (12.0 * NEARBY * size) * b
+        result += slope / (NEARBY * size) * b
     return result
 
 
@@ -357,7 +380,8 @@ def held_out_in_data(fit: Fit, tested: Index, response: Response, weights: Array
 
 def _difference(function: Callable[[float], Array]) -> Array:
     """Derivative at 0 by five points."""
-    return np.sum([weight * function(place * STEP) for place, weight in STENCIL], axis=0) / (12.0 * STEP)
+    places, weights = stencil()
+    return np.sum([weight * function(place) for place, weight in zip(places, weights, strict=True)], axis=0)
 
 
 # --- shapes ----------------------------------------------------------------------------------------

@@ -105,7 +105,8 @@ def _kernel(model: Any) -> Callable[[Design, Design], Array]:
         return lambda left, _: np.asarray(left, dtype=np.float64)
     if callable(model.kernel):
         return lambda left, right: np.asarray(model.kernel(left, right), dtype=np.float64)
-    params = {"gamma": model._gamma, "degree": model.degree, "coef0": model.coef0}
+    gamma = model._gamma if isinstance(model.gamma, str) else model.gamma
+    params = {"gamma": gamma, "degree": model.degree, "coef0": model.coef0}
     return partial(pairwise_kernels, metric=model.kernel, filter_params=True, **params)
 
 

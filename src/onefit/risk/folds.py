@@ -279,13 +279,28 @@ def leave_q_out(n: int, q: int, n_draws: int, rng: Seed = None) -> Folds:
 def monte_carlo(n: int, n_splits: int, train_size: float, rng: Seed = None) -> Folds:
     """Train on a random share of the rows, test on the rest, again and again.
 
+    The splits are balanced: each row is held out as often as any other, give or take one.
+
     Parameters
     ----------
     n, n_splits : int
     train_size : float in (0, 1)
     rng : int, Generator or None
     """
-    return leave_q_out(n, n - _count("train_size", train_size, n), n_splits, rng)
+    q = n - _count("train_size", train_size, n)
+    if n_splits < 1:
+        raise ValueError(f"there must be at least 1 split, got {n_splits}")
+    generator = np.random.default_rng(rng)
+    removed, order = [], generator.permutation(n)
+    for _ in range(n_splits):
+        if len(order) < q:  # the next round, without what is left of the last one in front
+            fresh = generator.permutation(np.setdiff1d(np.arange(n), order))
+            missing = q - len(order)
+            later = generator.permutation(np.concatenate([fresh[missing:], order]))
+            order = np.concatenate([order, fresh[:missing], later])
+        removed.append(np.sort(order[:q]))
+        order = order[q:]
+    return Folds(tuple(removed), tuple(removed), n)
 
 
 def held_out(n: int, test_size: float, rng: Seed = None) -> Folds:

@@ -34,8 +34,8 @@ def permutation_count(n: int) -> float:
 def draw_permutations(n: int, count: int, rng: np.random.Generator) -> Index:
     """Different permutations of n rows, none of which leaves all in place: (count, n).
 
-    All n! − 1 of them, without a draw, where no more than ``count`` exist: then the criterion is the mean over
-    the whole group, not an estimate of it.
+    All n! − 1 of them, without a draw, where no more than ``count`` exist: then the criterion is the mean
+    over the whole group, not an estimate of it.
     """
     if permutation_count(n) <= count:
         every = islice(permutations(range(n)), 1, None)

@@ -1,0 +1,459 @@
+"""``GradientSearchCV``: any number of hyperparameters by the gradient of a cross-validated risk."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from onefit._typing import Array, Index
+from onefit._validation import check_weights
+from onefit.adapters import Reading, read
+from onefit.api import evaluate, loo
+from onefit.exceptions import UnreliableWarning, UnsupportedModelError
+from onefit.problem import Problem
+from onefit.risk.criteria import GCV, Criterion
+from onefit.risk.estimate import RiskEstimate
+from onefit.risk.folds import as_folds
+from onefit.risk.named import LeaveOneOut, Splits
+from onefit.search import gradient as search
+from onefit.search.gradient import Descent, Domain, Judge, Objective, Optimizer, Plan, Scale, Space
+
+DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
+AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
+
+Gradient: TypeAlias = Literal["exact", "2017"]
+__all__ = ["GradientSearchCV", "PerFeature", "PerGroup"]
+
+
+@dataclass(frozen=True)
+class PerFeature:
+    """A hyperparameter with one value a feature.
+
+    Parameters
+    ----------
+    low, high : float
+        Bounds of each.
+    scale : "log" or "linear", default "log"
+    """
+
+    low: float
+    high: float
+    scale: Scale = "log"
+
+
+@dataclass(frozen=True, eq=False)
+class PerGroup:
+    """A hyperparameter with one value for each group of features.
+
+    Parameters
+    ----------
+    groups : (p,) labels
+        Group of each feature.
+    low, high : float
+        Bounds of each.
+    scale : "log" or "linear", default "log"
+    """
+
+    groups: Any
+    low: float
+    high: float
+    scale: Scale = "log"
+
+
+class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Search over hyperparameters by the gradient of a leave-one-out or cross-validated risk.
+
+    Stands in for ``GridSearchCV`` where there are several hyperparameters, or hundreds: the implicit function
+    theorem gives the gradient in all of them for about the price of one more solve.  At every step the
+    problem is solved to machine precision from the last solution.
+
+    Parameters
+    ----------
+    estimator : estimator
+        ``GeneralizedLinear``, or a scikit-learn model that ``onefit.loo`` has a formula for, or a pipeline
+        that ends in one.  The steps of a pipeline before it are fitted once, on all rows.
+    param_bounds : dict
+        For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature`` or
+        ``PerGroup``.  Pairs are searched in the logarithm where high/low is 50 or more.
+    risk : "loo", or one of onefit.risk, default "loo"
+        ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
+        without each set.  ``GCV()``.  "loo" is the formula of one Newton step a row.
+    optimizer : {"auto", "lbfgs", "projected", "adam", "stochastic"}, default "auto"
+        L-BFGS-B; projected gradient with Barzilai–Borwein steps; Adam; the latter with one row a step.
+    gradient : {"exact", "2017"}, default "exact"
+        That of the risk, or the approximate one of Beirami et al. (2017, eq. 16).
+    n_starts : int, default 1
+        The first start is the best point of a coarse grid for one or two hyperparameters, the middle of the
+        bounds for more; others are random.
+    max_iter : int, default 100
+    tol : float, default 1e-6
+        Largest component of the projected gradient at which to stop.
+    learning_rate : float, default 0.1
+        Of "adam" and "stochastic".
+    scoring : str or callable, optional
+        What ``best_score_`` reports; the search itself minimises the risk.  Minus the risk if None.
+    refit : bool, default True
+        Whether to fit ``best_estimator_`` on all rows.
+    callback : callable, optional
+        Called with the hyperparameters and the risk after every step; ``KeyboardInterrupt`` in it, or at any
+        time, ends the search with the best so far.
+    n_jobs : int, optional
+        Splits that are solved in parallel, as in joblib.
+    random_state : int, RandomState instance or None, default None
+        Of further starts and of "stochastic".
+
+    Attributes
+    ----------
+    best_params_ : dict
+    best_score_ : float
+        Larger is better.
+    best_estimator_ : estimator
+        Fitted on all rows; only if ``refit``.
+    best_risk_ : RiskEstimate or Criterion
+        Of ``best_estimator_``: its ``value`` is the risk, judged thoroughly.  Only if ``refit``.
+    best_index_ : int
+        Into ``cv_results_``.
+    cv_results_ : dict
+        "params", "param_<name>", "mean_test_score" and "rank_test_score" of every evaluation.
+    gradient_ : (m,) array
+        Projected gradient at the best point, in the scale of the search.
+    n_iter_ : int
+    message_ : str
+        Why the search stopped.
+    n_features_in_ : int
+
+    Raises
+    ------
+    UnsupportedModelError
+        For an estimator without gradients.
+    ValueError
+        For bounds that are none, an unknown hyperparameter, splits that lack a class, or a risk that is not
+        finite anywhere.
+
+    References
+    ----------
+    Beirami, Razaviyayn, Shahrampour and Tarokh (2017), On optimal generalizability in parametric learning;
+    Wang et al. (2019), see ``hypergrad``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onefit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 20))
+    >>> y = X[:, 0] - X[:, 1] + rng.normal(size=80)
+    >>> model = onefit.GeneralizedLinear(penalty=onefit.penalties.ElasticNet())
+    >>> search = onefit.GradientSearchCV(
+    ...     model, {"penalty__alpha": (1e-2, 1e3), "penalty__l1_ratio": (0.05, 1.0, "linear")}
+    ... ).fit(X, y)
+    >>> bool(search.best_risk_.value < 1.3)
+    True
+    >>> weights = onefit.GradientSearchCV(
+    ...     onefit.GeneralizedLinear(penalty=onefit.penalties.L2()),
+    ...     {"penalty__alpha": onefit.PerFeature(1e-2, 1e4)},
+    ... ).fit(X, y)
+    >>> bool(weights.best_risk_.value < search.best_risk_.value)  # a strength for each of 20 features
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_bounds: Mapping[str, Any],
+        *,
+        risk: Any = "loo",
+        optimizer: Optimizer = "auto",
+        gradient: Gradient = "exact",
+        n_starts: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        learning_rate: float = 0.1,
+        scoring: str | Callable[..., float] | None = None,
+        refit: bool = True,
+        callback: Callable[[dict[str, Any], float], Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_bounds = param_bounds
+        self.risk = risk
+        self.optimizer = optimizer
+        self.gradient = gradient
+        self.n_starts = n_starts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.scoring = scoring
+        self.refit = refit
+        self.callback = callback
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Search, and fit the best model.
+
+        Parameters
+        ----------
+        X : (n, p) array-like or sparse matrix
+        y : (n,) array-like
+        sample_weight : (n,) array-like, optional
+        """
+        self._check_settings()
+        model = _Model.of(self.estimator, self.param_bounds, X, y, sample_weight)
+        objective = Objective(model.space, model.problem_at, self._judge(model, X, y, sample_weight))
+        plan = Plan(
+            self.optimizer,
+            self.max_iter,
+            self.tol,
+            self.learning_rate,
+            self.n_starts,
+            np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1)),
+            self.callback,
+        )
+        found = search.descend(objective, plan)
+        self._take(found, model.space)
+        self._finish(X, y, sample_weight)
+        _warn_at_bounds(model.space, found.t)
+        return self
+
+    def _check_settings(self) -> None:
+        if self.optimizer not in search.WAYS:
+            raise ValueError(f"optimizer must be one of {', '.join(search.WAYS)}, got {self.optimizer!r}")
+        if self.gradient not in ("exact", "2017"):
+            raise ValueError(f"gradient must be 'exact' or '2017', got {self.gradient!r}")
+        if self.risk != "loo" and not isinstance(self.risk, Splits | GCV):
+            raise ValueError(
+                "risk must be 'loo', onefit.risk.GCV(), or splits such as onefit.risk.KFold(5), got "
+                f"{self.risk!r}"
+            )
+        for name in ("n_starts", "max_iter"):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        for name in ("tol", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+
+    def _judge(self, model: _Model, X: Any, y: Any, sample_weight: Any) -> Judge:
+        reading = model.reading
+        response, target = reading.response, reading.target
+        n = reading.fit.problem.n
+        weights = np.ones(n) if sample_weight is None else check_weights(sample_weight, X)
+        shares = weights / weights.sum()
+        splits = None if self.risk == "loo" or isinstance(self.risk, GCV) else self.risk.splits(n)
+        if isinstance(self.risk, GCV):
+            return search.Generalised(response, target, shares)
+        if splits is None or isinstance(self.risk, LeaveOneOut):
+            return search.LeaveOneOut(response, target, shares, self.gradient == "exact")
+        folds = as_folds(splits, X, y)
+        if reading.classes is not None:
+            _check_classes(folds.removed, target, weights)
+        return search.HeldOut(folds, response, target, weights, self.n_jobs)
+
+    def _take(self, found: Descent, space: Space) -> None:
+        params = [space.values(t) for t in found.points]
+        scores = -np.asarray(found.values)
+        self.cv_results_: dict[str, Any] = {"params": params, "mean_test_score": scores}
+        self.cv_results_["rank_test_score"] = np.argsort(np.argsort(-scores, kind="stable")) + 1
+        for domain in space.domains:
+            self.cv_results_[f"param_{domain.name}"] = [one[domain.name] for one in params]
+        self.best_params_ = space.values(found.t)
+        self.best_index_ = int(np.argmin(found.values))
+        self.best_score_ = -found.value
+        self.gradient_, self.n_iter_, self.message_ = found.gradient, found.n_iter, found.message
+
+    def _finish(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit the best model and judge it."""
+        if not self.refit:
+            return
+        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+        _fit(self.best_estimator_, X, y, sample_weight)
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
+        best = self.best_estimator_
+        self.best_risk_: RiskEstimate | Criterion = (
+            loo(best, X, y, sample_weight)
+            if self.risk == "loo"
+            else evaluate(best, X, y, self.risk, sample_weight)
+        )
+        if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
+            self.best_score_ = self.best_risk_.score(self.scoring)
+
+    def _best(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def predict(self, X: Any) -> Array:
+        """What the best estimator predicts."""
+        return self._best().predict(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities of the best estimator."""
+        return self._best().predict_proba(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    def decision_function(self, X: Any) -> Array:
+        """Decision function of the best estimator."""
+        return self._best().decision_function(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score of the best estimator on other data, by ``scoring`` or its own."""
+        if self.scoring is None:
+            return float(self._best().score(X, y, sample_weight))
+        return float(get_scorer(self.scoring)(self._best(), X, y))
+
+
+# --- the model as a function of its hyperparameters -------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """A model that was fitted once, and what it minimises at other hyperparameters."""
+
+    fitted: Any
+    X: Any
+    y: Any
+    sample_weight: Any
+    space: Space
+    reading: Reading
+
+    @classmethod
+    def of(cls, estimator: Any, bounds: Mapping[str, Any], X: Any, y: Any, sample_weight: Any) -> _Model:
+        """Fit in the middle of the bounds, to learn what the estimator makes of the data."""
+        if not len(bounds):
+            raise ValueError(
+                f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}"
+            )
+        p = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0])
+        known = estimator.get_params(deep=True)
+        for name in bounds:
+            if name not in known:
+                raise ValueError(
+                    f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
+                    f"{', '.join(sorted(known))}"
+                )
+        domains = tuple(_domain(name, given, p) for name, given in bounds.items())
+        space = Space(domains)
+        fitted = clone(estimator).set_params(**space.values(space.bounds.mean(axis=0)))
+        with warnings.catch_warnings():  # where it starts from need not be exact
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            _fit(fitted, X, y, sample_weight)
+        prepared, last, prefix = X, fitted, ""
+        if isinstance(fitted, Pipeline) and len(fitted.steps) > 1:
+            prepared, (prefix, last) = fitted[:-1].transform(X), fitted.steps[-1]
+            _check_last(domains, prefix)
+        try:
+            reading = read(last, prepared, y, sample_weight)
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(
+                f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
+            ) from error
+        return cls(last, prepared, y, sample_weight, space, reading)
+
+    def problem_at(self, values: dict[str, Any]) -> Problem:
+        """What the estimator minimises for these hyperparameters."""
+        model = copy.copy(self.fitted)
+        own = dict(values)
+        if not all(name.partition("__")[0] in model.get_params(deep=False) for name in own):
+            own = {name.partition("__")[2]: value for name, value in own.items()}
+        nested = {name.partition("__")[0] for name in own if "__" in name}
+        model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
+        return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+
+
+def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
+    if sample_weight is None:
+        model.fit(X, y)
+    elif isinstance(model, Pipeline):
+        model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": sample_weight})
+    else:
+        model.fit(X, y, sample_weight=sample_weight)
+
+
+def _check_last(domains: tuple[Domain, ...], last: str) -> None:
+    for domain in domains:
+        if domain.name.partition("__")[0] != last:
+            raise ValueError(
+                f"{domain.name!r} belongs to a step before the last, which is held fixed: only "
+                f"hyperparameters of {last!r} have gradients"
+            )
+
+
+def _domain(name: str, given: Any, p: int) -> Domain:
+    if isinstance(given, PerFeature):
+        return _checked(Domain(name, given.low, given.high, given.scale, np.arange(p)))
+    if isinstance(given, PerGroup):
+        groups: Index = np.unique(np.asarray(given.groups), return_inverse=True)[1].ravel()
+        if len(groups) != p:
+            raise ValueError(f"PerGroup of {name!r} has {len(groups)} labels, but X has {p} columns")
+        return _checked(Domain(name, given.low, given.high, given.scale, groups))
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise ValueError(f"bounds of {name!r} must be (low, high), PerFeature or PerGroup, got {given!r}")
+    low, high = given[:2]
+    usual: Scale = "log" if low > 0 and high / low >= DECADES else "linear"
+    return _checked(Domain(name, float(low), float(high), given[2] if len(given) == 3 else usual))
+
+
+def _checked(domain: Domain) -> Domain:
+    if domain.scale not in ("log", "linear"):
+        raise ValueError(f"the scale of {domain.name!r} must be 'log' or 'linear', got {domain.scale!r}")
+    if not (np.isfinite(domain.low) and np.isfinite(domain.high) and domain.low < domain.high):
+        raise ValueError(
+            f"bounds of {domain.name!r} must be finite, the lower one first, got {domain.low}, {domain.high}"
+        )
+    if domain.scale == "log" and domain.low <= 0:
+        raise ValueError(
+            f"bounds of {domain.name!r} must be positive in the scale 'log', got {domain.low}: take a small "
+            "positive number, or the scale 'linear'"
+        )
+    return domain
+
+
+def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:
+    classes = np.unique(target[weights > 0])
+    for k, rows in enumerate(removed):
+        held = weights.copy()
+        held[rows] = 0.0
+        missing = np.setdiff1d(classes, target[held > 0])
+        if missing.size:
+            raise ValueError(
+                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
+                "stratified ones (onefit.risk.Split(StratifiedKFold(5))), or another random_state"
+            )
+
+
+def _warn_at_bounds(space: Space, t: Array) -> None:
+    for domain, s in zip(space.domains, space.slices, strict=True):
+        if domain.groups is not None:
+            continue
+        low, high = domain.ends
+        share = float((t[s][0] - low) / (high - low))
+        if min(share, 1.0 - share) < AT_BOUND:
+            which, bound = ("lower", domain.low) if share < AT_BOUND else ("upper", domain.high)
+            warnings.warn(
+                f"the search ended with {domain.name} at its {which} bound, {bound:g}: the best value may "
+                "lie beyond it",
+                UnreliableWarning,
+                stacklevel=3,
+            )

@@ -256,3 +256,11 @@ def test_a_kernel_model_on_fewer_rows(data):
     X, y = data
     with pytest.raises(onefit.NotFittedToDataError, match="30 rows, but X has 20"):
         onefit.loo(KernelRidge().fit(X, y), X[:20], y[:20])
+
+
+def test_directions_that_neither_penalty_nor_data_determine():
+    X, y = np.random.default_rng(0).normal(size=(4, 8)), np.arange(4.0)
+    model = onefit.GeneralizedLinear(penalty=onefit.penalties.GeneralizedLasso(np.eye(8)[:2], 1.0))
+    with pytest.raises(ValueError, match=r"leaves 6 directions .* determines 3: add rows to D, or an L2"):
+        model.fit(X, y)
+    onefit.GeneralizedLinear(penalty=onefit.penalties.L2(1.0) + model.penalty).fit(X, y)

@@ -35,7 +35,7 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
-from onefit.penalties import L2, Penalty
+from onefit.penalties import L2, AnalysisPenalty, Penalty
 from onefit.problem import Fit, Problem
 from onefit.risk.response import Margin, Mean, Pinball, Probability, Response, Value
 from onefit.search.path import search_path, settle
@@ -160,6 +160,7 @@ class _LinearModel(BaseEstimator):
         loss = self._find_loss(len(getattr(self, "classes_", ())))
         outputs = (len(self.classes_),) if loss.coupled else ()
         penalty.check((X.shape[1], *outputs))
+        _check_determined(X, weights, penalty, bool(self.fit_intercept))
         return Problem(loss, penalty, X, target, weights, np.full(outputs, bool(self.fit_intercept)))
 
     def _response(self) -> Response:
@@ -213,6 +214,23 @@ class _LinearModel(BaseEstimator):
         """Accuracy of a classifier, R² of a regressor."""
         judge = accuracy_score if _has_classes(self) else r2_score
         return float(judge(y, self.predict(X), sample_weight=sample_weight))
+
+
+def _check_determined(X: Design, weights: Array, penalty: Penalty, intercept: bool) -> None:
+    """Refuse a generalised lasso that leaves directions to the data which these do not determine."""
+    if not isinstance(penalty, AnalysisPenalty):
+        return
+    nothing = np.zeros(X.shape[1])
+    free = penalty.tangent(nothing)
+    along = _linalg.project(X, free.basis)[weights > 0]
+    if intercept:
+        along = along - along.mean(axis=0)
+    rank = int(np.linalg.matrix_rank(along)) if along.size else 0
+    if rank < free.size:
+        raise ValueError(
+            f"{type(penalty).__name__} leaves {free.size} directions of the coefficients free, of which X "
+            f"determines {rank}: add rows to D, or an L2 penalty"
+        )
 
 
 class GeneralizedLinear(_LinearModel):

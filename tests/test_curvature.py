@@ -100,6 +100,29 @@ def _check(fit, X, curvature, shrink=1.0, tol=1e-8):
     _check_solve(fit, Z, D, K, places, curvature, tol)
     _check_hat(fit, Z, D, inverse, curvature, tol)
     _check_carry(fit, X, Z, D, inverse, places, curvature, tol)
+    _check_sandwich(fit, Z, D, inverse, places, curvature, tol)
+
+
+def _check_sandwich(fit, Z, D, inverse, places, curvature, tol):
+    """Q = K⁻¹ Zᵀ E Z K⁻¹ on the rows and on the free coordinates, for weights E of either sign."""
+    c = Z.shape[1]
+    E = np.random.default_rng(7).normal(size=(N, c, c))
+    E = D @ (E + E.transpose(0, 2, 1)) @ D if fit.problem.loss.coupled else E * np.eye(c)
+    Q = inverse @ einsum("nak,nab,nbl->kl", Z, E, Z) @ inverse
+    rows, free = einsum("nak,kl,nbl->nab", Z, Q, Z), np.zeros((fit.coef.shape[0], c))
+    for value, (j, a) in zip(Q.diagonal(), places, strict=True):
+        if j >= 0:
+            free[j, a] = value
+    given = E if fit.problem.loss.coupled else np.einsum("naa->na", E).reshape(fit.eta.shape)
+    ours = curvature.sandwich(given)
+    assert ours.rows.shape == given.shape
+    assert ours.free.shape == fit.coef.shape
+    if fit.problem.loss.coupled:  # up to what the outputs share
+        np.testing.assert_allclose(D @ ours.rows @ D, D @ rows @ D, atol=tol * np.abs(rows).max())
+    else:
+        expected = np.einsum("naa->na", rows).reshape(fit.eta.shape)
+        np.testing.assert_allclose(ours.rows, expected, atol=tol * np.abs(expected).max())
+    np.testing.assert_allclose(ours.free.reshape(-1, c), free, atol=tol * np.abs(Q).max())
 
 
 def _check_carry(fit, X, Z, D, inverse, places, curvature, tol):
@@ -243,6 +266,7 @@ def test_a_gram_matrix_is_as_good_as_the_columns(p, weighted):
     np.testing.assert_allclose(ours.quadratic_forms(), explicit.quadratic_forms(), rtol=1e-7)
     rows = np.random.default_rng(1).normal(size=(N, 4))
     np.testing.assert_allclose(ours.hat(rows), explicit.hat(rows), atol=1e-8)
+    np.testing.assert_allclose(ours.sandwich(rows[:, 0]).rows, explicit.sandwich(rows[:, 0]).rows, atol=1e-8)
     dual = rows[:, 0]  # the gradient Xᵀ rows in both coordinates
     eta = kernel.problem.X.gram @ ours.solve(Direction(dual, np.zeros(()))).coef
     np.testing.assert_allclose(eta, X @ explicit.solve(Direction(X.T @ dual, np.zeros(()))).coef, atol=1e-8)
@@ -316,6 +340,7 @@ def test_rank_deficient(scale, weighted, fit_intercept):
     np.testing.assert_allclose(curvature.quadratic_forms(), full.quadratic_forms(), rtol=1e-8)
     rows = np.random.default_rng(0).normal(size=(N, 2))
     np.testing.assert_allclose(curvature.hat(rows), full.hat(rows), atol=1e-8)
+    np.testing.assert_allclose(curvature.sandwich(rows[:, 0]).rows, full.sandwich(rows[:, 0]).rows, atol=1e-8)
     df = fit.bend @ curvature.quadratic_forms()
     np.testing.assert_allclose(df, 6 + fit_intercept, rtol=1e-9)
 
@@ -422,6 +447,7 @@ def _check_products(fit, curvature, tol=1e-8):
     _check_hats(curvature, Z @ P @ Z.T, np.array([3, 0, 40, *pins[:2]]), tol)
     _check_solutions(fit, curvature, Z, P, B, tol)
     _check_steps(fit, curvature, Z, B, np.where(known, steps, np.nan), tol)
+    _check_middle(fit, curvature, Z, P, tol)
 
 
 def _check_hats(curvature, hat, some, tol):
@@ -442,6 +468,24 @@ def _check_solutions(fit, curvature, Z, P, B, tol):
     _close(answer.level, expected[p:].sum(), tol)
     _close(curvature.predict(answer), Z @ P @ B.T @ gradient, tol)
     _close(curvature.respond(asked), Z @ P @ B.T @ gradient, tol)
+
+
+def _check_middle(fit, curvature, Z, P, tol):
+    """Q = K⁻¹ Zᵀ E Z K⁻¹, whole along a basis, its diagonal on coordinates; rows in corners have none."""
+    middle = np.random.default_rng(11).normal(size=N)
+    if fit.pinned.any():
+        with pytest.raises(TypeError, match="in a corner"):
+            curvature.sandwich(middle)
+        return
+    Q = P @ (Z.T * middle) @ Z @ P
+    ours = curvature.sandwich(middle)
+    _close(ours.rows, np.einsum("ik,kl,il->i", Z, Q, Z), tol)
+    k = Z.shape[1] - int(fit.problem.intercept)
+    if hasattr(fit.tangent, "basis"):
+        _close(ours.free, Q[:k, :k], tol)
+    else:
+        _close(ours.free[fit.tangent.support], Q.diagonal()[:k], tol)
+        np.testing.assert_array_equal(ours.free[~fit.tangent.support], 0.0)
 
 
 def _check_steps(fit, curvature, Z, B, steps, tol):

@@ -9,7 +9,10 @@ import pytest
 
 import onefit
 
-OPTIONAL = ["torch", "dask", "cvxpy", "clarabel", "matplotlib", "pandas", "pyarrow", "click", "jinja2", "skops"]
+OPTIONAL = [
+    *("torch", "dask", "cvxpy", "clarabel", "matplotlib"),
+    *("pandas", "pyarrow", "click", "jinja2", "skops"),
+]
 
 
 def test_the_public_names_exist():

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -123,6 +123,13 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
 # --- from the parameters to the penalty ------------------------------------------------------------
 
 
+class Solves(Protocol):
+    """What a gradient needs of a curvature."""
+
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``."""
+
+
 class Answer(NamedTuple):
     """What the fit answers to a derivative v of the risk in its parameters: u = K⁻¹ v, and ∂R/∂∇P = −u."""
 
@@ -130,7 +137,7 @@ class Answer(NamedTuple):
     cotangent: Cotangent
 
 
-def implicit(curvature: Curvature, of_parameters: Direction) -> Answer:
+def implicit(curvature: Solves, of_parameters: Direction) -> Answer:
     """Pull a derivative in (β, b) back to the penalty, by one solve."""
     u = curvature.solve(of_parameters)
     return Answer(u, Cotangent(-u.coef))
@@ -142,7 +149,7 @@ def of_rows(fit: Fit, by_row: Array) -> Direction:
     return Direction(_linalg.transposed_times(fit.problem.X, by_row), level)
 
 
-def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Curvature | None = None) -> Cotangent:
+def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = None) -> Cotangent:
     """Cotangent of a risk that is judged on rows without weight in the fit: one split of the data.
 
     Parameters
@@ -156,7 +163,7 @@ def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Curvature | None
     return _answer_to_held_out(fit, tested, by_row, curvature).cotangent
 
 
-def _answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Curvature | None) -> Answer:
+def _answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None) -> Answer:
     everywhere = np.zeros_like(fit.eta)
     everywhere[tested] = by_row
     return implicit(factor(fit) if curvature is None else curvature, of_rows(fit, everywhere))

@@ -26,6 +26,7 @@ from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
 from onefit.risk.folds import Folds
 from onefit.risk.response import Response
+from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
 
 Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic"]
@@ -222,17 +223,18 @@ class HeldOut(Judge):
     target: Array
     weights: Array
     n_jobs: int | None = None
+    shared: list[RidgeSplits | None] = field(default_factory=list)
 
     def has_gradient(self, problem: Problem) -> bool:
         return not isinstance(problem.X, _linalg.RowGram)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        total = float(self.weights[self.folds.rows].sum())
+        total, shared = float(self.weights[self.folds.rows].sum()), self._shared(problem)
         tasks = (
-            delayed(self._one)(problem, k, starts[k] if starts else None, gradient, total)
+            delayed(self._one)(problem, k, starts[k] if starts else None, gradient, total, shared)
             for k in range(len(self.folds))
         )
-        found = Parallel(n_jobs=self.n_jobs)(tasks)
+        found = Parallel(n_jobs=None if shared is not None else self.n_jobs)(tasks)
         parts = [part for _, part, _ in found if part is not None]
         return Judged(float(sum(value for value, _, _ in found)), parts, [fit for _, _, fit in found])
 
@@ -243,17 +245,31 @@ class HeldOut(Judge):
         return self.judge(problem, starts, gradient=False).value
 
     def _one(
-        self, problem: Problem, k: int, start: Fit | None, gradient: bool, total: float
+        self,
+        problem: Problem,
+        k: int,
+        start: Fit | None,
+        gradient: bool,
+        total: float,
+        shared: RidgeSplits | None,
     ) -> tuple[float, Part | None, Fit]:
         removed, tested = self.folds.removed[k], self.folds.tested[k]
         share = 1.0 - problem.weights[removed].sum() / problem.weights.sum() if problem.mean_scaled else 1.0
-        fit = _from(problem.without(removed), start)
+        known = None if shared is None else shared.without(problem, removed)
+        fit, curvature = (_from(problem.without(removed), start), None) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
         value = float(weights @ self.response.losses(y, eta))
         if not gradient:
             return value, None, fit
         by_row = (self.response.slopes(y, eta).T * weights).T
-        return value, Part(fit, hypergrad.held_out(fit, tested, by_row), share), fit
+        return value, Part(fit, hypergrad.held_out(fit, tested, by_row, curvature), share), fit
+
+    def _shared(self, problem: Problem) -> RidgeSplits | None:
+        """What ridge regressions on all training sets share, summed once."""
+        if not self.shared:
+            self.shared.append(RidgeSplits.of(problem))
+        known = self.shared[0]
+        return known if known is not None and known.serves(problem) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,13 +288,17 @@ class Generalised(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         kernel = isinstance(problem.X, _linalg.RowGram)
-        return not (kernel or problem.loss.has_corners or problem.penalty.bends_with_subgradient)
+        curved = problem.loss.has_corners or problem.penalty.bends_with_subgradient
+        return not (kernel or curved or problem.at_start().coef.ndim == 2)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = solve(problem.at_start() if not starts else Fit(problem, starts[0].coef, starts[0].level))
         fit, curvature = solution
         n = int(np.count_nonzero(problem.weights))
-        df = float(np.sum(fit.bend * curvature.quadratic_forms()))
+        if self.has_gradient(problem):
+            df = float(np.sum(fit.bend * curvature.quadratic_forms()))
+        else:  # corners of the loss and several outputs have degrees of freedom of their own
+            df = one_fit.loo(fit, thorough=False).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.response.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf
@@ -332,7 +352,7 @@ class Objective:
     def _judged(self, t: Array, *, gradient: bool) -> Judged:
         try:
             judged = self.judge.judge(self.problem_at(self.space.values(t)), self.fits, gradient=gradient)
-        except SolverError:
+        except (SolverError, np.linalg.LinAlgError):
             judged = Judged(np.inf, [], self.fits)
         value = judged.value if np.isfinite(judged.value) else np.inf
         self.fits = judged.fits
@@ -351,8 +371,11 @@ class Objective:
                 "give it a pair of numbers"
             )
         there = self.problem_at(self.space.values(self._shifted(m, t, self._stencil(m, t).places[0])))
-        same = there.X is here.X or (here.X.shape == there.X.shape and _same(here.X, there.X))
-        return same and there.loss == here.loss and np.array_equal(there.weights, here.weights)
+        return (
+            _linalg.is_same(here.X, there.X)
+            and there.loss == here.loss
+            and np.array_equal(there.weights, here.weights)
+        )
 
     def _exact(self, m: int, t: Array, parts: list[Part]) -> Array:
         domain, stencil = self.space.domains[m], self._stencil(m, t)
@@ -396,14 +419,6 @@ class Objective:
         domain, own = self.space.domains[m], t[self.space.slices[m]]
         low, high = domain.ends
         return hypergrad.stencil(float(np.min(own - low)), float(np.min(high - own)), high - low)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, _linalg.RowGram) or isinstance(other, _linalg.RowGram):
-        return False
-    if _linalg.is_sparse(one):
-        return bool((one != other).nnz == 0)
-    return bool(np.shares_memory(one, other) or np.array_equal(one, other))
 
 
 # --- ways down -------------------------------------------------------------------------------------
@@ -636,14 +651,16 @@ def _stochastic(objective: Objective, start: Array, plan: Plan) -> Descent:
         raise TypeError("optimizer='stochastic' takes one row at a time, and is for risk='loo'")
     low, high = objective.space.bounds
     t, n = start, len(judge.weights)
-    for step in range(plan.max_iter):
-        row = plan.seed.integers(n, size=1)
-        objective.judge = replace(judge, exact=False, batch=row)
-        value, gradient = objective.value_and_gradient(t)
-        _tell(objective, plan, t, value)
-        size = max(float(np.abs(gradient).max()), np.finfo(float).tiny)
-        t = np.clip(t - plan.learning_rate / np.sqrt(1.0 + step) * gradient / size, low, high)
-    objective.judge = judge
+    try:
+        for step in range(plan.max_iter):
+            row = plan.seed.integers(n, size=1)
+            objective.judge = replace(judge, exact=False, batch=row)
+            value, gradient = objective.value_and_gradient(t)
+            _tell(objective, plan, t, value)
+            size = max(float(np.abs(gradient).max()), np.finfo(float).tiny)
+            t = np.clip(t - plan.learning_rate / np.sqrt(1.0 + step) * gradient / size, low, high)
+    finally:  # what is judged after an interruption is judged by all rows
+        objective.judge = judge
     value, gradient = objective.value_and_gradient(t)
     message = "all steps were taken"
     return Descent(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)

@@ -532,5 +532,8 @@ def test_an_unknown_response_is_refused():
         def losses(self, _, eta):
             return eta
 
+        def slopes(self, _, eta):
+            return eta
+
     with pytest.raises(UnsupportedModelError, match="Other"):
         as_judged(Other())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         GeneralizedLinearLOO,
         LassoLOO,
         LogisticLOO,
+        PermutationRegressor,
         PoissonLOO,
         RidgeLOO,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "OnefitWarning",
     "PerFeature",
     "PerGroup",
+    "PermutationRegressor",
     "PoissonLOO",
     "RidgeLOO",
     "RiskEstimate",
@@ -66,7 +68,11 @@ _HOMES = {
     "onefit.api": ["evaluate", "loo"],
     "onefit.convex_program": ["from_cvxpy"],
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
-    "onefit.estimators": ["GeneralizedLinear", *(name for name in __all__ if name.endswith("LOO"))],
+    "onefit.estimators": [
+        "GeneralizedLinear",
+        "PermutationRegressor",
+        *(name for name in __all__ if name.endswith("LOO")),
+    ],
     "onefit.gradient_search": ["GradientSearchCV", "PerFeature", "PerGroup"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -26,7 +26,8 @@ from onefit.problem import Problem
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
-from onefit.risk.named import LeaveOneOut, Splits
+from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
+from onefit.risk.permutation import draw_permutations
 from onefit.search import gradient as search
 from onefit.search.gradient import Descent, Domain, Judge, Objective, Optimizer, Plan, Scale, Space
 
@@ -89,7 +90,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         ``PerGroup``.  Pairs are searched in the logarithm where high/low is 50 or more.
     risk : "loo", or one of onefit.risk, default "loo"
         ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
-        without each set.  ``GCV()``.  "loo" is the formula of one Newton step a row.
+        without each set.  ``GCV()``; ``Permutation()``, which holds nothing out.  "loo" is the formula of one
+        Newton step a row.
     optimizer : {"auto", "lbfgs", "projected", "adam", "stochastic"}, default "auto"
         L-BFGS-B; projected gradient with Barzilai–Borwein steps; Adam; the latter with one row a step.
     gradient : {"exact", "2017"}, default "exact"
@@ -122,9 +124,11 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     best_estimator_ : estimator
         Fitted on all rows; only if ``refit``.
     best_risk_ : RiskEstimate or Criterion
-        Of ``best_estimator_``: its ``value`` is the risk, judged thoroughly.  Only if ``refit``.
+        Of ``best_estimator_``: its ``value`` is the risk, judged thoroughly (for ``Permutation`` that of
+        leave-one-out).  Only if ``refit``.
     best_index_ : int
-        Into ``cv_results_``.
+        Into ``cv_results_``.  Where the risk jumps, as the leave-one-out formula of a lasso does, the best
+        points are judged thoroughly, and others may keep a better score that is not to be trusted.
     cv_results_ : dict
         "params", "param_<name>", "mean_test_score" and "rank_test_score" of every evaluation.
     gradient_ : (m,) array
@@ -158,7 +162,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     >>> search = onefit.GradientSearchCV(
     ...     model, {"penalty__alpha": (1e-2, 1e3), "penalty__l1_ratio": (0.05, 1.0, "linear")}
     ... ).fit(X, y)
-    >>> bool(search.best_risk_.value < 1.3)
+    >>> bool(search.best_risk_.value < 1.7)
     True
     >>> weights = onefit.GradientSearchCV(
     ...     onefit.GeneralizedLinear(penalty=onefit.penalties.L2()),
@@ -220,7 +224,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         self._check_settings()
         model = _Model.of(self.estimator, self.param_bounds, X, y, sample_weight)
-        objective = Objective(model.space, model.problem_at, self._judge(model, X, y, sample_weight))
+        judge = self._judge(model, X, y, sample_weight)
+        objective = Objective(model.space, model.problem_at, judge)
         plan = Plan(
             self.optimizer,
             self.max_iter,
@@ -232,7 +237,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
         found = search.descend(objective, plan)
         self._take(found, model.space)
-        self._finish(X, y, sample_weight)
+        self._finish(X, y, sample_weight, judge)
         _warn_at_bounds(model.space, found.t)
         return self
 
@@ -241,7 +246,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"optimizer must be one of {', '.join(search.WAYS)}, got {self.optimizer!r}")
         if self.gradient not in ("exact", "2017"):
             raise ValueError(f"gradient must be 'exact' or '2017', got {self.gradient!r}")
-        if self.risk != "loo" and not isinstance(self.risk, Splits | GCV):
+        if self.risk != "loo" and not isinstance(self.risk, Splits | GCV | Permutation):
             raise ValueError(
                 "risk must be 'loo', onefit.risk.GCV(), or splits such as onefit.risk.KFold(5), got "
                 f"{self.risk!r}"
@@ -252,6 +257,23 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         for name in ("tol", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        by_row = self.risk == "loo" or isinstance(self.risk, LeaveOneOut)
+        if self.gradient == "2017" and not by_row:
+            raise ValueError(f"gradient='2017' is for risk='loo', got risk={self.risk!r}")
+        if self.optimizer == "stochastic" and not by_row:
+            raise ValueError(
+                f"optimizer='stochastic' takes one row at a time, and is for risk='loo', got {self.risk!r}"
+            )
+        if self.scoring is not None:
+            get_scorer(self.scoring)
+            if not self.refit or isinstance(self.risk, GCV):
+                raise ValueError(
+                    "scoring judges left-out predictions of the best model: it needs refit=True, and a risk "
+                    "other than GCV()"
+                )
 
     def _judge(self, model: _Model, X: Any, y: Any, sample_weight: Any) -> Judge:
         reading = model.reading
@@ -259,7 +281,9 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         n = reading.fit.problem.n
         weights = np.ones(n) if sample_weight is None else check_weights(sample_weight, X)
         shares = weights / weights.sum()
-        splits = None if self.risk == "loo" or isinstance(self.risk, GCV) else self.risk.splits(n)
+        splits = self.risk.splits(n) if isinstance(self.risk, Splits) else None
+        if isinstance(self.risk, Permutation):
+            return _permuted(self.risk, model, shares)
         if isinstance(self.risk, GCV):
             return search.Generalised(response, target, shares)
         if splits is None or isinstance(self.risk, LeaveOneOut):
@@ -277,11 +301,15 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         for domain in space.domains:
             self.cv_results_[f"param_{domain.name}"] = [one[domain.name] for one in params]
         self.best_params_ = space.values(found.t)
-        self.best_index_ = int(np.argmin(found.values))
+        self.best_index_ = next(
+            i
+            for i, (t, value) in enumerate(zip(found.points, found.values, strict=True))
+            if value == found.value and np.array_equal(t, found.t)
+        )
         self.best_score_ = -found.value
         self.gradient_, self.n_iter_, self.message_ = found.gradient, found.n_iter, found.message
 
-    def _finish(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _finish(self, X: Any, y: Any, sample_weight: Any, judge: Judge) -> None:
         """Fit the best model and judge it."""
         if not self.refit:
             return
@@ -291,11 +319,14 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             if hasattr(self.best_estimator_, name):
                 setattr(self, name, getattr(self.best_estimator_, name))
         best = self.best_estimator_
-        self.best_risk_: RiskEstimate | Criterion = (
-            loo(best, X, y, sample_weight)
-            if self.risk == "loo"
-            else evaluate(best, X, y, self.risk, sample_weight)
-        )
+        self.best_risk_: RiskEstimate | Criterion
+        if isinstance(judge, search.HeldOut):  # on the very sets of the search, solved without each
+            own = self.risk.groups if isinstance(self.risk, LeaveGroupOut) else judge.folds
+            self.best_risk_ = loo(best, X, y, sample_weight, groups=own, exact=True)
+        elif self.risk == "loo" or isinstance(self.risk, Permutation):
+            self.best_risk_ = loo(best, X, y, sample_weight)
+        else:
+            self.best_risk_ = evaluate(best, X, y, self.risk, sample_weight)
         if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
             self.best_score_ = self.best_risk_.score(self.scoring)
 
@@ -329,7 +360,11 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """A model that was fitted once, and what it minimises at other hyperparameters."""
+    """A model that was fitted once, and what it minimises at other hyperparameters.
+
+    Of a pipeline it is the last step, on what the others make of the rows; ``prefix`` is how the names of its
+    hyperparameters begin.
+    """
 
     fitted: Any
     X: Any
@@ -337,6 +372,7 @@ class _Model:
     sample_weight: Any
     space: Space
     reading: Reading
+    prefix: str = ""
 
     @classmethod
     def of(cls, estimator: Any, bounds: Mapping[str, Any], X: Any, y: Any, sample_weight: Any) -> _Model:
@@ -345,41 +381,47 @@ class _Model:
             raise ValueError(
                 f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}"
             )
-        p = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0])
-        known = estimator.get_params(deep=True)
-        for name in bounds:
-            if name not in known:
-                raise ValueError(
-                    f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
-                    f"{', '.join(sorted(known))}"
-                )
-        domains = tuple(_domain(name, given, p) for name, given in bounds.items())
-        space = Space(domains)
-        fitted = clone(estimator).set_params(**space.values(space.bounds.mean(axis=0)))
-        with warnings.catch_warnings():  # where it starts from need not be exact
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            _fit(fitted, X, y, sample_weight)
-        prepared, last, prefix = X, fitted, ""
-        if isinstance(fitted, Pipeline) and len(fitted.steps) > 1:
-            prepared, (prefix, last) = fitted[:-1].transform(X), fitted.steps[-1]
-            _check_last(domains, prefix)
+        _check_names(estimator, bounds)
+        last, prepared, prefix = estimator, X, ""
+        if isinstance(estimator, Pipeline):
+            prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+            _check_last(bounds, prefix)
+            if len(estimator.steps) > 1:
+                prepared = clone(estimator[:-1]).fit(X, y).transform(X)
+        space = Space(tuple(_domain(name, given, _columns(prepared)) for name, given in bounds.items()))
+        middle = space.values(space.bounds.mean(axis=0))
+        fitted = clone(last)
         try:
-            reading = read(last, prepared, y, sample_weight)
+            with warnings.catch_warnings():  # where it starts from need not be exact
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                _fit(fitted.set_params(**_without(prefix, middle)), prepared, y, sample_weight)
+            reading = read(fitted, prepared, y, sample_weight)
         except UnsupportedModelError as error:
             raise UnsupportedModelError(
                 f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
             ) from error
-        return cls(last, prepared, y, sample_weight, space, reading)
+        except ValueError as error:
+            raise _explained(error, space, last) from error
+        return cls(fitted, prepared, y, sample_weight, space, reading, prefix)
 
     def problem_at(self, values: dict[str, Any]) -> Problem:
         """What the estimator minimises for these hyperparameters."""
-        model = copy.copy(self.fitted)
-        own = dict(values)
-        if not all(name.partition("__")[0] in model.get_params(deep=False) for name in own):
-            own = {name.partition("__")[2]: value for name, value in own.items()}
+        model, own = copy.copy(self.fitted), _without(self.prefix, values)
         nested = {name.partition("__")[0] for name in own if "__" in name}
         model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
         return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+
+
+def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:
+    reading, n = model.reading, len(shares)
+    if reading.fit.problem.balance is not None:
+        raise UnsupportedModelError(
+            "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights of "
+            "others; pass sample_weight"
+        )
+    drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
+    orders = np.vstack([np.arange(n), drawn])
+    return search.Permuted(reading.response, reading.target, shares, orders)
 
 
 def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
@@ -391,13 +433,48 @@ def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
         model.fit(X, y, sample_weight=sample_weight)
 
 
-def _check_last(domains: tuple[Domain, ...], last: str) -> None:
-    for domain in domains:
-        if domain.name.partition("__")[0] != last:
+def _without(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items()}
+
+
+def _columns(X: Any) -> int:
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"X must have one row a sample and one column a feature, got shape {shape}. Reshape your data"
+        )
+    return int(shape[1])
+
+
+def _check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
+    known = estimator.get_params(deep=True)
+    for name in bounds:
+        if name not in known:
             raise ValueError(
-                f"{domain.name!r} belongs to a step before the last, which is held fixed: only "
-                f"hyperparameters of {last!r} have gradients"
+                f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
+                f"{', '.join(sorted(known))}"
             )
+
+
+def _check_last(bounds: Mapping[str, Any], prefix: str) -> None:
+    for name in bounds:
+        if not name.startswith(prefix):
+            raise ValueError(
+                f"{name!r} belongs to a step before the last, which is held fixed: only hyperparameters that "
+                f"begin with {prefix!r} have gradients"
+            )
+
+
+def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
+    """Add what is likely where a model is given one value a feature and refuses."""
+    several = [repr(domain.name) for domain in space.domains if domain.groups is not None]
+    if not several:
+        return error
+    return ValueError(
+        f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
+        "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
+        "coefficients; give a pair of numbers"
+    )
 
 
 def _domain(name: str, given: Any, p: int) -> Domain:
@@ -410,24 +487,29 @@ def _domain(name: str, given: Any, p: int) -> Domain:
         return _checked(Domain(name, given.low, given.high, given.scale, groups))
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise ValueError(f"bounds of {name!r} must be (low, high), PerFeature or PerGroup, got {given!r}")
-    low, high = given[:2]
-    usual: Scale = "log" if low > 0 and high / low >= DECADES else "linear"
-    return _checked(Domain(name, float(low), float(high), given[2] if len(given) == 3 else usual))
+    domain = _checked(Domain(name, given[0], given[1], given[2] if len(given) == 3 else "linear"))
+    wide = domain.low > 0 and domain.high / domain.low >= DECADES
+    return replace(domain, scale="log") if len(given) == 2 and wide else domain
 
 
 def _checked(domain: Domain) -> Domain:
     if domain.scale not in ("log", "linear"):
         raise ValueError(f"the scale of {domain.name!r} must be 'log' or 'linear', got {domain.scale!r}")
-    if not (np.isfinite(domain.low) and np.isfinite(domain.high) and domain.low < domain.high):
+    try:
+        low, high = float(domain.low), float(domain.high)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(
-            f"bounds of {domain.name!r} must be finite, the lower one first, got {domain.low}, {domain.high}"
+            f"bounds of {domain.name!r} must be finite numbers, the lower one first, got {domain.low!r}, "
+            f"{domain.high!r}"
         )
-    if domain.scale == "log" and domain.low <= 0:
+    if domain.scale == "log" and low <= 0:
         raise ValueError(
-            f"bounds of {domain.name!r} must be positive in the scale 'log', got {domain.low}: take a small "
+            f"bounds of {domain.name!r} must be positive in the scale 'log', got {low}: take a small "
             "positive number, or the scale 'linear'"
         )
-    return domain
+    return replace(domain, low=low, high=high)
 
 
 def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:

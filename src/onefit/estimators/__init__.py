@@ -1,4 +1,4 @@
-"""Estimators that tune themselves by leave-one-out: scikit-learn classes, thin clients of ``search``.
+"""Estimators that tune themselves: scikit-learn classes, thin clients of ``search``.
 
 They take the scale of their scikit-learn namesake and can stand in for its ``CV`` class.
 """
@@ -6,6 +6,7 @@ They take the scale of their scikit-learn namesake and can stand in for its ``CV
 from onefit.estimators.generalized_linear import GeneralizedLinear, GeneralizedLinearLOO
 from onefit.estimators.least_squares import ElasticNetLOO, LassoLOO, RidgeLOO
 from onefit.estimators.likelihood import LogisticLOO, PoissonLOO
+from onefit.estimators.permutation import PermutationRegressor
 
 __all__ = [
     "ElasticNetLOO",
@@ -13,6 +14,7 @@ __all__ = [
     "GeneralizedLinearLOO",
     "LassoLOO",
     "LogisticLOO",
+    "PermutationRegressor",
     "PoissonLOO",
     "RidgeLOO",
 ]

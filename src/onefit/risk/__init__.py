@@ -10,6 +10,7 @@ from onefit.risk.named import (
     LeaveOneOut,
     LeaveQOut,
     MonteCarlo,
+    Permutation,
     Split,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "LeaveOneOut",
     "LeaveQOut",
     "MonteCarlo",
+    "Permutation",
     "Split",
 ]

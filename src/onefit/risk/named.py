@@ -154,6 +154,29 @@ class HeldOut(Splits):
         return folds.held_out(n, self.test_size, self.random_state)
 
 
+@dataclass(frozen=True)
+class Permutation:
+    """No data held out: fit the response, and do no better than a constant on permuted ones.
+
+    L/L₀ + (1/T) Σ_t |1 − L_t/L₀|, with the training loss L of the fit, that of a constant model, and those
+    of fits to T random permutations of the response; square roots of both for squared error, which is the
+    criterion of Lounici, Meziani and Riu (2020, eq. 5).  Other losses, log-loss against the base rate among
+    them, are our extension.  For ``GradientSearchCV``.
+
+    Parameters
+    ----------
+    n_permutations : int, default 30
+    random_state : int, optional
+    """
+
+    n_permutations: int = 30
+    random_state: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.n_permutations >= 1:
+            raise ValueError(f"n_permutations must be at least 1, got {self.n_permutations!r}")
+
+
 @dataclass(frozen=True, eq=False)
 class Split(Splits):
     """The splits of a scikit-learn splitter, or of a list of (train, test) pairs.
@@ -182,6 +205,7 @@ __all__ = [
     "LeaveOneOut",
     "LeaveQOut",
     "MonteCarlo",
+    "Permutation",
     "Split",
     "Splits",
 ]

@@ -19,13 +19,14 @@ from scipy.stats import qmc
 
 from onefit import _linalg, hypergrad
 from onefit._typing import Array, Index
+from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.hypergrad import Cotangent, Stencil
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
 from onefit.risk.folds import Folds
-from onefit.risk.response import Response
+from onefit.risk.response import Response, Value
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
 
@@ -310,6 +311,59 @@ class Generalised(Judge):
         return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
 
 
+@dataclass(frozen=True, eq=False)
+class Permuted(Judge):
+    """The criterion of Lounici, Meziani and Riu (2020, eq. 5), for any loss: see ``risk.Permutation``.
+
+    Attributes
+    ----------
+    orders : (T + 1, n) int array
+        The rows as they are, and permuted.
+    """
+
+    response: Response
+    target: Array
+    weights: Array
+    orders: Index
+
+    def has_gradient(self, problem: Problem) -> bool:
+        return not isinstance(problem.X, _linalg.RowGram)
+
+    def is_rough(self, problem: Problem) -> bool:
+        return False
+
+    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
+        return self.judge(problem, starts, gradient=False).value
+
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        value, parts, fits = 0.0, [], []
+        for t, order in enumerate(self.orders):
+            own = replace(problem, y=problem.y[order])
+            fit = _from(own, starts[t] if starts else None)
+            share, by_row = self._explained(fit, order)
+            # the response is to be fitted; of a permuted one nothing is to be explained
+            sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)
+            value += share if t == 0 else abs(1.0 - share) / (len(self.orders) - 1)
+            fits.append(fit)
+            if gradient:
+                v = hypergrad.of_rows(fit, sign * by_row)
+                parts.append(Part(fit, hypergrad.implicit(factor(fit), v).cotangent, 1.0))
+        return Judged(value, parts, fits)
+
+    def _explained(self, fit: Fit, order: Index) -> tuple[float, Array]:
+        """L/L₀ of a fit, or its root for squared error, and the slope in the linear predictors."""
+        target = self.target[order]
+        loss = float(self.weights @ self.response.losses(target, fit.eta))
+        null = float(self.weights @ self.response.losses(target, fit.problem.at_start().eta))
+        slopes = (self.response.slopes(target, fit.eta).T * self.weights).T
+        if not null > 0:
+            return 1.0, 0.0 * slopes
+        if not isinstance(self.response, Value):
+            return loss / null, slopes / null
+        root = max(float(np.sqrt(loss / null)), np.finfo(float).tiny)
+        return root, slopes / (2.0 * root * null)
+
+
 # --- the risk as a function ------------------------------------------------------------------------
 
 
@@ -571,7 +625,10 @@ def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
         value, gradient = objective.value_and_gradient(t)
         seen[t.tobytes()] = value, gradient
         _tell(objective, plan, t, value)
-        return (value, gradient) if np.isfinite(value) else (1e300, gradient)
+        if np.isfinite(value):
+            return value, gradient
+        known = [abs(there) for there, _ in seen.values() if np.isfinite(there)]
+        return 10.0 * max(known, default=1.0), gradient  # a wall that the line search can interpolate from
 
     found = minimize(
         evaluate,

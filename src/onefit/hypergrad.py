@@ -92,7 +92,7 @@ def stencil(below: float = np.inf, above: float = np.inf, width: float = 1.0) ->
     width : float
         Scale of the number; the points are ``STEP`` of it apart.
     """
-    h = STEP * min(width, 1.0)
+    h = min(STEP * min(width, 1.0), max(below, above) / 4.0)
     if below >= 2 * h and above >= 2 * h:
         return Stencil(h * CENTRAL[0], CENTRAL[1] / h)
     sign = 1.0 if above >= below else -1.0
@@ -166,7 +166,10 @@ def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = 
 def _answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None) -> Answer:
     everywhere = np.zeros_like(fit.eta)
     everywhere[tested] = by_row
-    return implicit(factor(fit) if curvature is None else curvature, of_rows(fit, everywhere))
+    answer = implicit(factor(fit) if curvature is None else curvature, of_rows(fit, everywhere))
+    if not isinstance(fit.problem.X, _linalg.RowGram):
+        return answer
+    return Answer(answer.u, Cotangent(-_linalg.times(fit.problem.X, answer.u.coef)))  # ⟨u, v⟩ is uᵀ G v
 
 
 # --- leave-one-out ---------------------------------------------------------------------------------
@@ -199,6 +202,7 @@ def leave_one_out(fit: Fit, by_row: Callable[[LeftOut], Array]) -> tuple[LeftOut
         From the left-out values to the derivative of the risk in them, of the shape of ``eta``.
     """
     of_refits = curvature_of_refits(fit)
+    _check_linear_pattern(fit)
     step = Step.of(fit, of_refits)
     left_out = step.taken(fit)
     owed = _owed(fit, step, by_row(left_out))
@@ -216,6 +220,17 @@ def leave_one_out(fit: Fit, by_row: Callable[[LeftOut], Array]) -> tuple[LeftOut
     v = Direction(v.coef + _bent_curvature(fit, curved), v.level)
     implied = implicit(factor(fit), v).cotangent
     return left_out, implied + Cotangent(pulled.gradient, curved)
+
+
+def _check_linear_pattern(fit: Fit) -> None:
+    """Refuse penalties whose free directions turn, and parameters that are no coefficients."""
+    name = type(fit.problem.penalty).__name__
+    if fit.problem.penalty.bends_with_subgradient:
+        raise TypeError(
+            f"the free directions of {name} turn with the coefficients: take differences of the risk"
+        )
+    if isinstance(fit.problem.X, _linalg.RowGram):
+        raise TypeError("a kernel model has no coefficients of its own: take differences of the risk")
 
 
 def _owed(fit: Fit, step: Step, r: Array) -> _Owed:
@@ -287,9 +302,12 @@ def _bent_curvature(fit: Fit, owed: Array) -> Array:
     result = np.zeros_like(fit.coef)
     if not isinstance(tangent, Subspace) or fit.problem.penalty.polyhedral:
         return result
-    penalty, size = fit.problem.penalty, float(np.abs(fit.coef).max(initial=0.0))
+    penalty = fit.problem.penalty
     basis = tangent.basis.toarray() if _linalg.is_sparse(tangent.basis) else np.asarray(tangent.basis)
-    for b in basis.T:
+    lengths = np.abs(tangent.hessian) > 0
+    # each direction in the size of those it bends with: a group that has just entered is short
+    sizes = np.sqrt(lengths @ (basis.T @ fit.coef) ** 2)
+    for b, size in zip(basis.T[sizes > 0], sizes[sizes > 0], strict=True):
         slope = sum(
             weight * float(np.sum(owed * penalty.tangent(fit.coef + place * NEARBY * size * b).hessian))
             for place, weight in zip(*CENTRAL, strict=True)
@@ -315,9 +333,11 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
     rows : int array, optional
         Rows to sum over; all by default.
     """
-    if fit.coef.ndim == 2 or not isinstance(fit.tangent, Coordinates):
+    problem = fit.problem
+    if fit.coef.ndim == 2 or not isinstance(fit.tangent, Coordinates) or problem.balance is not None:
         raise TypeError(
-            "the gradient of the 2017 paper is for one output and penalties on single coefficients"
+            "the gradient of the 2017 paper is for one output, penalties on single coefficients, and weights "
+            "that stay as they are"
         )
     curvature = curvature_of_refits(fit)
     step = Step.of(fit, curvature)
@@ -327,8 +347,12 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
     columns = _linalg.rows_as_columns(fit.problem.X, rows)
     reach = curvature.solve(Direction(columns, np.ones(len(rows)))).coef  # K⁻¹ z_i: (p, r)
     slack = np.maximum(left_out.slack[rows], np.finfo(float).tiny)
-    moved = reach * (step.slope[rows] / slack)  # θ̃ − θ
-    owed = -reach * (r / slack)
+    own = step.slope[rows] + fit.bend[rows] * (left_out.eta[rows] - fit.eta[rows])
+    moved = reach * own  # θ̃ − θ
+    for direction, amount in zip(step.rescaled.directions, step.rescaled.amounts, strict=True):
+        moved = moved + np.outer(direction.coef, amount[rows])
+    share = problem.weights[rows] / problem.weights.sum() if problem.mean_scaled else 0.0
+    owed = -reach * ((1.0 - share) * r / slack)
     return Cotangent(owed.sum(axis=1), np.sum(owed * moved, axis=1))
 
 
@@ -340,6 +364,7 @@ def degrees_of_freedom(fit: Fit, curvature: Curvature, owed: float, by_eta: Arra
 
     One output and a smooth loss; GCV and its kind.
     """
+    _check_linear_pattern(fit)
     h = curvature.quadratic_forms()
     through = curvature.sandwich(owed * fit.bend)
     third = fit.problem.per_row(fit.problem.loss.third(fit.problem.y, fit.eta))
@@ -373,6 +398,8 @@ def held_out_in_data(fit: Fit, tested: Index, response: Response, weights: Array
         Share of each in the risk.
     """
     problem = fit.problem
+    if fit.pinned.any() or isinstance(problem.X, _linalg.RowGram):
+        raise TypeError("derivatives in the data are for smooth losses and explicit columns")
     y, eta = problem.y[tested], fit.eta[tested]
     by_row = weights * response.slopes(y, eta)
     u = _answer_to_held_out(fit, tested, by_row, None).u

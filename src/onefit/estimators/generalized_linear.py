@@ -35,7 +35,7 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
-from onefit.penalties import L2, AnalysisPenalty, Penalty
+from onefit.penalties import L2, AnalysisPenalty, Penalty, SeparablePenalty
 from onefit.problem import Fit, Problem
 from onefit.risk.response import Margin, Mean, Pinball, Probability, Response, Value
 from onefit.search.path import search_path, settle
@@ -159,6 +159,11 @@ class _LinearModel(BaseEstimator):
         X, target, weights = data
         loss = self._find_loss(len(getattr(self, "classes_", ())))
         outputs = (len(self.classes_),) if loss.coupled else ()
+        if outputs and not isinstance(penalty, SeparablePenalty):
+            raise ValueError(
+                f"{type(penalty).__name__} is for models with one output, not for a {self.loss!r} loss of "
+                f"{outputs[0]} classes: take L1, L2 or ElasticNet"
+            )
         penalty.check((X.shape[1], *outputs))
         _check_determined(X, weights, penalty, bool(self.fit_intercept))
         return Problem(loss, penalty, X, target, weights, np.full(outputs, bool(self.fit_intercept)))

@@ -424,7 +424,8 @@ class Objective:
                 f"{domain.name} has one value a feature, which {type(here.penalty).__name__} does not take: "
                 "give it a pair of numbers"
             )
-        there = self.problem_at(self.space.values(self._shifted(m, t, self._stencil(m, t).places[0])))
+        points, inward = self._stencil(m, t)
+        there = self.problem_at(self.space.values(self._shifted(m, t, points.places[-1] * inward)))
         return (
             _linalg.is_same(here.X, there.X)
             and there.loss == here.loss
@@ -432,9 +433,10 @@ class Objective:
         )
 
     def _exact(self, m: int, t: Array, parts: list[Part]) -> Array:
-        domain, stencil = self.space.domains[m], self._stencil(m, t)
+        domain, (stencil, inward) = self.space.domains[m], self._stencil(m, t)
         penalties = [
-            self.problem_at(self.space.values(self._shifted(m, t, d))).penalty for d in stencil.places
+            self.problem_at(self.space.values(self._shifted(m, t, d * inward))).penalty
+            for d in stencil.places
         ]
         total = np.zeros(domain.size)
         for part in parts:
@@ -444,7 +446,7 @@ class Objective:
                 total += part.cotangent.along(change)
             else:
                 total += domain.components(part.cotangent.by_coordinate(change))
-        return total
+        return total * inward
 
     def _by_differences(self, m: int, t: Array) -> Array:
         """Central differences of the risk itself: for kernels, corners of the loss, and the like."""
@@ -463,16 +465,20 @@ class Objective:
             gradient[j] = (values[1] - values[0]) / (ends[1] - ends[0]) if np.isfinite(values).all() else 0.0
         return gradient
 
-    def _shifted(self, m: int, t: Array, step: float) -> Array:
+    def _shifted(self, m: int, t: Array, step: Array) -> Array:
         there = t.copy()
         there[self.space.slices[m]] += step
         return there
 
-    def _stencil(self, m: int, t: Array) -> Stencil:
-        """Points around t that all components of a hyperparameter may take."""
+    def _stencil(self, m: int, t: Array) -> tuple[Stencil, Array]:
+        """Points of a difference and, for each component, the direction in which there is room for them."""
         domain, own = self.space.domains[m], t[self.space.slices[m]]
         low, high = domain.ends
-        return hypergrad.stencil(float(np.min(own - low)), float(np.min(high - own)), high - low)
+        central = hypergrad.stencil(width=high - low)
+        if np.min(np.minimum(own - low, high - own)) >= float(np.max(central.places)):
+            return central, np.ones(len(own))
+        towards = np.where(own - low <= high - own, 1.0, -1.0)
+        return hypergrad.stencil(below=0.0, width=high - low), towards
 
 
 # --- ways down -------------------------------------------------------------------------------------

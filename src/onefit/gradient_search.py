@@ -32,6 +32,7 @@ from onefit.search import gradient as search
 from onefit.search.gradient import Descent, Domain, Judge, Objective, Optimizer, Plan, Scale, Space
 
 DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
+NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
 AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
 
 Gradient: TypeAlias = Literal["exact", "2017"]
@@ -531,7 +532,8 @@ def _warn_at_bounds(space: Space, t: Array) -> None:
             continue
         low, high = domain.ends
         share = float((t[s][0] - low) / (high - low))
-        if min(share, 1.0 - share) < AT_BOUND:
+        ends = NATURAL.get(domain.name.rpartition("__")[2], ())
+        if min(share, 1.0 - share) < AT_BOUND and (domain.low if share < 0.5 else domain.high) not in ends:
             which, bound = ("lower", domain.low) if share < AT_BOUND else ("upper", domain.high)
             warnings.warn(
                 f"the search ended with {domain.name} at its {which} bound, {bound:g}: the best value may "

@@ -25,7 +25,10 @@ from onefit.hypergrad import Cotangent, Stencil
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
+from onefit.risk.exact import exactly
 from onefit.risk.folds import Folds
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.paths import has_paths
 from onefit.risk.response import Response, Value
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
@@ -37,7 +40,6 @@ PROBE = 1e-4  # step of a central difference of the risk itself, relative to the
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
 DECREASE = 1e-4  # share of the promised decrease that a projected step has to keep
 HALVINGS = 30
-THOROUGHLY, APART = 12, 0.01  # points to judge thoroughly, and their distance relative to the bounds
 
 
 # --- hyperparameters -------------------------------------------------------------------------------
@@ -140,14 +142,6 @@ class Judge(ABC):
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         """Solve from earlier fits, or from the constant model where there are none."""
 
-    @abstractmethod
-    def is_rough(self, problem: Problem) -> bool:
-        """Whether the risk jumps where the active pattern changes, so that a chance dip may look best."""
-
-    @abstractmethod
-    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
-        """The risk with the rows that matter most followed to their refits."""
-
 
 def _from(problem: Problem, start: Fit | None) -> Fit:
     return solve(problem.at_start() if start is None else Fit(problem, start.coef, start.level)).fit
@@ -155,7 +149,10 @@ def _from(problem: Problem, start: Fit | None) -> Fit:
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut(Judge):
-    """One step for every row: the exact gradient of that, or the one of the 2017 paper.
+    """Every row on its own.
+
+    Smooth problems take one Newton step a row.  Where the penalty has kinks, rows whose pattern changes are
+    taken from their refits, so that the risk does not jump with the pattern, and each has its own gradient.
 
     Attributes
     ----------
@@ -181,28 +178,48 @@ class LeaveOneOut(Judge):
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         fit = _from(problem, starts[0] if starts else None)
-        if gradient and self.exact:
-            left_out, cotangent = hypergrad.leave_one_out(fit, self._slopes)
-            return Judged(self._risk(left_out.eta), [Part(fit, cotangent, 1.0)], [fit])
-        left_out = one_fit.one_step(fit) if self.has_gradient(problem) else one_fit.loo(fit, thorough=False)
+        left_out = self._left_out(fit)
+        value = self._risk(left_out.eta)
         if not gradient:
-            return Judged(self._risk(left_out.eta), [], [fit])
+            return Judged(value, [], [fit])
+        if self.exact:
+            return Judged(value, self._parts(fit, left_out), [fit])
         cotangent = hypergrad.gradient_2017(fit, self._slopes, self.batch)
         if self.batch is not None:
             grown = len(self.weights) / len(self.batch)
             cotangent = Cotangent(grown * cotangent.gradient, grown * np.asarray(cotangent.hessian))
-        return Judged(self._risk(left_out.eta), [Part(fit, cotangent, 1.0)], [fit])
+        return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
 
-    def is_rough(self, problem: Problem) -> bool:
-        return problem.penalty.has_kinks(problem.at_start().coef.shape)
+    def _left_out(self, fit: Fit) -> LeftOut:
+        if not self.has_gradient(fit.problem):
+            return one_fit.loo(fit, thorough=False)
+        if not fit.is_kinked:
+            return one_fit.one_step(fit)
+        left_out = one_fit.loo(fit)
+        return exactly(left_out) if has_paths(fit) else left_out
 
-    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
-        return self._risk(one_fit.loo(_from(problem, starts[0])).eta)
+    def _parts(self, fit: Fit, left_out: LeftOut) -> list[Part]:
+        problem, solved, parts = fit.problem, left_out.refitted, []
+        if len(solved) < problem.n:
+
+            def of_the_others(step: LeftOut) -> Array:
+                slopes = self._slopes(step)
+                slopes[solved] = 0.0
+                return slopes
+
+            parts.append(Part(fit, hypergrad.leave_one_out(fit, of_the_others)[1], 1.0))
+        slopes, total = self._slopes(left_out), float(problem.weights.sum())
+        for i, one in left_out.solved.items():
+            own = Fit(problem.without(i), one.coef, one.level)
+            share = 1.0 - float(problem.weights[i]) / total if problem.mean_scaled else 1.0
+            rows = np.array([i])
+            parts.append(Part(own, hypergrad.held_out(own, rows, slopes[rows]), share))
+        return parts
 
     def _risk(self, eta: Array) -> float:
         return float(self.weights @ self.response.losses(self.target, eta))
 
-    def _slopes(self, left_out: one_fit.LeftOut) -> Array:
+    def _slopes(self, left_out: LeftOut) -> Array:
         return (self.response.slopes(self.target, left_out.eta).T * self.weights).T
 
 
@@ -239,12 +256,6 @@ class HeldOut(Judge):
         parts = [part for _, part, _ in found if part is not None]
         return Judged(float(sum(value for value, _, _ in found)), parts, [fit for _, _, fit in found])
 
-    def is_rough(self, problem: Problem) -> bool:
-        return False
-
-    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
-        return self.judge(problem, starts, gradient=False).value
-
     def _one(
         self,
         problem: Problem,
@@ -280,12 +291,6 @@ class Generalised(Judge):
     response: Response
     target: Array
     weights: Array
-
-    def is_rough(self, problem: Problem) -> bool:
-        return False
-
-    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
-        return self.judge(problem, starts, gradient=False).value
 
     def has_gradient(self, problem: Problem) -> bool:
         kernel = isinstance(problem.X, _linalg.RowGram)
@@ -328,12 +333,6 @@ class Permuted(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         return not isinstance(problem.X, _linalg.RowGram)
-
-    def is_rough(self, problem: Problem) -> bool:
-        return False
-
-    def thorough(self, problem: Problem, starts: list[Fit]) -> float:
-        return self.judge(problem, starts, gradient=False).value
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         value, parts, fits = 0.0, [], []
@@ -566,34 +565,8 @@ def descend(objective: Objective, plan: Plan) -> Descent:
             "the risk is not finite for any of the hyperparameters that were tried: move the bounds to "
             "stronger penalties, or look at the data"
         )
-    best = _settled(objective, best)
     points, values = zip(*objective.visited, strict=True)
     return replace(best, points=list(points), values=list(values))
-
-
-def _settled(objective: Objective, best: Descent) -> Descent:
-    """Where the risk is rough, judge the best points thoroughly, and choose among them."""
-    if not objective.judge.is_rough(objective.problem_at(objective.space.values(best.t))):
-        return best
-    order = np.argsort([value for _, value in objective.visited], kind="stable")
-    low, high = objective.space.bounds
-    apart: list[int] = []
-    for i in order:
-        t = objective.visited[i][0]
-        near = [np.max(np.abs(t - objective.visited[j][0]) / (high - low)) < APART for j in apart]
-        if np.isfinite(objective.visited[i][1]) and not any(near):
-            apart.append(int(i))
-        if len(apart) == THOROUGHLY:
-            break
-    for i in apart:
-        t = objective.visited[i][0]
-        value = objective.judge.thorough(objective.problem_at(objective.space.values(t)), objective.fits)
-        objective.visited[i] = (t, value)
-    chosen = min(apart, key=lambda i: objective.visited[i][1])
-    t, value = objective.visited[chosen]
-    gradient = _projected(objective, t, objective.value_and_gradient(t)[1])
-    objective.visited.pop()
-    return replace(best, t=t, value=value, gradient=gradient)
 
 
 def _starts(objective: Objective, plan: Plan) -> Sequence[Array]:

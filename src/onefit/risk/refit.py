@@ -17,7 +17,7 @@ from onefit.solvers.solve import solve
 Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how many
 
 REFIT_BUDGET = 2e9  # multiplications that refits of a few difficult rows may always cost
-AN_EXCHANGE = 1e7  # multiplications that a refit takes the time of where rows change places one by one
+AN_EXCHANGE = 2e7  # multiplications that a refit takes the time of where rows change places one by one
 
 
 class Solved(NamedTuple):

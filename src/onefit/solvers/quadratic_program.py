@@ -251,7 +251,7 @@ def _solve_once(start: Fit) -> Fit:
 def _guess(start: Fit, program: PiecewiseRows, l2: Array) -> tuple[Array, Array | None]:
     """Linear predictors of all rows, and duals where they are known: of the start, or of a linear program."""
     curved = np.any(program.bend) or np.any((l2 > 0) & np.isfinite(l2))
-    if not curved and not np.any(start.coef):
+    if not curved:  # a linear program is solved anew sooner than its vertex is left by pivots
         return _vertex(program, l2)
     level = np.atleast_1d(start.level)[: int(bool(start.problem.intercept))]
     extra = np.concatenate([level, _thresholds(start.problem.penalty, start.coef)])

@@ -54,7 +54,9 @@ $(VENV)/.ready: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli]'
 	touch $@
 
+# PyTorch comes first, lest another build of it be pulled.
 $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
+	$(BIN)/python -m pip install --quiet 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --editable '.[cli,cvxpy]' --group dev
 	touch $@
 

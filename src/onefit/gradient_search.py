@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
@@ -410,7 +411,8 @@ class _Model:
         model, own = copy.copy(self.fitted), _without(self.prefix, values)
         nested = {name.partition("__")[0] for name in own if "__" in name}
         model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
-        return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+        with config_context(assume_finite=True):  # these rows were checked in ``of``
+            return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
 
 
 def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:

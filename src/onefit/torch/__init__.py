@@ -1,0 +1,40 @@
+"""PyTorch (pip install 'onefit[torch]'): any loss and penalty, learned features, bilevel search.
+
+``FunctionalProblem`` fits, leaves out and tunes any loss and penalties given as functions (2017), ``loo`` is
+leave-one-out of a trained module.  ``ConvexHead`` is a layer that solves a regression exactly,
+``FeatureMapClassifier`` and ``FeatureMapRegressor`` train a feature map through the cross-validation risk of
+such a head (2019), ``ValueFunctionSearch`` tunes the penalties of any module through the optimal value of its
+training problem (2020).
+
+Raises
+------
+ImportError
+    Without PyTorch.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("onefit.torch needs PyTorch: pip install 'onefit[torch]'") from error
+
+from onefit.torch.convex_head import ConvexHead
+from onefit.torch.feature_map import FeatureMapClassifier, FeatureMapRegressor
+from onefit.torch.functional import FunctionalFit, FunctionalProblem
+from onefit.torch.left_out import LeftOutRisk
+from onefit.torch.module import loo
+from onefit.torch.objective import L1Norm
+from onefit.torch.tuning import Tuning
+from onefit.torch.value_function import ValueFunctionSearch
+
+__all__ = [
+    "ConvexHead",
+    "FeatureMapClassifier",
+    "FeatureMapRegressor",
+    "FunctionalFit",
+    "FunctionalProblem",
+    "L1Norm",
+    "LeftOutRisk",
+    "Tuning",
+    "ValueFunctionSearch",
+    "loo",
+]

@@ -1,0 +1,147 @@
+"""Minimising over the parameters of a module, and over hyperparameters in a box with them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from onefit._typing import Array, Index
+
+Rows: TypeAlias = tuple[Index, Index] | None  # of the training and the validation data; all of them if None
+
+
+class Goal(ABC):
+    """What is minimised: a function of some variables, of all rows or of a batch of them."""
+
+    @abstractmethod
+    def __call__(self, rows: Rows) -> Tensor:
+        """Return the value, with its graph."""
+
+    def begin(self) -> None:
+        """Called before each pass over the data, and at the start."""
+        return
+
+
+class Descent(ABC):
+    """A way to minimise."""
+
+    is_stochastic = False
+
+    @abstractmethod
+    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+        """Minimise in place.
+
+        Parameters
+        ----------
+        goal : Goal
+        variables : sequence of tensors
+            Leaves that require gradients.
+        bounded : tensor, optional
+            One more variable, whose entries are kept in [0, 1].
+        seed : int
+            Of the batches.
+        """
+
+
+@dataclass(frozen=True)
+class Lbfgs(Descent):
+    """L-BFGS-B on all rows (SciPy), in the precision of the variables.
+
+    Attributes
+    ----------
+    max_iter : int
+    tol : float
+        Largest entry of the projected gradient at the end.
+    """
+
+    max_iter: int
+    tol: float
+
+    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+        every = [*variables] if bounded is None else [*variables, bounded]
+
+        def value_and_slope(flat: Array) -> tuple[float, Array]:
+            _put(every, flat)
+            value = goal(None)
+            slopes = torch.autograd.grad(value, every, allow_unused=True, materialize_grads=True)
+            return value.item(), _flat(slopes)
+
+        free = sum(variable.numel() for variable in variables)
+        bounds = [(None, None)] * free + [(0.0, 1.0)] * (bounded.numel() if bounded is not None else 0)
+        goal.begin()
+        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0}
+        found = minimize(
+            value_and_slope,
+            _flat(every),
+            jac=True,
+            bounds=bounds,
+            method="L-BFGS-B",
+            options={**options, "maxcor": 30},
+        )
+        _put(every, found.x)
+
+
+@dataclass(frozen=True)
+class Adam(Descent):
+    """Adam on batches of rows, with a learning rate that falls to zero.
+
+    Attributes
+    ----------
+    epochs : int
+    batch_size : int
+    learning_rate : float
+    sizes : tuple of int
+        Numbers of training and validation rows.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    sizes: tuple[int, int]
+
+    is_stochastic = True
+
+    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+        every = [*variables] if bounded is None else [*variables, bounded]
+        adam = torch.optim.Adam(every, lr=self.learning_rate)
+        rng = np.random.default_rng(seed)
+        for epoch in range(self.epochs):
+            goal.begin()
+            for group in adam.param_groups:
+                group["lr"] = self.learning_rate * (1 - epoch / self.epochs)
+            for rows in self._batches(rng):
+                adam.zero_grad()
+                goal(rows).backward()  # type: ignore[no-untyped-call]
+                adam.step()
+                if bounded is not None:
+                    bounded.data.clamp_(0.0, 1.0)
+        adam.zero_grad()
+
+    def _batches(self, rng: np.random.Generator) -> list[tuple[Index, Index]]:
+        """All training rows in random order, and as many random validation rows beside each batch."""
+        n, n_validation = self.sizes
+        order = rng.permutation(n)
+        cuts = [order[first : first + self.batch_size] for first in range(0, n, self.batch_size)]
+        size = min(self.batch_size, n_validation)
+        return [(cut, rng.choice(n_validation, size, replace=False)) for cut in cuts]
+
+
+def _flat(tensors: Sequence[Tensor]) -> Array:
+    parts = [tensor.detach().cpu().double().numpy().ravel() for tensor in tensors]
+    return np.concatenate(parts)
+
+
+def _put(tensors: Sequence[Tensor], flat: Array) -> None:
+    first = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            part = torch.as_tensor(flat[first : first + tensor.numel()])
+            tensor.copy_(part.reshape(tensor.shape))
+            first += tensor.numel()

@@ -1,0 +1,594 @@
+"""GradientSearchCV: gradients against differences, optima against grids, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import onefit
+from onefit import GeneralizedLinear, GradientSearchCV, PerFeature, PerGroup, penalties, risk
+from onefit.gradient_search import _Model
+from onefit.penalties import L1, L2, FusedLasso, GroupLasso
+from onefit.search.gradient import Objective
+
+N, P = 40, 5
+STRENGTH = {"alpha": (1e-2, 1e3)}
+
+
+def _expected_failures(_):
+    """Weights repeat rows for a fit, not for its choice of strength: leaving out one of two copies of a
+    row is not leaving out a row of weight two.
+    """
+    why = "a row of weight 2 leaves as a whole, so the choice of strength differs from that for two rows"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+@parametrize_with_checks(
+    [GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e2)})], expected_failed_checks=_expected_failures
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# --- data ------------------------------------------------------------------------------------------
+
+
+def _data(kind="numbers", n=N, p=P, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    eta = X[:, 0] - X[:, 1]
+    y = eta + rng.normal(size=n)
+    if kind == "labels":
+        return X, (y > 0).astype(int)
+    if kind == "three labels":
+        return X, np.digitize(y, [-0.5, 0.5])
+    if kind == "counts":
+        return X, rng.poisson(np.exp(0.5 * eta)).astype(float)
+    return X, y
+
+
+def _objective(search, X, y, weights=None):
+    """The function that a search minimises."""
+    model = _Model.of(search.estimator, search.param_bounds, X, y, weights)
+    return Objective(model.space, model.problem_at, search._judge(model, X, y, weights))
+
+
+def _worst(objective, share=0.45, step=1e-3):
+    """Largest difference between the gradient and five-point differences of the value, relative."""
+    low, high = objective.space.bounds
+    t = low + share * (high - low)
+    _, gradient = objective.value_and_gradient(t)
+    expected = np.zeros_like(gradient)
+    for j, unit in enumerate(step * np.eye(len(t))):
+        near, far = (objective.value(t + k * unit) - objective.value(t - k * unit) for k in (1, 2))
+        expected[j] = (8 * near - far) / (12 * step)
+    size = np.abs(expected).max()
+    assert size > 1e-5  # else there is nothing to compare
+    return np.abs(gradient - expected).max() / size
+
+
+def _general(loss, penalty, **bounds):
+    named = {f"penalty__{name.replace('_in_', '__')}": given for name, given in bounds.items()}
+    return GeneralizedLinear(loss, penalty), named
+
+
+RISKS = {
+    "loo": "loo",
+    "k-fold": risk.KFold(4),
+    "Monte-Carlo": risk.MonteCarlo(6, 0.8, random_state=0),
+    "held-out": risk.HeldOut(0.3, random_state=0),
+    "groups": risk.LeaveGroupOut(np.arange(N) % 4),
+    "stratified": risk.Split(StratifiedKFold(3)),
+    "gcv": risk.GCV(),
+}
+EACH = PerFeature(1e-2, 1e2)
+SMOOTH = {
+    "Ridge": (Ridge(), STRENGTH, "numbers"),
+    "Ridge without intercept": (Ridge(fit_intercept=False), STRENGTH, "numbers"),
+    "Lasso": (Lasso(), {"alpha": (1e-3, 1.0)}, "numbers"),
+    "ElasticNet": (ElasticNet(), {"alpha": (1e-3, 1.0), "l1_ratio": (0.1, 0.9)}, "numbers"),
+    "LogisticRegression": (LogisticRegression(), {"C": (1e-2, 1e2)}, "labels"),
+    "LogisticRegression, l1": (
+        LogisticRegression(solver="liblinear", l1_ratio=1.0),
+        {"C": (1e-1, 1e2)},
+        "labels",
+    ),
+    "multinomial": (LogisticRegression(), {"C": (1e-2, 1e2)}, "three labels"),
+    "PoissonRegressor": (PoissonRegressor(tol=1e-6), {"alpha": (1e-3, 1e1)}, "counts"),
+    "pipeline": (make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": (1e-2, 1e3)}, "numbers"),
+    "ridge, one a feature": (*_general("squared", L2(), alpha=EACH), "numbers"),
+    "lasso, one a group": (*_general("squared", L1(), alpha=PerGroup(list("aabbb"), 1e-1, 1e1)), "numbers"),
+    "poisson elastic net, one a feature": (
+        *_general(
+            "poisson", penalties.ElasticNet(1.0, 0.5), alpha=PerFeature(1e-2, 1e1), l1_ratio=(0.1, 0.9)
+        ),
+        "counts",
+    ),
+    "group lasso": (*_general("logistic", GroupLasso(np.arange(P) // 2), alpha=(1e-1, 1e1)), "labels"),
+    "ridge and fused lasso": (
+        *_general("squared", L2() + FusedLasso(), quadratic_in_alpha=(1e-2, 1e2), rest_in_alpha=(1e-2, 1e2)),
+        "numbers",
+    ),
+    "huber": (*_general("huber", L2(), alpha=(1e-2, 1e2)), "numbers"),
+    "squared hinge": (*_general("squared_hinge", L2(), alpha=(1e-2, 1e2)), "labels"),
+}
+# models whose risk has corners in the hyperparameters, and the risks that are smooth at the point looked at
+CORNERS = {
+    "KernelRidge": (KernelRidge(kernel="rbf"), {"alpha": (1e-2, 1e2), "gamma": (1e-3, 1.0)}, "numbers"),
+    "SVC": (SVC(), {"C": (1e-2, 1e2), "gamma": (1e-3, 1.0)}, "labels"),
+    "SVR": (SVR(), {"C": (1e-2, 1e2), "gamma": (1e-3, 1.0)}, "numbers"),
+    "hinge": (*_general("hinge", L2(), alpha=(1e-2, 1e2)), "labels"),
+    "quantile": (*_general("quantile", L2(), alpha=(1e-2, 1e2)), "numbers"),
+}
+SMOOTH_RISKS = {
+    "KernelRidge": ["loo", "k-fold", "Monte-Carlo", "held-out", "groups", "gcv"],
+    "SVC": ["k-fold", "Monte-Carlo", "held-out", "groups", "gcv"],
+    "SVR": ["held-out", "gcv"],
+    "hinge": ["loo", "k-fold", "Monte-Carlo", "groups", "stratified"],
+    "quantile": ["loo", "k-fold", "Monte-Carlo", "gcv"],
+}
+
+
+# --- gradients -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", RISKS)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_are_those_of_the_risk(name, how):
+    model, bounds, kind = SMOOTH[name]
+    if how == "stratified" and kind in ("numbers", "counts"):
+        how = "k-fold"
+    X, y = _data(kind)
+    objective = _objective(GradientSearchCV(model, bounds, risk=RISKS[how]), X, y)
+    step = 1e-4 if name == "group lasso" else 1e-3  # shorter than the distance to a group that comes or goes
+    assert _worst(objective, step=step) < 1e-6
+    assert all(objective.exact.values()) or (name, how) == ("multinomial", "gcv")
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [(name, how) for name, those in SMOOTH_RISKS.items() for how in those]
+)
+def test_differences_serve_kernels_and_corners(name, how):
+    model, bounds, kind = CORNERS[name]
+    X, y = _data(kind)
+    objective = _objective(GradientSearchCV(model, bounds, risk=RISKS[how]), X, y)
+    assert _worst(objective) < 1e-5
+
+
+@pytest.mark.parametrize("how", ["loo", "k-fold", "gcv"])
+def test_components_at_both_bounds_have_gradients(how):
+    """Those of them that point inwards, or where the risk goes down beyond."""
+    X, y = _data()
+    objective = _objective(GradientSearchCV(*SMOOTH["ridge, one a feature"][:2], risk=RISKS[how]), X, y)
+    low, high = objective.space.bounds
+    t = np.array([low[0], high[1], low[2], high[3], 0.0])
+    _, gradient = objective.value_and_gradient(t)
+    wider = _objective(
+        GradientSearchCV(*_general("squared", L2(), alpha=PerFeature(1e-4, 1e4)), risk=RISKS[how]), X, y
+    )
+    np.testing.assert_allclose(gradient, wider.value_and_gradient(t)[1], rtol=1e-5)
+    assert np.abs(gradient).min() > 0
+
+
+@pytest.mark.parametrize("how", ["loo", "k-fold", "gcv"])
+@pytest.mark.parametrize("name", ["Ridge", "Lasso", "LogisticRegression", "ridge, one a feature"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_with_weights_and_sparse_rows(name, how, sparse):
+    model, bounds, kind = SMOOTH[name]
+    X, y = _data(kind)
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0.2, 3.0, N)
+    if sparse:
+        X = sp.csr_array(np.where(rng.random(X.shape) < 0.5, X, 0.0))
+    assert _worst(_objective(GradientSearchCV(model, bounds, risk=RISKS[how]), X, y, weights)) < 1e-6
+
+
+@pytest.mark.parametrize("how", ["loo", "k-fold", "Monte-Carlo", "gcv"])
+def test_the_risk_is_that_of_evaluate(how):
+    X, y = _data()
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, N)
+    search = GradientSearchCV(Ridge(), STRENGTH, risk=RISKS[how])
+    value = _objective(search, X, y, weights).value(np.log([3.0]))
+    model = Ridge(3.0).fit(X, y, weights)
+    named = risk.LeaveOneOut() if how == "loo" else RISKS[how]
+    assert value == pytest.approx(onefit.evaluate(model, X, y, named, weights).value, rel=1e-9)
+
+
+# --- optima ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:the search ended with:onefit.UnreliableWarning")
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *(
+            (name, how)
+            for name in ("Ridge", "LogisticRegression", "KernelRidge")
+            for how in ("loo", "k-fold", "gcv")
+        ),
+        ("ElasticNet, one", "k-fold"),
+        ("huber", "Monte-Carlo"),
+    ],
+)
+def test_one_hyperparameter_matches_a_fine_grid(name, how):
+    model, bounds, kind = {
+        **SMOOTH,
+        "ElasticNet, one": (ElasticNet(l1_ratio=0.01), {"alpha": (1e-3, 1e1)}, "numbers"),
+        "KernelRidge": (KernelRidge(kernel="rbf", gamma=0.05), {"alpha": (1e-2, 1e2)}, "numbers"),
+    }[name]
+    X, y = _data(kind, seed=3)
+    search = GradientSearchCV(model, bounds, risk=RISKS[how], refit=False).fit(X, y)
+    objective = _objective(search, X, y)
+    low, high = objective.space.bounds[:, 0]
+    grid = min(objective.value(np.array([t])) for t in np.linspace(low, high, 50))
+    assert -search.best_score_ <= grid * (1 + 1e-3)
+    again = objective.value(np.log([search.best_params_[next(iter(bounds))]]))
+    assert again == pytest.approx(-search.best_score_, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chance_dips_of_a_rough_risk_do_not_win(seed):
+    """One step a row jumps where a coefficient of the lasso comes or goes; refits do not."""
+    X, y = _data(n=60, p=10, seed=seed)
+    search = GradientSearchCV(Lasso(), {"alpha": (1e-3, 1.0)}).fit(X, y)
+    best, grid = (
+        min(onefit.loo(Lasso(alpha, tol=1e-10).fit(X, y), X, y, exact=True).value for alpha in alphas)
+        for alphas in ([search.best_params_["alpha"]], np.geomspace(1e-3, 1.0, 40))
+    )
+    assert best <= grid * 1.01
+    assert search.best_risk_.value == pytest.approx(best, rel=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:the search ended with:onefit.UnreliableWarning")
+@pytest.mark.parametrize("seed", range(2))
+def test_two_hyperparameters_match_a_grid(seed):
+    X, y = _data(n=40, p=4, seed=seed)
+    bounds = {"alpha": (1e-2, 1e2), "gamma": (1e-3, 1.0)}
+    search = GradientSearchCV(KernelRidge(kernel="rbf"), bounds, risk=risk.KFold(5)).fit(X, y)
+    objective = _objective(search, X, y)
+    grid = np.stack(np.meshgrid(*(np.linspace(*b, 12) for b in objective.space.bounds.T)), -1).reshape(-1, 2)
+    assert -search.best_score_ <= min(objective.value(t) for t in grid) * (1 + 1e-3)
+
+
+def test_ridge_agrees_with_ridge_loo():
+    X, y = _data(seed=1)
+    search = GradientSearchCV(Ridge(), STRENGTH).fit(X, y)
+    grid = onefit.RidgeLOO(alphas=np.geomspace(*STRENGTH["alpha"], 2000)).fit(X, y)
+    assert search.best_params_["alpha"] == pytest.approx(grid.alpha_, rel=5e-3)
+    assert search.best_risk_.value == pytest.approx(grid.loo_.value, rel=1e-5)
+
+
+def test_k_fold_agrees_with_cross_val_score():
+    X, y = _data()
+    model, bounds = LogisticRegression(tol=1e-10), {"C": (1e-2, 1e2)}
+    X, y = _data("labels")
+    search = GradientSearchCV(model, bounds, risk=risk.KFold(4)).fit(X, y)
+    best = model.set_params(**search.best_params_)
+    theirs = -cross_val_score(best, X, y, cv=KFold(4), scoring="neg_log_loss").mean()
+    assert -search.best_score_ == pytest.approx(theirs, rel=1e-6)
+    assert search.best_risk_.value == pytest.approx(theirs, rel=1e-6)
+
+
+def _per_feature(**settings):
+    model, bounds = GeneralizedLinear(penalty=L2()), {"penalty__alpha": PerFeature(1e-2, 1e4)}
+    return GradientSearchCV(model, bounds, **settings)
+
+
+def test_ways_down_meet():
+    X, y = _data(n=60, p=8, seed=2)
+    best = _per_feature(tol=1e-7).fit(X, y)
+    for settings, tolerance in (
+        ({"optimizer": "lbfgs"}, 1e-9),
+        ({"optimizer": "projected", "max_iter": 500}, 1e-7),
+        ({"optimizer": "adam", "max_iter": 250}, 1e-3),
+        ({"gradient": "2017"}, 1e-7),  # for ridge the 2017 gradient is that of the risk
+    ):
+        found = _per_feature(**settings).fit(X, y)
+        assert -found.best_score_ == pytest.approx(-best.best_score_, rel=tolerance), settings
+    assert np.abs(best.gradient_).max() < 1e-6
+    assert -best.best_score_ < -GradientSearchCV(Ridge(), STRENGTH).fit(X, y).best_score_
+
+
+def test_the_2017_gradient_is_the_risks_for_ridge_only():
+    X, y = _data("labels")
+    model, bounds = GeneralizedLinear("logistic", L2()), {"penalty__alpha": (1e-1, 1e2)}
+    ours, theirs = (
+        _objective(GradientSearchCV(model, bounds, gradient=which), X, y) for which in ("exact", "2017")
+    )
+    t = np.array([2.0])
+    (value, exact), (same, approximate) = ours.value_and_gradient(t), theirs.value_and_gradient(t)
+    assert value == pytest.approx(same, rel=1e-12)
+    assert 1e-5 < np.abs(exact - approximate).max() < 0.5 * np.abs(exact).max()
+    X, y = _data()
+    ours, theirs = (_objective(_per_feature(gradient=which), X, y) for which in ("exact", "2017"))
+    t = np.linspace(-1.0, 2.0, P)
+    np.testing.assert_allclose(ours.value_and_gradient(t)[1], theirs.value_and_gradient(t)[1], rtol=1e-6)
+
+
+def test_stochastic_steps_lower_the_risk_and_repeat():
+    X, y = _data(n=60, p=12)
+    settings = {"optimizer": "stochastic", "max_iter": 100, "learning_rate": 1.0}
+    one, two, other = (_per_feature(**settings, random_state=seed).fit(X, y) for seed in (0, 0, 1))
+    start = one.cv_results_["mean_test_score"][0]
+    assert one.best_score_ > start + 0.01
+    assert other.best_score_ > start + 0.01
+    np.testing.assert_array_equal(one.best_params_["penalty__alpha"], two.best_params_["penalty__alpha"])
+    assert np.any(one.best_params_["penalty__alpha"] != other.best_params_["penalty__alpha"])
+
+
+def test_more_starts_are_no_worse():
+    X, y = _data(n=60, p=8, seed=1)
+    one, three = (_per_feature(n_starts=k, random_state=0).fit(X, y) for k in (1, 3))
+    assert three.best_score_ >= one.best_score_
+    assert len(three.cv_results_["params"]) > len(one.cv_results_["params"])
+
+
+# --- a citizen of scikit-learn ---------------------------------------------------------------------
+
+
+def test_results_are_consistent():
+    X, y = _data()
+    for model, bounds in ((Ridge(), STRENGTH), (Lasso(), {"alpha": (1e-3, 1.0)})):
+        search = GradientSearchCV(model, bounds).fit(X, y)
+        results = search.cv_results_
+        assert results["params"][search.best_index_] == search.best_params_
+        assert results["mean_test_score"][search.best_index_] == search.best_score_
+        assert sorted(results["rank_test_score"]) == list(range(1, len(results["params"]) + 1))
+        assert [one["alpha"] for one in results["params"]] == results["param_alpha"]
+        assert search.best_risk_.value == pytest.approx(-search.best_score_, rel=1e-8)
+        assert search.best_estimator_.alpha == search.best_params_["alpha"]
+
+
+def test_predictions_are_those_of_the_best_model():
+    X, y = _data("labels")
+    search = GradientSearchCV(LogisticRegression(), {"C": (1e-2, 1e2)}).fit(X, y)
+    best = LogisticRegression(C=search.best_params_["C"]).fit(X, y)
+    for method in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_allclose(getattr(search, method)(X), getattr(best, method)(X))
+    assert search.score(X, y) == best.score(X, y)
+    np.testing.assert_array_equal(search.classes_, [0, 1])
+    assert not hasattr(GradientSearchCV(Ridge(), STRENGTH), "predict_proba")
+
+
+def test_scoring_judges_left_out_predictions():
+    X, y = _data()
+    plain = GradientSearchCV(Ridge(), STRENGTH).fit(X, y)
+    scored = GradientSearchCV(Ridge(), STRENGTH, scoring="r2").fit(X, y)
+    assert scored.best_params_ == plain.best_params_
+    assert scored.best_score_ == pytest.approx(plain.best_risk_.score("r2"))
+    assert scored.score(X, y) == pytest.approx(scored.best_estimator_.score(X, y))
+
+
+def test_clone_pickle_and_names():
+    pandas = pytest.importorskip("pandas")
+    X, y = _data()
+    search = GradientSearchCV(Ridge(), STRENGTH, risk=risk.KFold(3), max_iter=7)
+    copied = clone(search)
+    assert copied.get_params()["max_iter"] == 7
+    assert copied.set_params(estimator__fit_intercept=False).estimator.fit_intercept is False
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    search.fit(frame, y)
+    assert list(search.feature_names_in_) == list("abcde")
+    assert search.n_features_in_ == P
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict(frame), search.predict(frame))
+
+
+def test_without_refit_there_is_no_model():
+    X, y = _data()
+    search = GradientSearchCV(Ridge(), STRENGTH, refit=False).fit(X, y)
+    assert search.best_params_ == GradientSearchCV(Ridge(), STRENGTH).fit(X, y).best_params_
+    assert not hasattr(search, "best_estimator_")
+    with pytest.raises(NotFittedError):
+        search.predict(X)
+
+
+def test_jobs_do_not_matter():
+    X, y = _data()
+    one, two = (
+        GradientSearchCV(Ridge(), STRENGTH, risk=risk.KFold(3), n_jobs=jobs).fit(X, y) for jobs in (1, 2)
+    )
+    assert one.best_params_ == two.best_params_
+    assert one.best_score_ == two.best_score_
+
+
+def test_the_best_risk_is_on_the_splits_of_the_search():
+    """Without a seed too: splits are drawn once."""
+    X, y = _data()
+    Z = np.hstack([X, np.random.default_rng(1).normal(size=(N, 15))])
+    for how in (risk.HeldOut(0.3), risk.MonteCarlo(5, 0.8), RISKS["groups"]):
+        search = GradientSearchCV(ElasticNet(l1_ratio=0.1), {"alpha": (1e-4, 1e2)}, risk=how).fit(Z, y)
+        assert search.best_risk_.value == pytest.approx(-search.best_score_, rel=1e-8)
+
+
+def test_pipelines():
+    X, y = _data()
+    alone = GradientSearchCV(make_pipeline(Ridge()), {"ridge__alpha": (1e-2, 1e3)}).fit(X, y)
+    assert (
+        alone.best_params_["ridge__alpha"]
+        == GradientSearchCV(Ridge(), STRENGTH).fit(X, y).best_params_["alpha"]
+    )
+    model = make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), GeneralizedLinear())
+    model.set_params(generalizedlinear__penalty=L2())
+    bounds = {"generalizedlinear__penalty__alpha": PerFeature(1e-1, 1e4)}  # one for each of 20, not of 5
+    search = GradientSearchCV(model, bounds, risk=risk.KFold(4)).fit(X, y)
+    assert search.best_params_["generalizedlinear__penalty__alpha"].shape == (20,)
+    assert search.best_estimator_.predict(X).shape == (N,)
+
+
+def test_weights_reach_the_last_step():
+    X, y = _data()
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, N)
+    Z = StandardScaler().fit_transform(X)
+    inside = GradientSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": (1e-2, 1e3)})
+    outside = GradientSearchCV(Ridge(), STRENGTH)
+    inside.fit(X, y, weights)
+    outside.fit(Z, y, weights)
+    assert inside.best_params_["ridge__alpha"] == pytest.approx(outside.best_params_["alpha"], rel=1e-8)
+
+
+# --- interruptions ---------------------------------------------------------------------------------
+
+
+def test_callbacks_hear_of_every_step():
+    X, y = _data()
+    heard = []
+    search = GradientSearchCV(Ridge(), STRENGTH, callback=lambda params, value: heard.append((params, value)))
+    search.fit(X, y)
+    assert min(value for _, value in heard) == -search.best_score_
+    assert any(params == search.best_params_ for params, _ in heard)
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam", "stochastic"])
+def test_an_interruption_ends_with_the_best_so_far(optimizer):
+    X, y = _data()
+    heard = []
+
+    def interrupt(_, value):
+        heard.append(value)
+        if len(heard) == 4:
+            raise KeyboardInterrupt
+
+    search = _per_feature(optimizer=optimizer, callback=interrupt, random_state=0).fit(X, y)
+    assert search.message_ == "interrupted"
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
+    assert -search.best_score_ == min(heard)
+    assert search.best_risk_.value == pytest.approx(min(heard), rel=1e-8)
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+
+def _refused(message, bounds=None, model=None, X=None, y=None, error=ValueError, **settings):
+    data = _data()
+    search = GradientSearchCV(
+        Ridge() if model is None else model, STRENGTH if bounds is None else bounds, **settings
+    )
+    with pytest.raises(error, match=message):
+        search.fit(data[0] if X is None else X, data[1] if y is None else y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((1e2, 1e-2), "the lower one first"),
+        ((1.0, 1.0), "the lower one first"),
+        ((0.0, 1.0, "log"), "must be positive in the scale 'log'"),
+        ((-1.0, 1.0), "at least 0"),
+        (PerFeature(-1.0, 1.0), "must be positive in the scale 'log'"),
+        ((np.nan, 1.0), "finite"),
+        ((1.0, np.inf), "finite"),
+        ((None, 1.0), "finite"),
+        (("a", "b"), "finite"),
+        (PerFeature(np.nan, 1.0), "finite"),
+        ((1.0,), "must be \\(low, high\\)"),
+        (3.0, "must be \\(low, high\\)"),
+        ((1.0, 2.0, "cube"), "'log' or 'linear'"),
+        (PerGroup([0, 1], 1.0, 2.0), "has 2 labels, but X has 5 columns"),
+        (PerFeature(1.0, 2.0), "Ridge does not take one value a feature"),
+    ],
+)
+def test_bounds_that_are_none(given, message):
+    _refused(message, {"alpha": given})
+
+
+def test_hyperparameters_that_are_not_there():
+    _refused("no hyperparameter 'beta'; it has alpha", {"beta": (1.0, 2.0)})
+    _refused("at least one hyperparameter", {})
+    steps = make_pipeline(PCA(2), Ridge())
+    _refused("a step before the last", {"pca__tol": (0.1, 0.2)}, steps)
+
+
+@pytest.mark.parametrize("penalty", [GroupLasso(np.arange(P) // 2), FusedLasso()])
+def test_one_value_a_feature_is_for_separable_penalties(penalty):
+    _refused(
+        "does not take one value a feature", {"penalty__alpha": EACH}, GeneralizedLinear(penalty=penalty)
+    )
+
+
+def test_models_without_gradients():
+    forest, bounds = RandomForestRegressor(2), {"min_impurity_decrease": (0.0, 1.0)}
+    _refused("no gradients for RandomForest", bounds, forest, error=onefit.UnsupportedModelError)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "newton"}, "optimizer must be one of"),
+        ({"gradient": "2018"}, "gradient must be"),
+        ({"risk": risk.KFold}, "risk must be"),
+        ({"risk": risk.SURE()}, "risk must be"),
+        ({"n_starts": 0}, "n_starts"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"tol": 0.0}, "tol"),
+        ({"learning_rate": np.nan}, "learning_rate"),
+        ({"scoring": "r22"}, "r22"),
+        ({"scoring": "r2", "refit": False}, "refit=True"),
+        ({"scoring": "r2", "risk": risk.GCV()}, "other than GCV"),
+        ({"gradient": "2017", "risk": risk.KFold(3)}, "gradient='2017' is for"),
+        ({"optimizer": "stochastic", "risk": risk.KFold(3)}, "one row at a time"),
+    ],
+)
+def test_settings_that_are_none(settings, message):
+    _refused(message, **settings)
+
+
+def test_data_that_cannot_be_searched():
+    X, _ = _data()
+    _refused("NaN", X=np.where(X > 2, np.nan, X))
+    _refused("Reshape your data", X=X[:, 0])
+    sorted_labels = np.repeat([0, 1], N // 2)
+    model, bounds = LogisticRegression(), {"C": (1e-2, 1e2)}
+    _refused(
+        "split 0 has no training row of class number 0", bounds, model, y=sorted_labels, risk=risk.KFold(2)
+    )
+
+
+def test_a_risk_that_is_nowhere_finite():
+    wide = np.random.default_rng(0).normal(size=(10, 30))  # no slack: as many degrees of freedom as rows
+    model, bounds = Ridge(fit_intercept=False), {"alpha": (1e-18, 1e-17, "log")}
+    _refused("not finite for any", bounds, model, X=wide, y=wide[:, 0], risk=risk.GCV())
+
+
+@pytest.mark.parametrize(("bounds", "which"), [((1e-4, 1e-2), "upper"), ((1e4, 1e6), "lower")])
+def test_ends_at_a_bound_are_told(bounds, which):
+    X, y = _data()
+    with pytest.warns(onefit.UnreliableWarning, match=f"alpha at its {which} bound"):
+        search = GradientSearchCV(Ridge(), {"alpha": bounds}).fit(X, y)
+    assert search.best_params_["alpha"] == pytest.approx(bounds[which == "upper"], rel=1e-6)
+    np.testing.assert_allclose(search.gradient_, 0.0, atol=1e-6)  # projected onto the bounds
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
+def test_flat_risks_end_at_once(optimizer):
+    X, y = _data()
+    for model, bounds, response in (
+        (Ridge(), STRENGTH, np.full(N, 2.0)),
+        (Lasso(), {"alpha": (1e2, 1e4)}, y),
+        (GeneralizedLinear(penalty=L1()), {"penalty__alpha": PerFeature(1e3, 1e5)}, y),
+    ):
+        search = GradientSearchCV(model, bounds, optimizer=optimizer).fit(X, response)
+        expected = np.mean((response - response.mean()) ** 2) * (N / (N - 1)) ** 2
+        assert -search.best_score_ == pytest.approx(expected, abs=1e-12)
+        np.testing.assert_array_equal(search.gradient_, 0.0)

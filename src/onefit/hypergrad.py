@@ -185,7 +185,9 @@ class _Owed(NamedTuple):
     shift: Array  # (n, c)
 
 
-def leave_one_out(fit: Fit, by_row: Callable[[LeftOut], Array]) -> tuple[LeftOut, Cotangent]:
+def leave_one_out(
+    fit: Fit, by_row: Callable[[LeftOut], Array], curvature: Curvature | None = None
+) -> tuple[LeftOut, Cotangent]:
     """One step for every row, and the exact gradient of a risk of it, for about two more factorisations.
 
     With η̃ = η + H (I − D H)⁻¹ (g + D s) + s, and the derivative r of the risk in η̃,
@@ -200,8 +202,11 @@ def leave_one_out(fit: Fit, by_row: Callable[[LeftOut], Array]) -> tuple[LeftOut
         Optimal, of a smooth loss.
     by_row : callable
         From the left-out values to the derivative of the risk in them, of the shape of ``eta``.
+    curvature : Curvature, optional
+        That of the fit, if it is at hand.
     """
-    of_refits = curvature_of_refits(fit)
+    curvature = factor(fit) if curvature is None else curvature
+    of_refits = curvature_of_refits(fit, curvature)
     _check_linear_pattern(fit)
     step = Step.of(fit, of_refits)
     left_out = step.taken(fit)
@@ -218,7 +223,7 @@ def leave_one_out(fit: Fit, by_row: Callable[[LeftOut], Array]) -> tuple[LeftOut
     v = Direction(v.coef + pulled.parameters, v.level)
     curved = -shrink * (through_forms.free + pulled.free)
     v = Direction(v.coef + _bent_curvature(fit, curved), v.level)
-    implied = implicit(factor(fit), v).cotangent
+    implied = implicit(curvature, v).cotangent
     return left_out, implied + Cotangent(pulled.gradient, curved)
 
 

@@ -196,9 +196,9 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
     return _made_sure(left_out) if thorough else left_out
 
 
-def one_step(fit: Fit) -> LeftOut:
+def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
     """One Newton step for every row of a smooth loss, and nothing more."""
-    return Step.of(fit, curvature_of_refits(fit)).taken(fit)
+    return Step.of(fit, curvature_of_refits(fit, curvature)).taken(fit)
 
 
 class Step(NamedTuple):

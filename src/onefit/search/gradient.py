@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from onefit import _linalg, hypergrad
 from onefit._typing import Array, Index
-from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.hypergrad import Cotangent, Stencil
 from onefit.penalties import Penalty, SeparablePenalty
@@ -30,6 +30,7 @@ from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
 from onefit.risk.response import Response, Value
+from onefit.solvers.newton import Solution
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
 
@@ -38,6 +39,7 @@ Scale: TypeAlias = Literal["log", "linear"]
 
 PROBE = 1e-4  # step of a central difference of the risk itself, relative to the width of the bounds
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
+MOST_VALLEYS = 3  # of that grid to start from
 DECREASE = 1e-4  # share of the promised decrease that a projected step has to keep
 HALVINGS = 30
 
@@ -143,8 +145,8 @@ class Judge(ABC):
         """Solve from earlier fits, or from the constant model where there are none."""
 
 
-def _from(problem: Problem, start: Fit | None) -> Fit:
-    return solve(problem.at_start() if start is None else Fit(problem, start.coef, start.level)).fit
+def _from(problem: Problem, start: Fit | None) -> Solution:
+    return solve(problem.at_start() if start is None else Fit(problem, start.coef, start.level))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,29 +179,30 @@ class LeaveOneOut(Judge):
         return not (problem.loss.has_corners or curved or isinstance(problem.X, _linalg.RowGram))
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        fit = _from(problem, starts[0] if starts else None)
-        left_out = self._left_out(fit)
+        solution = _from(problem, starts[0] if starts else None)
+        fit, left_out = solution.fit, self._left_out(solution)
         value = self._risk(left_out.eta)
         if not gradient:
             return Judged(value, [], [fit])
         if self.exact:
-            return Judged(value, self._parts(fit, left_out), [fit])
+            return Judged(value, self._parts(solution, left_out), [fit])
         cotangent = hypergrad.gradient_2017(fit, self._slopes, self.batch)
         if self.batch is not None:
             grown = len(self.weights) / len(self.batch)
             cotangent = Cotangent(grown * cotangent.gradient, grown * np.asarray(cotangent.hessian))
         return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
 
-    def _left_out(self, fit: Fit) -> LeftOut:
-        if not self.has_gradient(fit.problem):
-            return one_fit.loo(fit, thorough=False)
-        if not fit.is_kinked:
-            return one_fit.one_step(fit)
-        left_out = one_fit.loo(fit)
-        return exactly(left_out) if has_paths(fit) else left_out
+    def _left_out(self, solution: Solution) -> LeftOut:
+        if not self.has_gradient(solution.fit.problem):
+            return one_fit.loo(*solution, thorough=False)
+        if not solution.fit.is_kinked:
+            return one_fit.one_step(*solution)
+        left_out = one_fit.loo(*solution)
+        return exactly(left_out) if has_paths(solution.fit) else left_out
 
-    def _parts(self, fit: Fit, left_out: LeftOut) -> list[Part]:
-        problem, solved, parts = fit.problem, left_out.refitted, []
+    def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
+        fit, solved, parts = solution.fit, left_out.refitted, []
+        problem = fit.problem
         if len(solved) < problem.n:
 
             def of_the_others(step: LeftOut) -> Array:
@@ -207,7 +210,8 @@ class LeaveOneOut(Judge):
                 slopes[solved] = 0.0
                 return slopes
 
-            parts.append(Part(fit, hypergrad.leave_one_out(fit, of_the_others)[1], 1.0))
+            cotangent = hypergrad.leave_one_out(fit, of_the_others, solution.curvature)[1]
+            parts.append(Part(fit, cotangent, 1.0))
         slopes, total = self._slopes(left_out), float(problem.weights.sum())
         for i, one in left_out.solved.items():
             own = Fit(problem.without(i), one.coef, one.level)
@@ -268,7 +272,7 @@ class HeldOut(Judge):
         removed, tested = self.folds.removed[k], self.folds.tested[k]
         share = 1.0 - problem.weights[removed].sum() / problem.weights.sum() if problem.mean_scaled else 1.0
         known = None if shared is None else shared.without(problem, removed)
-        fit, curvature = (_from(problem.without(removed), start), None) if known is None else known
+        fit, curvature = _from(problem.without(removed), start) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
         value = float(weights @ self.response.losses(y, eta))
         if not gradient:
@@ -338,7 +342,7 @@ class Permuted(Judge):
         value, parts, fits = 0.0, [], []
         for t, order in enumerate(self.orders):
             own = replace(problem, y=problem.y[order])
-            fit = _from(own, starts[t] if starts else None)
+            fit, curvature = _from(own, starts[t] if starts else None)
             share, by_row = self._explained(fit, order)
             # the response is to be fitted; of a permuted one nothing is to be explained
             sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)
@@ -346,7 +350,7 @@ class Permuted(Judge):
             fits.append(fit)
             if gradient:
                 v = hypergrad.of_rows(fit, sign * by_row)
-                parts.append(Part(fit, hypergrad.implicit(factor(fit), v).cotangent, 1.0))
+                parts.append(Part(fit, hypergrad.implicit(curvature, v).cotangent, 1.0))
         return Judged(value, parts, fits)
 
     def _explained(self, fit: Fit, order: Index) -> tuple[float, Array]:
@@ -570,20 +574,27 @@ def descend(objective: Objective, plan: Plan) -> Descent:
 
 
 def _starts(objective: Objective, plan: Plan) -> Sequence[Array]:
-    """The best point of a coarse grid over one or two numbers, else the middle; then random ones."""
+    """The valleys of a coarse grid over one or two numbers, else the middle; then random ones."""
     low, high = objective.space.bounds
     m = len(low)
-    first = 0.5 * (low + high)
-    if m in COARSE:
-        side = (np.arange(COARSE[m]) + 0.5) / COARSE[m]
-        grid = np.stack(np.meshgrid(*[side] * m, indexing="ij"), axis=-1).reshape(-1, m)[::-1]
-        points = low + grid * (high - low)
-        values = [objective.value(point) for point in points]
-        first = points[int(np.argmin(values))]
+    first = _valleys(objective) if m in COARSE else [0.5 * (low + high)]
     if plan.n_starts == 1:
-        return [first]
+        return first
     spread = qmc.LatinHypercube(m, rng=plan.seed).random(plan.n_starts - 1)
-    return [first, *(low + spread * (high - low))]
+    return [*first, *(low + spread * (high - low))]
+
+
+def _valleys(objective: Objective) -> list[Array]:
+    """Points of a coarse grid that are as low as their neighbours, lowest first."""
+    low, high = objective.space.bounds
+    m = len(low)
+    side = (np.arange(COARSE[m]) + 0.5) / COARSE[m]
+    grid = np.stack(np.meshgrid(*[side] * m, indexing="ij"), axis=-1).reshape(-1, m)
+    points = low + grid * (high - low)
+    values = np.array([objective.value(point) for point in points[::-1]])[::-1]
+    least = minimum_filter(values.reshape([COARSE[m]] * m), size=3, mode="nearest").ravel()
+    found = np.flatnonzero(values <= least)
+    return [points[i] for i in found[np.argsort(values[found], kind="stable")][:MOST_VALLEYS]]
 
 
 def _tell(objective: Objective, plan: Plan, t: Array, value: float) -> None:
@@ -615,7 +626,7 @@ def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
         jac=True,
         method="L-BFGS-B",
         bounds=objective.space.bounds.T,
-        options={"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-13, "maxls": 10},
+        options={"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10},
     )
     t, (value, gradient) = min(
         ((np.frombuffer(key), there) for key, there in seen.items()), key=lambda item: item[1][0]

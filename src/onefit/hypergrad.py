@@ -111,6 +111,10 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
     points : Stencil
     fit : Fit
     """
+    factors = _factors(penalties, fit.problem.penalty)
+    if factors is not None:
+        rate = float(points.weights @ factors)
+        return TangentChange(rate * fit.tangent.gradient, rate * fit.tangent.hessian)
     gradient, hessian = np.zeros_like(fit.tangent.gradient), np.zeros_like(fit.tangent.hessian)
     slope = fit.loss_gradient if fit.problem.penalty.bends_with_subgradient else None
     for penalty, weight in zip(penalties, points.weights, strict=True):
@@ -118,6 +122,25 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
         gradient += weight * there.gradient
         hessian += weight * there.hessian
     return TangentChange(gradient, hessian)
+
+
+def _factors(penalties: Sequence[Penalty], own: Penalty) -> Array | None:
+    """Factors on the penalty of the fit that the others are, where they differ in one overall strength."""
+    params = own.get_params(deep=False)
+    alpha = params.pop("alpha", None)
+    if alpha is None or np.ndim(alpha) or not alpha > 0:
+        return None
+    factors = np.empty(len(penalties))
+    for place, penalty in enumerate(penalties):
+        others = penalty.get_params(deep=False)
+        factors[place] = np.ravel(others.pop("alpha", np.nan))[0] / alpha
+        if type(penalty) is not type(own) or not all(_equal(others[name], params[name]) for name in params):
+            return None
+    return factors
+
+
+def _equal(one: object, other: object) -> bool:
+    return one is other or (not callable(one) and bool(np.array_equal(np.asarray(one), np.asarray(other))))
 
 
 # --- from the parameters to the penalty ------------------------------------------------------------

@@ -168,6 +168,13 @@ def by_column(X: Any) -> Design:
     return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
 
 
+def row_matrices(values: Array, c: int) -> Array:
+    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
+    if values.size == len(values) * c * c:
+        return values.reshape(-1, c, c)
+    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
+
+
 def is_same(one: Design, other: Design) -> bool:
     """Whether two designs have the same entries."""
     if one is other:

@@ -237,10 +237,12 @@ def leave_one_out(
     through_forms = of_refits.sandwich(_as_given(fit, owed.form))
     shrink = fit.problem.usual_shrink if fit.problem.mean_scaled else 1.0
     pulled = _through_shift(fit, of_refits, step, owed.shift)
-    bends = owed.bend - _matrices(through_forms.rows, owed.eta.shape[1]) - pulled.bend
+    bends = owed.bend - _linalg.row_matrices(through_forms.rows, owed.eta.shape[1]) - pulled.bend
     third = fit.problem.per_row(fit.problem.loss.third(fit.problem.y, fit.eta))
     by_eta = owed.eta + pulled.eta
-    by_eta = by_eta + np.einsum("nab,na->nb", _matrices(fit.bend, by_eta.shape[1]), owed.slope + pulled.slope)
+    by_eta = by_eta + np.einsum(
+        "nab,na->nb", _linalg.row_matrices(fit.bend, by_eta.shape[1]), owed.slope + pulled.slope
+    )
     by_eta = by_eta + _contracted(third, bends)
     v = of_rows(fit, by_eta.reshape(fit.eta.shape))
     v = Direction(v.coef + pulled.parameters, v.level)
@@ -264,7 +266,7 @@ def _check_linear_pattern(fit: Fit) -> None:
 def _owed(fit: Fit, step: Step, r: Array) -> _Owed:
     n = fit.problem.n
     c = r[0].size
-    H, D = _matrices(step.forms, c), _matrices(fit.bend, c)
+    H, D = _linalg.row_matrices(step.forms, c), _linalg.row_matrices(fit.bend, c)
     g, s, r = step.slope.reshape(n, c), step.shift.reshape(n, c), r.reshape(n, c)
     eye = np.eye(c)
     inside = np.linalg.solve(eye - D @ H, (g + np.einsum("nab,nb->na", D, s))[:, :, None])[:, :, 0]
@@ -447,13 +449,6 @@ def _difference(function: Callable[[float], Array]) -> Array:
 
 
 # --- shapes ----------------------------------------------------------------------------------------
-
-
-def _matrices(values: Array, c: int) -> Array:
-    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
-    if values.size == len(values) * c * c:
-        return values.reshape(-1, c, c)
-    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
 
 
 def _symmetric(matrices: Array) -> Array:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.problem import Fit
@@ -47,7 +48,12 @@ def refine(
         Rows whose iteration did not settle; they keep the Newton step.
     """
     n, c = len(eta), eta[0].size
-    step = LeftOutStep(slope.reshape(n, c), _matrices(fit.bend, c), _matrices(forms, c), shift.reshape(n, c))
+    step = LeftOutStep(
+        slope.reshape(n, c),
+        _linalg.row_matrices(fit.bend, c),
+        _linalg.row_matrices(forms, c),
+        shift.reshape(n, c),
+    )
     rows, affordable = _rows_that_bend(fit, step, eta), _affordable(fit, thorough=thorough)
     rows = rows[: affordable if thorough or rows.size <= affordable else 0]  # in passing: all or none
     if rows.size == 0:
@@ -56,13 +62,6 @@ def refine(
     result = eta.copy()
     result[rows[settled]] = refined[settled].reshape(-1, *eta.shape[1:])
     return result, rows[~settled]
-
-
-def _matrices(values: Array, c: int) -> Array:
-    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
-    if values.size == len(values) * c * c:
-        return values.reshape(-1, c, c)
-    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
 
 
 def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onefit._typing import Array, Index
 from onefit._validation import check_weights
-from onefit.adapters import Reading, read
+from onefit.adapters import Reading, has_reading, read
 from onefit.api import evaluate, loo
 from onefit.exceptions import UnreliableWarning, UnsupportedModelError
 from onefit.problem import Problem
@@ -390,6 +390,11 @@ class _Model:
             _check_last(bounds, prefix)
             if len(estimator.steps) > 1:
                 prepared = clone(estimator[:-1]).fit(X, y).transform(X)
+        if not has_reading(type(last)):
+            raise UnsupportedModelError(
+                f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
+                "searches over any estimator"
+            )
         space = Space(tuple(_domain(name, given, _columns(prepared)) for name, given in bounds.items()))
         middle = space.values(space.bounds.mean(axis=0))
         fitted = clone(last)

@@ -6,6 +6,6 @@ that we do not depend on are in ``foreign``, which is imported when one of their
 """
 
 from onefit.adapters import least_squares, likelihood, margins
-from onefit.adapters.reading import Reading, as_fit, read
+from onefit.adapters.reading import Reading, as_fit, has_reading, read
 
-__all__ = ["Reading", "as_fit", "least_squares", "likelihood", "margins", "read"]
+__all__ = ["Reading", "as_fit", "has_reading", "least_squares", "likelihood", "margins", "read"]

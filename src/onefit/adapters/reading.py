@@ -72,11 +72,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
         For an estimator that was not fitted.
     """
     check_fitted(model)
-    for library in FOREIGN & {_library(cls) for cls in type(model).__mro__}:
-        import_module("onefit.adapters.foreign").register(library)
-    unknown = _library(type(model)) in FOREIGN | {"sklearn"} and type(model) not in as_fit.registry
-    # a library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents
-    reading = (as_fit.dispatch(object) if unknown else as_fit)(model, X, y, sample_weight)
+    reading = _reader(type(model))(model, X, y, sample_weight)
     if isinstance(model, Pipeline):  # what its last step says of its solver holds
         return reading
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
@@ -88,6 +84,23 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
 
 def _library(cls: type) -> str:
     return cls.__module__.partition(".")[0]
+
+
+def has_reading(kind: type) -> bool:
+    """Whether models of a class can be read, for some of their parameters at least."""
+    return _reader(kind) is not as_fit.dispatch(object)
+
+
+def _reader(kind: type) -> Callable[[Any, Any, Any, Any], Reading]:
+    """Find the function that reads models of a class.
+
+    A library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents, so what
+    is registered for these is not for them.
+    """
+    for library in FOREIGN & {_library(cls) for cls in kind.__mro__}:
+        import_module("onefit.adapters.foreign").register(library)
+    stranger = _library(kind) in FOREIGN | {"sklearn"} and kind not in as_fit.registry
+    return as_fit.dispatch(object if stranger else kind)
 
 
 @singledispatch

@@ -42,7 +42,7 @@ papers: $(VENV)-papers/.ready  ## the figures and tables of the papers, anew
 $(VENV)-papers/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-papers
 	$(VENV)-papers/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[plot]'
+	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli]'
 	touch $@
 
 $(VENV)/bin/python:

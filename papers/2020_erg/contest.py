@@ -126,7 +126,7 @@ def report(path: Path, runs: list[Run]) -> None:
     """Print mean R² and median milliseconds, those of the best in bold; write them as CSV."""
     rows, plain = [], []
     for setting in settings_of(runs):
-        for what, label, middle in (("r2", "R²", _mean), ("seconds", "ms", _milliseconds)):
+        for what, label, middle in (("r2", "R²", mean), ("seconds", "ms", milliseconds)):
             found = values(runs, setting, what)
             winners = best(found, largest=what == "r2")
             cells = {name: middle(one) for name, one in found.items()}
@@ -136,33 +136,14 @@ def report(path: Path, runs: list[Run]) -> None:
     head = ("setting", "", *PROCEDURES)
     print(tables.markdown(head, rows), flush=True)
     tables.save(path, head, plain)
-    print(tables.markdown(PAIR_HEAD, [row for s in settings_of(runs) for row in pairs(runs, s)]), flush=True)
 
 
-def _mean(scores: Array) -> str:
+def mean(scores: Array) -> str:
+    """Mean of scores, as text."""
     return f"{scores.mean():.3f}"
 
 
-def _milliseconds(seconds: Array) -> str:
-    """Median, as single fits wait for other programs now and then."""
+def milliseconds(seconds: Array) -> str:
+    """Median as text: single fits wait for other programs now and then."""
     middle = 1000 * float(np.median(seconds))
     return f"{middle:.1f}" if middle < 10 else f"{middle:.0f}"
-
-
-PAIR_HEAD = ("setting", "procedures", "R² of leave-one-out above", "better in", "seconds, ratio")
-PAIRS = (("RidgeLOO", "BKK"), ("LassoLOO", "SBKK"), ("ElasticNetLOO", "ABKK"))
-
-
-def pairs(runs: list[Run], setting: str) -> list[tuple[str, ...]]:
-    """Each leave-one-out estimator less the permuted procedure of the same kind, draw by draw."""
-    r2, seconds = values(runs, setting, "r2"), values(runs, setting, "seconds")
-    rows = []
-    for ours, theirs in PAIRS:
-        above = r2[ours] - r2[theirs]
-        error = above.std(ddof=1) / np.sqrt(len(above))
-        won = f"{np.count_nonzero(above > 0)} of {len(above)}"
-        ratio = float(np.median(seconds[ours]) / np.median(seconds[theirs]))
-        rows.append(
-            (setting, f"{ours} − {theirs}", f"{above.mean():+.3f} ± {error:.3f}", won, f"{ratio:.2g}")
-        )
-    return rows

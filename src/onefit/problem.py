@@ -139,8 +139,11 @@ class Problem:
         if self.balance is not None:
             weights *= 1.0 + self.balance.growth_without(rows)[self.balance.classes]
         weights[rows] = 0.0
-        share = 1.0 - self.weights[rows].sum() / self.weights.sum() if self.mean_scaled else 1.0
-        return replace(self, weights=weights, penalty=self.penalty.scaled(share))
+        return replace(self, weights=weights, penalty=self.penalty.scaled(self.kept_share(rows)))
+
+    def kept_share(self, rows: int | Index) -> float:
+        """Share of the penalty that a refit without these rows keeps."""
+        return 1.0 - float(self.weights[rows].sum() / self.weights.sum()) if self.mean_scaled else 1.0
 
     def at_start(self) -> Fit:
         """Return the constant model that solvers start from."""

@@ -212,12 +212,11 @@ class LeaveOneOut(Judge):
 
             cotangent = hypergrad.leave_one_out(fit, of_the_others, solution.curvature)[1]
             parts.append(Part(fit, cotangent, 1.0))
-        slopes, total = self._slopes(left_out), float(problem.weights.sum())
+        slopes = self._slopes(left_out)
         for i, one in left_out.solved.items():
             own = Fit(problem.without(i), one.coef, one.level)
-            share = 1.0 - float(problem.weights[i]) / total if problem.mean_scaled else 1.0
             rows = np.array([i])
-            parts.append(Part(own, hypergrad.held_out(own, rows, slopes[rows]), share))
+            parts.append(Part(own, hypergrad.held_out(own, rows, slopes[rows]), problem.kept_share(i)))
         return parts
 
     def _risk(self, eta: Array) -> float:
@@ -270,7 +269,6 @@ class HeldOut(Judge):
         shared: RidgeSplits | None,
     ) -> tuple[float, Part | None, Fit]:
         removed, tested = self.folds.removed[k], self.folds.tested[k]
-        share = 1.0 - problem.weights[removed].sum() / problem.weights.sum() if problem.mean_scaled else 1.0
         known = None if shared is None else shared.without(problem, removed)
         fit, curvature = _from(problem.without(removed), start) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
@@ -278,7 +276,8 @@ class HeldOut(Judge):
         if not gradient:
             return value, None, fit
         by_row = (self.response.slopes(y, eta).T * weights).T
-        return value, Part(fit, hypergrad.held_out(fit, tested, by_row, curvature), share), fit
+        cotangent = hypergrad.held_out(fit, tested, by_row, curvature)
+        return value, Part(fit, cotangent, problem.kept_share(removed)), fit
 
     def _shared(self, problem: Problem) -> RidgeSplits | None:
         """What ridge regressions on all training sets share, summed once."""
@@ -302,8 +301,7 @@ class Generalised(Judge):
         return not (kernel or curved or problem.at_start().coef.ndim == 2)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        solution = solve(problem.at_start() if not starts else Fit(problem, starts[0].coef, starts[0].level))
-        fit, curvature = solution
+        fit, curvature = _from(problem, starts[0] if starts else None)
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.bend * curvature.quadratic_forms()))

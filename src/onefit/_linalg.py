@@ -175,6 +175,11 @@ def row_matrices(values: Array, c: int) -> Array:
     return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
 
 
+def n_stored(X: Design) -> int:
+    """Numbers that one product with X takes."""
+    return int(X.nnz) if is_sparse(X) else int(np.prod(X.shape))
+
+
 def is_same(one: Design, other: Design) -> bool:
     """Whether two designs have the same entries."""
     if one is other:

@@ -12,6 +12,7 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
+from onefit.risk.exact import exactly
 from onefit.risk.response import Mean, Probability, Value
 from onefit.search.path import Walk, at, search_path, settle
 from onefit.search.selection import choose, paired_errors
@@ -29,6 +30,37 @@ def _lasso(strength):
 
 def _poisson(strength):
     return Problem(Poisson(), L2(strength), X, COUNTS, np.ones(60), mean_scaled=True)
+
+
+def _text(n, seed):
+    """Words by Zipf's law, the rare ones weighted up: many rows are held up by a word of their own."""
+    rng = np.random.default_rng(seed)
+    topics = rng.normal(size=n)
+    words = np.exp(np.outer(topics, 0.7 * rng.normal(size=1500))) / np.arange(3, 1503)
+    counts = rng.poisson(40 * words / words.sum(axis=1, keepdims=True)).astype(float)
+    counts = counts[:, counts.sum(axis=0) > 0]
+    counts *= np.log(n / (counts > 0).sum(axis=0))
+    return counts / np.linalg.norm(counts, axis=1, keepdims=True), topics + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
+    words, y = _text(60, seed)
+    ones = np.ones(len(y))
+
+    def problem_at(strength):
+        return Problem(Squared(), L1(strength), words, y, ones, mean_scaled=True)
+
+    null = np.abs(problem_at(1.0).at_start().loss_gradient).max()
+    strengths = np.geomspace(null, 0.01 * null, 40)
+    result = search_path(strengths, problem_at, Value(), y, ones)
+    result, _, left_out = settle(result, problem_at, Value(), y, ones, "min")
+    refits = [
+        np.mean((y - exactly(one_fit.loo(*solve(problem_at(s).at_start()))).eta) ** 2) for s in strengths
+    ]
+    assert left_out.slack.min() > 0.1
+    assert refits[result.best] < 1.05 * min(refits)
+    assert result.risks[result.best] == pytest.approx(refits[result.best], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +97,17 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk = Walk([], [], [])
+    walk = Walk()
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         walk.add(_lasso(1.0).at_start(), rows**2 + rise * rows, weights)
-        assert not walk.past_minimum(weights)
+        assert not walk.seems_past_minimum(weights)
     walk.add(_lasso(1.0).at_start(), rows**2 + 0.5 * rows, weights)
-    assert not walk.past_minimum(weights)  # far enough, and a rise that the rows disagree on
+    assert not walk.seems_past_minimum(weights)  # far enough, and a rise that the rows disagree on
     walk.add(_lasso(1.0).at_start(), rows**2 + 1.0, weights)
-    assert walk.past_minimum(weights)
+    assert walk.seems_past_minimum(weights)
+    walk.correct(rows**2 - 1.0, weights)  # the rise was that of the steps alone
+    assert walk.misjudged
+    assert not walk.seems_past_minimum(weights)
 
 
 def test_settle_chooses_on_corrected_risks():

@@ -55,6 +55,30 @@ def test_in_every_storage(store):
     _check(_fit(store(X), y, L1(4.0)))
 
 
+def _words(n=60, p=200, seed=0):
+    """Rare words: many are in a single row, and some always come together."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(1.2 / np.arange(2, p + 2) ** 0.7, size=(n, p)).astype(float)
+    X[:, 50:60] = X[:, 60:70]
+    X[:, 70:75] = -X[:, 75:80]
+    X[np.arange(5), 190 + np.arange(5)] = 1.0
+    kept = X[:, np.abs(X).sum(axis=0) > 0]
+    y = kept[:, :30] @ rng.normal(size=30) + rng.normal(size=n)
+    y[:5] += 20.0  # which only words of their own explain
+    return kept, y
+
+
+@pytest.mark.parametrize("share", [0.3, 0.1, 0.03])
+@pytest.mark.parametrize("seed", range(3))
+def test_words_of_one_row_and_words_that_come_together(share, seed):
+    X, y = _words(seed=seed)
+    null = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()
+    fit = _fit(sp.csr_array(X), y, L1(share * null))
+    ends = _check(fit, most_unsolved=0.05)
+    alone = one_fit.one_step(fit).slack < 1e-8
+    assert share > 0.03 or np.any(alone & ends.solved)
+
+
 def test_in_blocks(monkeypatch):
     X, y = _data()
     monkeypatch.setattr(_linalg, "BLOCK_SIZE", 100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet as SkElasticNet
@@ -12,7 +14,7 @@ from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
 from onefit.penalties import L1, L2, ElasticNet
-from onefit.problem import Problem
+from onefit.problem import Fit, Problem
 from onefit.solvers import newton
 
 N, P = 60, 5
@@ -37,6 +39,19 @@ PENALTIES = {
     "L1 per feature": L1(FEATURES),
     "net per feature": ElasticNet(FEATURES, 0.3),
 }
+
+
+def test_copies_that_started_with_opposite_signs():
+    """K does not see the difference of two copies, the penalty does."""
+    rng = np.random.default_rng(0)
+    column = rng.normal(size=(N, 1))
+    X = np.hstack([column, column, rng.normal(size=(N, 2))])
+    y = (column[:, 0] + rng.logistic(size=N) > 0).astype(float)
+    problem = Problem(Logistic(), L1(2.0), X, y, np.ones(N))
+    start = Fit(problem, np.array([1.5, -0.5, 0.0, 0.0]), np.asarray(0.0))
+    fit, alone = newton.solve(start).fit, newton.solve(replace(problem, X=X[:, 1:]).at_start()).fit
+    assert fit.objective == pytest.approx(alone.objective, rel=1e-12)
+    assert fit.coef[0] * fit.coef[1] >= 0
 
 
 def _problem(loss, penalty, fit_intercept=True, weights=None, seed=0):

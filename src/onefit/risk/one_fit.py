@@ -23,6 +23,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Fit
+from onefit.risk import full_leverage
 from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.paths import cost, follow, has_paths
 from onefit.risk.refinement import refine
@@ -183,17 +184,21 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         if left_out is not None:
             return left_out
     if fit.problem.loss.has_corners:
-        left_out = _followed(_leave_out_of_corners(fit), THOROUGH if thorough else IN_PASSING)
+        left_out = _leave_out_of_corners(fit)
+        left_out = _followed(left_out, ~leaves_nothing(fit), THOROUGH if thorough else IN_PASSING)
         return _made_sure(left_out) if thorough else left_out
     curvature = curvature_of_refits(fit, curvature)
     step = Step.of(fit, curvature)
     left_out = step.taken(fit)
+    alone = np.flatnonzero((left_out.slack < FULL_LEVERAGE) & (fit.problem.weights > 0))
+    if alone.size and full_leverage.applies(fit):
+        left_out.eta[alone] = full_leverage.let_go(fit, curvature, step.forms, step.shift, alone)
     if not fit.problem.loss.quadratic:
         eta, unsettled = refine(
             fit, curvature, left_out.eta, step.forms, step.slope, step.shift, thorough=thorough
         )
         left_out = replace(left_out, eta=eta).without_slack(unsettled)
-    return _made_sure(left_out) if thorough else left_out
+    return _made_sure(left_out) if thorough else _followed(left_out, left_out.strained, IN_PASSING)
 
 
 def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
@@ -254,18 +259,17 @@ def _made_sure(left_out: LeftOut) -> LeftOut:
     fit, rows = left_out.fit, _out_of_reach(left_out)
     rest = rows
     if has_paths(fit):
-        tried = rows if rows.size * cost(fit) <= THOROUGH else rows[:0]
+        tried = rows if cost(fit, rows.size) <= THOROUGH else rows[:0]
         left_out = left_out.with_solved(follow(fit, tried), pivoted=True)
         rest = tried[~np.isin(tried, left_out.refitted)]
     left_out = left_out.with_solved(refit_rows(fit, rest, warm=not fit.has_free_directions))
     return replace(left_out, skipped=int(np.sum(~np.isin(rows, left_out.refitted))))
 
 
-def _followed(left_out: LeftOut, budget: float) -> LeftOut:
-    """Follow all rows out of their corners where that is cheap: they make a single step a poor guess."""
-    fit = left_out.fit
-    rows = np.flatnonzero(~leaves_nothing(fit))
-    if not has_paths(fit) or rows.size * cost(fit) > budget:
+def _followed(left_out: LeftOut, which: Mask, budget: float) -> LeftOut:
+    """Follow rows of which a single step is a poor guess, where that is cheap."""
+    fit, rows = left_out.fit, np.flatnonzero(which)
+    if rows.size == 0 or not has_paths(fit) or cost(fit, rows.size) > budget:
         return left_out
     return left_out.with_solved(follow(fit, rows), pivoted=True)
 

@@ -20,6 +20,7 @@ from onefit.solvers.path import least_squares_path
 
 PIVOTS = 10.0  # that a row takes
 A_PIVOT, A_ROW = 1e5, 50.0  # multiplications that a pivot takes the time of, and a row of the data in it
+JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
 
 
 def has_paths(fit: Fit) -> bool:
@@ -45,12 +46,14 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     return {i: Solved(one.eta, *lasso.parameters(one.coef, one.level)) for i, one in found.items()}
 
 
-def cost(fit: Fit) -> float:
-    """Multiplications, about, that following one row takes the time of."""
-    n, p = fit.problem.X.shape
+def cost(fit: Fit, rows: int) -> float:
+    """Multiplications, about, that following so many rows takes the time of."""
+    n = fit.problem.n
     if fit.problem.loss.has_corners:
-        return PIVOTS * (A_PIVOT + n * (A_ROW + np.count_nonzero(fit.pinned)))
-    return PIVOTS * (A_PIVOT + float(n) * p)
+        return rows * PIVOTS * (A_PIVOT + n * (A_ROW + np.count_nonzero(fit.pinned)))
+    watched = JOINING * fit.tangent.size
+    check = 2.0 * _linalg.n_stored(fit.problem.X)
+    return watched**2 * (n + watched) + rows * (PIVOTS * A_PIVOT + check)
 
 
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:

@@ -24,6 +24,7 @@ from onefit.problem import Fit
 MAX_STEPS, FEW_STEPS = 30, 6  # chord steps, thorough or in passing
 NEGLIGIBLE = 1e-3  # second-order effect of all rows without chord steps together, relative to the risk
 THOROUGH, IN_PASSING = 1e9, 3e7  # multiplications that chord steps may always cost
+SINGULAR = 1e-10  # determinant of I − D H that is none
 SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration stops
 
 
@@ -75,9 +76,16 @@ def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
     losses = problem.per_row(problem.loss.value(problem.y, eta))
     if problem.loss.jumps:  # the row's own bend does not tell of others that pass a corner
         return np.argsort(-np.abs(change).sum(axis=1))
+    effect[_without_rest(step)] = 0.0
     order = np.argsort(effect)
     left_alone = np.cumsum(effect[order]) <= NEGLIGIBLE * np.sum(losses)
     return order[~left_alone][::-1]
+
+
+def _without_rest(step: LeftOutStep) -> Mask:
+    """Rows of leverage one: the others say nothing about where a step would end."""
+    kept = np.eye(step.slope.shape[1]) - step.bend @ step.forms
+    return np.asarray(np.abs(np.linalg.det(kept)) < SINGULAR)
 
 
 def _affordable(fit: Fit, *, thorough: bool) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from onefit._linalg import one_thread_if_small
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.problem import Fit, Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
+from onefit.risk.paths import has_paths
 from onefit.risk.response import Response
 from onefit.search.selection import Selection, choose, paired_errors, smallest
 from onefit.solvers.solve import solve, solve_path
@@ -39,6 +40,10 @@ class SearchResult:
     levels : (J,) or (J, c) array
     best : int
         Position of the strength that was chosen.
+    thorough : (t,) int array
+        Positions that were judged with the rows that no step reaches solved anew.
+    misjudged : bool
+        Whether one of them had seemed past the minimum, and was not.
     """
 
     strengths: Array
@@ -49,9 +54,11 @@ class SearchResult:
     coefs: Array
     levels: Array
     best: int
+    thorough: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    misjudged: bool = False
 
     def corrected(self, j: int, losses: Array, weights: Array, selection: Selection) -> SearchResult:
-        """Exchange the losses at one strength, and choose anew."""
+        """Exchange the losses at one strength for thorough ones, and choose anew."""
         risks, errors = self.risks.copy(), self.std_errors.copy()
         all_losses = self.losses.copy()
         all_losses[:, j] = losses
@@ -64,6 +71,7 @@ class SearchResult:
             std_errors=errors,
             paired_errors=paired,
             best=choose(risks, paired, selection),
+            thorough=np.union1d(self.thorough, [j]),
         )
 
 
@@ -107,14 +115,21 @@ def search_path(
         the paired difference.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
-        worse than it by two standard errors of the paired difference.
+        worse than it by two standard errors of the paired difference.  Where rows can be followed the last
+        one is judged thoroughly before: those whose pattern changes are taken too far by a step, and the
+        more so the weaker the penalty, so that a rise may be theirs alone.
     """
-    walked = Walk([], [], [])
-    for fit, left_out in _solved(strengths, problem_at):
-        walked.add(fit, response.losses(target, left_out.eta), weights)
-        if early_stopping and walked.past_minimum(weights):
-            break
-    return judged(
+    walked = Walk()
+    for solution in solve_path(problem_at(float(strength)) for strength in strengths):
+        left_out = one_fit.loo(*solution, thorough=False)
+        walked.add(solution.fit, response.losses(target, left_out.eta), weights)
+        if walked.seems_past_minimum(weights):
+            if has_paths(solution.fit):
+                walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
+            walked.past = walked.rises(weights)
+            if early_stopping and walked.past:
+                break
+    found = judged(
         strengths[: len(walked.fits)],
         np.stack(walked.losses).T,
         weights,
@@ -122,21 +137,19 @@ def search_path(
         np.stack([fit.level for fit in walked.fits]),
         selection,
     )
-
-
-def _solved(strengths: Array, problem_at: Callable[[float], Problem]) -> Iterator[tuple[Fit, LeftOut]]:
-    """Each fit of the path and its left-out predictors, without refits of single rows."""
-    for solution in solve_path(problem_at(float(strength)) for strength in strengths):
-        yield solution.fit, one_fit.loo(*solution, thorough=False)
+    return replace(found, thorough=np.array(walked.thorough, dtype=np.intp), misjudged=walked.misjudged)
 
 
 @dataclass
 class Walk:
     """What a path has seen so far."""
 
-    fits: list[Fit]
-    losses: list[Array]
-    risks: list[float]
+    fits: list[Fit] = field(default_factory=list)
+    losses: list[Array] = field(default_factory=list)
+    risks: list[float] = field(default_factory=list)
+    thorough: list[int] = field(default_factory=list)
+    misjudged: bool = False
+    past: bool = False
 
     def add(self, fit: Fit, losses: Array, weights: Array) -> None:
         """Take in the next strength."""
@@ -144,11 +157,20 @@ class Walk:
         self.losses.append(losses)
         self.risks.append(mean_and_error(losses, weights)[0])
 
-    def past_minimum(self, weights: Array) -> bool:
-        """Whether the last risk is clearly above the smallest one."""
-        best = int(np.nanargmin(self.risks)) if np.isfinite(self.risks).any() else 0
-        if len(self.risks) - 1 < best + PATIENCE:
-            return False
+    def correct(self, losses: Array, weights: Array) -> None:
+        """Exchange the losses at the last strength for thorough ones."""
+        self.losses[-1], self.risks[-1] = losses, mean_and_error(losses, weights)[0]
+        self.thorough.append(len(self.risks) - 1)
+        self.misjudged |= not self.rises(weights)
+
+    def seems_past_minimum(self, weights: Array) -> bool:
+        """Whether the last risk is clearly above the smallest one, and that is news."""
+        since = max(smallest(np.array(self.risks)), *self.thorough[-1:], 0)
+        return not self.past and len(self.risks) - 1 >= since + PATIENCE and self.rises(weights)
+
+    def rises(self, weights: Array) -> bool:
+        """Whether the last risk is worse than the smallest one beyond chance."""
+        best = smallest(np.array(self.risks))
         rise, error = mean_and_error(self.losses[-1] - self.losses[best], weights)
         return rise > CLEARLY_WORSE * error
 
@@ -174,7 +196,8 @@ def settle(
         At the chosen strength.
     """
     judged: dict[int, tuple[Fit, LeftOut]] = {}
-    while (j := _next_to_judge(result, judged, probing=_is_rough(problem_at, result))) is not None:
+    rough = _is_rough(problem_at, result)
+    while (j := _next_to_judge(result, judged, probing=rough or result.misjudged)) is not None:
         judged[j] = at(problem_at(float(result.strengths[j])), result)
         result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
     if result.best not in judged:
@@ -190,7 +213,7 @@ def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bo
     for j in (smallest, result.best):
         if j not in judged:
             return j
-    beyond = min((j for j in judged if j > smallest), default=len(result.risks))
+    beyond = int(min(result.thorough[result.thorough > smallest], default=len(result.risks)))
     halfway = (smallest + beyond) // 2
     return halfway if probing and halfway > smallest else None
 

@@ -32,8 +32,9 @@ from onefit.problem import Fit
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
 MOST_PIVOTS = 200
-DEPENDENT = 1e-11  # squared distance from the span of the support, relative to its length, that is none
+DEPENDENT = 1e-11  # rate of a correlation, relative to the force of the row, that is none
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
+LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that its path has a direction
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
 
@@ -110,8 +111,10 @@ def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[Ends, Mask]:
             paths = _Paths(tableau, rows[part], f[part])
             coef[part], level[part], reached[part] = paths.follow()
             pivots[part] = paths.pivots
-    solved, joining = _optimal(fit, rows, f, columns, coef, level)
-    return Ends(columns, coef, level, pivots, solved & reached), joining
+    came = np.flatnonzero(reached)
+    solved, joining = _optimal(fit, rows[came], f[came], columns, coef[came], level[came])
+    reached[came] = solved
+    return Ends(columns, coef, level, pivots, reached), joining
 
 
 def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
@@ -146,7 +149,7 @@ class Tableau:
         Those columns, centred.
     means : (m,) array
     l1, sign, start : (m,) arrays
-        Strengths (0 for copies of active columns), signs and, from the fit, outputs: β on S, γ off it.
+        Strengths, signs and, from the fit, outputs: β on S, γ off it.
     H : (m, m) array
         Minus the derivative of outputs in inputs (γ on S, β off it).
     drift : (m,) array
@@ -195,9 +198,6 @@ class Tableau:
         drift = np.empty(len(columns))
         drift[inside] = inverse @ gradient[inside]
         drift[~inside] = -across.T @ drift[inside]
-        # a copy of what is active sits on its bound and brings nothing new: it has no bound to reach
-        copies = ~inside & (H.diagonal() <= DEPENDENT * M.diagonal())
-        l1 = np.where(copies, 0.0, l1)
         start = np.where(inside, fit.coef[columns], -fit.loss_gradient[columns])
         sign = np.sign(start)
         return cls(fit, columns, inside, A, means, l1, sign, start, H, drift, inverse)
@@ -218,6 +218,7 @@ class Line(NamedTuple):
     value: Array  # (r, m): the bounded quantity of each coordinate at s = 0: β where it is active, else γ
     rate: Array  # (r, m)
     pull: Array  # (r,): t at s = 1
+    force: Array  # (r,): rate of t
 
 
 class _Paths:
@@ -227,10 +228,12 @@ class _Paths:
         fit, inside = tableau.fit, tableau.inside
         self.tableau, self.f = tableau, f[:, None]
         self.pulls = tableau.pulls(rows).T
-        self.weights, self.slopes = fit.problem.weights[rows], fit.slope[rows]
+        # where the row alone holds a direction up it has leverage one, and lets go of it at once, forwards
+        self.weights, self.slopes = (1.0 - LETS_GO) * fit.problem.weights[rows], fit.slope[rows]
         own = tableau.A[rows][:, inside]
         self.offset = 1.0 / float(fit.problem.weights.sum()) if fit.problem.intercept else 0.0
         self.leverages = np.einsum("ij,ij->i", own, self.pulls[:, inside]) + self.offset
+        self.reach = np.abs(tableau.A[rows]).max(axis=1, initial=0.0)
         self.drifts = own @ tableau.drift[inside]
         self.active = np.repeat(inside[None], len(rows), axis=0)
         self.signs = np.repeat(tableau.sign[None], len(rows), axis=0)
@@ -294,13 +297,13 @@ class _Paths:
         moved = _linalg.product(inputs.reshape(2 * len(rows), -1), table.H.T).reshape(inputs.shape)
         value = table.start + pull[:, :1] * self.pulls[rows] - moved[0]
         rate = self.f[rows] * table.drift + pull[:, 1:] * self.pulls[rows] - moved[1]
-        return Line(value, rate, pull.sum(axis=1))
+        return Line(value, rate, pull.sum(axis=1), pull[:, 1])
 
     def _with_inputs(self, line: Line, inputs: Array, exchanged: Mask, f: Array) -> Line:
         """The bounded quantity of an exchanged coordinate is its input."""
         default = np.where(self.tableau.inside, self.tableau.l1 * self.tableau.sign, 0.0)
         value = np.where(exchanged, inputs[0] + default, line.value)
-        return Line(value, np.where(exchanged, inputs[1] - f * default, line.rate), line.pull)
+        return line._replace(value=value, rate=np.where(exchanged, inputs[1] - f * default, line.rate))
 
     def _next(self, rows: Index, line: Line, share: Array) -> tuple[Array, Index]:
         """Next share at which a coordinate reaches its bound, and which."""
@@ -308,10 +311,12 @@ class _Paths:
         bound = np.where(active, 0.0, table.l1)
         shrinking = self.f[rows] * bound
         crossing, never = np.full(bound.shape, np.inf), np.full((len(rows), 1), np.inf)
+        # what depends on active columns, as their copies do, keeps its distance: it brings nothing new
+        still = np.where(active, 0.0, DEPENDENT * (np.abs(line.force) * self.reach[rows])[:, None])
         # a distance that closes: σβ of the active ones, (1 − f s) l1 ± γ of the others
         for side in (np.where(active, self.signs[rows], 1.0), np.where(active, self.signs[rows], -1.0)):
             room, closing = bound + side * line.value, shrinking - side * line.rate
-            heads_there = (closing > 0) & (table.l1 > 0)
+            heads_there = (closing > still) & (table.l1 > 0)
             until = np.divide(room, closing, out=np.full(bound.shape, np.inf), where=heads_there)
             crossing = np.minimum(crossing, until)
         crossing = np.maximum(np.hstack([crossing, never]), share[:, None])  # not before we are there

@@ -57,6 +57,9 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         if settled and not step.is_fresh:  # perhaps only the stale factor had come to its end
             step, last = None, np.inf
             continue
+        if settled and (slid := _slide(fit, step)) is not None:
+            fit, step, last = slid, None, np.inf
+            continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.quadratic)  # that the next one is smaller
         fit, last = _move(fit, step, small), step.decrement if certain else np.inf
@@ -170,6 +173,24 @@ def _move(fit: Fit, step: _Step, small: bool) -> Fit:
     """Take the step: whole where it is too small for the objective to tell, else by a line search."""
     change = step.curvature.predict(step.direction)
     return _orthant_step(fit, step, change) if small else _line_search(fit, step, change)
+
+
+def _slide(fit: Fit, step: _Step) -> Fit | None:
+    """Go down the penalty where nothing curves, until a coefficient is zero; None where there is no way.
+
+    Columns that depend on each other, such as copies with opposite signs, leave a gradient that K, which is
+    singular along it, takes for none.
+    """
+    down = np.where(step.orthant != 0, -step.gradient.coef, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
+    first = np.unravel_index(np.argmin(until), until.shape)
+    if not np.isfinite(until[first]):
+        return None
+    coef = fit.coef + until[first] * down
+    coef[first] = 0.0
+    moved = fit.moved(coef, fit.level - until[first] * step.gradient.level)
+    return moved if moved.objective < fit.objective else None
 
 
 def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> Fit:

@@ -28,14 +28,16 @@ from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.folds import Folds
+from onefit.torch.kronecker import KroneckerCurvature
 from onefit.torch.left_out import STRAINED, LeftOutRisk, Sets, Steps
 from onefit.torch.minimum import DENSE, newton, quasi_newton
-from onefit.torch.objective import Objective, Split, as_device, as_rows, as_weights, check_scalar
+from onefit.torch.objective import BUDGET, Objective, Split, as_device, as_rows, as_weights, check_scalar
 
 Decay: TypeAlias = float | Mapping[str, float]
-Kind: TypeAlias = Literal["last_layer", "gauss_newton"]
+Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]
 RowLosses: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of outputs and responses
 
+AUTO = "auto"
 ROOM = 2**28  # numbers that a Jacobian may have: 2 GiB
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
@@ -49,7 +51,7 @@ def loo(
     data: Any,
     *,
     weight_decay: Decay = 0.0,
-    curvature: Kind = "gauss_newton",
+    curvature: Kind = "auto",
     audit: int = 8,
     rng: int | np.random.Generator | None = None,
     device: Any = "cpu",
@@ -69,10 +71,14 @@ def loo(
     weight_decay : float or dict of float, default 0.0
         As in PyTorch's optimisers: ½ weight_decay ‖θ‖² is added to ``loss`` of all rows, whose mean or sum it
         is.  A dict gives it by parameter name (missing names: 0).
-    curvature : {"gauss_newton", "last_layer"}, default "gauss_newton"
+    curvature : {"auto", "gauss_newton", "kronecker", "last_layer"}, default "auto"
         What moves when a row leaves: all parameters, with the Gauss–Newton matrix, which needs weight decay;
-        or those of the last layer alone, with their exact Hessian, the features below held fixed.  The latter
-        is cheaper and tells too low a risk as soon as the features have adapted to the rows.
+        all parameters, with its Kronecker factors, layer by layer, which never holds more than a batch of
+        rows of the Jacobian; or those of the last layer alone, with their exact Hessian, the features below
+        held fixed.  The last is cheaper and tells too low a risk as soon as the features have adapted to the
+        rows.  The Kronecker factors are coarser than the Gauss–Newton matrix, the less rows there are for a
+        parameter and the weaker the decay.  "auto" takes the Gauss–Newton matrix where the Jacobian fits into
+        2 GiB, and its Kronecker factors where it does not; ``method`` and ``notes`` of the result say which.
     audit : int, default 8
         Number of rows to retrain without, at least 2.
     rng : int, Generator or None
@@ -93,6 +99,14 @@ def loo(
     UnreliableWarning
         If the audit disagrees with the formula.
 
+    Raises
+    ------
+    UnsupportedModelError
+        If Kronecker factors are asked for, or needed, and a module other than ``nn.Linear`` and ``nn.Conv2d``
+        (or one that shares its weights) has more than 2000 parameters: it is named.
+    SolverError
+        If the curvature is singular.
+
     Notes
     -----
     A row can be left out of a minimum only.  A copy of the network is first trained on by L-BFGS in float64
@@ -100,6 +114,12 @@ def loo(
     audit trains all parameters in the same way, from the same weights, without each row drawn.  The steps
     are those of Beirami et al. (2017), Theorem 1, with the stated curvature.  Where the loss is a mean, the
     weight of the decay shrinks with the number of rows, as it does in a refit.
+
+    Kronecker factors are those of Martens & Grosse (2015), of Grosse & Martens (2016) for convolutions, with
+    the Hessian of the loss in the outputs in place of sampled labels; other modules have their own block of
+    the Gauss–Newton matrix.  The decay is not approximated, and may differ between weights and biases.  A row
+    leaves the factors themselves, so that what remains is positive definite: see
+    ``onefit.torch.kronecker``.
 
     Examples
     --------
@@ -120,17 +140,24 @@ def loo(
     >>> risk = loo(net, torch.nn.MSELoss(), (X, y), weight_decay=0.05, audit=4, rng=0)
     >>> print(f"{risk.value:.2f}, audited {risk.audit.value:.2f}, training {risk.training.mean():.2f}")
     0.61, audited 0.65, training 0.38
+
+    The same with Kronecker factors, which a larger network would need:
+
+    >>> risk = loo(net, torch.nn.MSELoss(), (X, y), weight_decay=0.05, curvature="kronecker", audit=4, rng=0)
+    >>> print(f"{risk.value:.2f}, by {risk.method}")
+    0.63, by all layers, Kronecker-factored curvature
     """
     if check_audit(audit) == 0:
         raise ValueError("the formula for a network is always audited: give audit=2 or more rows to retrain")
-    if curvature not in RULES:
-        raise ValueError(f"curvature must be one of {', '.join(RULES)}, got {curvature!r}")
+    if curvature not in (AUTO, *RULES):
+        raise ValueError(f"curvature must be one of {', '.join((AUTO, *RULES))}, got {curvature!r}")
     network = _read(module, loss, data, weight_decay, as_device(device))
+    chosen, why = _chosen(curvature, network)
     network, notes = _finished(network, max_steps)
-    result = _by_formula(network, RULES[curvature](network))
+    result = _by_formula(network, RULES[chosen](network))
     checked = _audited(network, result, audit, np.random.default_rng(rng), max_steps)
     _warn_if_wrong(result, checked)
-    return replace(result, audit=checked, notes=notes)
+    return replace(result, audit=checked, notes=why + notes)
 
 
 # --- the network ---------------------------------------------------------------------------------------
@@ -329,9 +356,13 @@ def _trained(objective: Objective, theta: Tensor, max_steps: int) -> Tensor:
 
 def _missing(network: Network, theta: Tensor) -> float:
     """Gradient at some weights, relative to those of the rows and the decay."""
-    objective = network.objective()
-    size = max(float(objective.gradient_size(theta)), np.finfo(float).tiny)
-    return float(objective.gradient(theta).norm()) / size
+    objective, one = network.objective(), torch.ones_like(theta[:1])
+    rows = torch.arange(len(objective), device=theta.device)[:, None]
+    size = 0.0 if network.mean else float((network.decay * theta).norm())
+    for few in torch.split(rows, max(1, BUDGET // len(theta))):  # their gradients are held at once
+        slopes = vmap(objective.set_gradient, in_dims=(None, 0, None))(theta, few, one)
+        size += float(slopes.norm(dim=1).sum())
+    return float(objective.gradient(theta).norm()) / max(size, np.finfo(float).tiny)
 
 
 def _finished(network: Network, max_steps: int) -> tuple[Network, tuple[str, ...]]:
@@ -425,24 +456,70 @@ class GaussNewton(Rule):
     def _derivatives(self) -> tuple[Tensor, Tensor, Tensor]:
         """J (n, c, k), and the derivatives of the loss in the output: (n, c), (n, c, c)."""
         network, theta = self.network, self.network.theta
-        outputs = vmap(network.predict, in_dims=(None, 0))(theta, network.X)
-        flat = outputs.reshape(len(outputs), -1)
-        if flat.numel() * len(theta) > ROOM:
+        if not _fits(network):
             raise ValueError(
-                f"the Jacobian of {flat.numel()} outputs in {len(theta)} parameters does not fit: take "
-                "curvature='last_layer', or fewer rows"
+                f"the Jacobian of {_outputs(network)} outputs in {len(theta)} parameters does not fit: take "
+                "curvature='kronecker' or 'last_layer', or fewer rows"
             )
-        shape = outputs.shape[1:]
-
-        def loss(output: Tensor, y: Tensor) -> Tensor:
-            return network.row_loss(output.reshape(shape), y)
-
+        slopes, bends = _loss_derivatives(network)
         J = vmap(jacrev(network.predict), in_dims=(None, 0), chunk_size=64)(theta, network.X)
-        return (
-            J.reshape(*flat.shape, -1),
-            vmap(grad(loss))(flat, network.y),
-            vmap(jacrev(grad(loss)))(flat, network.y),
+        return J.reshape(*slopes.shape, -1), slopes, bends
+
+
+class Kronecker(Rule):
+    """All parameters move, with the Kronecker factors of the Gauss–Newton matrix, layer by layer."""
+
+    name = "all layers, Kronecker-factored curvature"
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        network, theta = self.network, self.network.theta
+        ridge = network.decay * (len(network.X) - 1.0 if network.mean else 1.0)
+        leaving = network.decay * theta if network.mean else torch.zeros_like(theta)
+        slopes, bends = _loss_derivatives(network)
+        parts = network.parts
+        curvature = KroneckerCurvature.of(
+            network.module, parts(theta), network.X, slopes, bends, parts(ridge), parts(leaving)
         )
+        losses, leverages = [], []
+        for rows in curvature.batches():
+            steps, own = curvature.left_out(rows)
+            losses.append(network.losses().losses_at(theta + steps, rows))
+            leverages.append(own)
+        return torch.cat(losses), torch.cat(leverages)
+
+
+def _loss_derivatives(network: Network) -> tuple[Tensor, Tensor]:
+    """First two derivatives of the loss in the output, flat: (n, c), (n, c, c)."""
+    with torch.no_grad():
+        outputs = vmap(network.predict, in_dims=(None, 0))(network.theta, network.X)
+    shape = outputs.shape[1:]
+
+    def loss(output: Tensor, y: Tensor) -> Tensor:
+        return network.row_loss(output.reshape(shape), y)
+
+    flat = outputs.reshape(len(outputs), -1)
+    return vmap(grad(loss))(flat, network.y), vmap(jacrev(grad(loss)))(flat, network.y)
+
+
+def _outputs(network: Network) -> int:
+    """Number of outputs of all rows."""
+    with torch.no_grad():
+        return len(network.X) * network.predict(network.theta, network.X[0]).numel()
+
+
+def _fits(network: Network) -> bool:
+    """Whether there is room for the Jacobian of all outputs in all parameters."""
+    return _outputs(network) * len(network.theta) <= ROOM
+
+
+def _chosen(curvature: Kind, network: Network) -> tuple[str, tuple[str, ...]]:
+    """Which rule, and a note where the size of the network decided."""
+    if curvature != AUTO:
+        return curvature, ()
+    if _fits(network):
+        return "gauss_newton", ()
+    size = f"{_outputs(network)} outputs in {len(network.theta)} parameters"
+    return "kronecker", (f"Kronecker factors were taken: the Jacobian of {size} does not fit",)
 
 
 def _spread(J: Tensor, bends: Tensor, ridge: Tensor, leaving: Tensor) -> tuple[Tensor, Tensor]:
@@ -468,7 +545,11 @@ def _spread(J: Tensor, bends: Tensor, ridge: Tensor, leaving: Tensor) -> tuple[T
     return A.reshape(n, c, k), (leaving - rows.T @ back) / ridge
 
 
-RULES: dict[str, type[Rule]] = {"last_layer": LastLayer, "gauss_newton": GaussNewton}
+RULES: dict[str, type[Rule]] = {
+    "gauss_newton": GaussNewton,
+    "kronecker": Kronecker,
+    "last_layer": LastLayer,
+}
 
 
 # --- the result ----------------------------------------------------------------------------------------

@@ -255,6 +255,14 @@ def test_primal_and_dual_agree(p, weighted, fit_intercept):
     np.testing.assert_allclose(primal.hat(rows), dual.hat(rows), atol=1e-8)
 
 
+def test_what_rows_do_to_a_kernel_model_and_its_intercept(fit_intercept):
+    fit, X = _fit(Logistic(), L2(0.7), 8, fit_intercept=fit_intercept)
+    kernel = Fit(replace(fit.problem, X=RowGram(X @ X.T)), np.zeros(N), fit.level).known(eta=fit.eta)
+    ours, explicit = factor(kernel).responses(), factor(fit).responses()
+    np.testing.assert_allclose(ours.level, explicit.level, atol=1e-9)
+    np.testing.assert_allclose(X.T @ ours.coef, explicit.coef, atol=1e-9)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("p", [8, 140])
 def test_a_gram_matrix_is_as_good_as_the_columns(p, weighted):

@@ -43,9 +43,7 @@ def _expected_failures(estimator):
     if clone(estimator).get_params().get("alphas", getattr(estimator, "Cs", None)) in ([1.0], [0.1]):
         return {}
     why = "a row of weight 2 leaves as a whole, so the choice of strength differs from that for two rows"
-    # on the dense data of that check the lasso chooses the constant model either way
-    kinds = ("sparse",) if isinstance(estimator, LassoLOO) else ("dense", "sparse")
-    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in kinds}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
 
 
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")

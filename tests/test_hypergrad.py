@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit import hypergrad
+from onefit import _linalg, hypergrad
 from onefit.curvature import Dual, Independent, Pinned, factor
 from onefit.losses import (
     ConcomitantHuber,
     EpsilonInsensitive,
+    Exponential,
     Gamma,
     Hinge,
     Huber,
     Logistic,
     Loss,
+    Mixture,
     Multinomial,
     Poisson,
     Quantile,
@@ -312,11 +314,38 @@ def test_leave_one_out_of_a_singular_curvature(name, fit_intercept):
     _check_leave_one_out(problem, model.response, lambda t: L2(strength * np.exp(t)), 1e-6)
 
 
+def _one_step_of_corners(fit):
+    """Every row on its own, by dense algebra: on a piece its slope leaves, in a corner its hold."""
+    h = np.array(factor(fit).quadratic_forms())
+    return fit.eta + np.where(np.isinf(h), 0.0, h) * fit.slope
+
+
+def _loo_risk_of_corners(response, fit):
+    return _share(fit.problem) @ response.losses(fit.problem.y, _one_step_of_corners(fit))
+
+
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("weighting", ["", "real"])
 @pytest.mark.parametrize("name", CORNERS)
-def test_leave_one_out_refuses_rows_in_corners(name):
-    model = CORNERS[name]
-    problem = _problem(model, L2(10.0))
-    with pytest.raises(TypeError, match="in a corner of the loss"):
+def test_leave_one_out_with_rows_in_corners(name, weighting, ridge, fit_intercept):
+    model, penalty_at = CORNERS[name], lambda t: RIDGES[ridge](t).scaled(10.0)
+    problem = _problem(model, penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept)
+    fit = _solved(problem, penalty_at(0.0))
+    assert fit.pinned.any()
+    left_out, cotangent = hypergrad.leave_one_out(fit, _slopes_of_rows(model.response, problem))
+    np.testing.assert_allclose(left_out.eta, _one_step_of_corners(fit), rtol=1e-12)
+    ours = cotangent.along(_change(penalty_at, fit))
+    risk = lambda there: _loo_risk_of_corners(model.response, there)  # noqa: E731
+    expected = _derivative(risk, problem, penalty_at, fit)
+    np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", ["mean-scaled", "kinks"])
+def test_leave_one_out_with_rows_in_corners_refuses(case):
+    model = CORNERS["median"]
+    weighting = "mean" if case == "mean-scaled" else ""
+    problem = _problem(model, L2(10.0) if case == "mean-scaled" else L1(3.0), weighting=weighting)
+    with pytest.raises(TypeError, match="take differences of the risk"):
         hypergrad.leave_one_out(solve(problem.at_start()).fit, _slopes_of_rows(model.response, problem))
 
 
@@ -549,6 +578,218 @@ def test_held_out_of_matrices_of_low_rank(name, fit_intercept):
     assert 0 < fit.tangent.size < 12
 
 
+# --- corners: the small system, and losses that change -----------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize("name", CORNERS)
+def test_rows_in_corners_answer_as_the_whole_curvature_does(name, kernel, fit_intercept):
+    """u = K⁻¹ v and the forces on the rows, from a system of their size."""
+    model = CORNERS[name]
+    problem = _problem(model, L2(10.0), fit_intercept=fit_intercept)
+    problem = replace(problem, X=_linalg.RowGram(problem.X @ problem.X.T)) if kernel else problem
+    fit = solve(problem.at_start()).fit
+    small, whole = hypergrad.InCorners.of(fit), factor(fit)
+    rng = np.random.default_rng(0)
+    v = hypergrad.of_rows(fit, rng.normal(size=N))
+    for ours, theirs in zip(small.solve(v), whole.solve(v), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    np.testing.assert_allclose(small.hold(v), whole.hold(v), atol=1e-9)
+
+
+def test_the_small_system_is_for_ridge_penalties_and_corners():
+    for model, penalty in (("median", L1(3.0)), ("median", L2(np.r_[0.0, np.ones(P - 1)]))):
+        assert hypergrad.InCorners.of(solve(_problem(CORNERS[model], penalty).at_start()).fit) is None
+    assert hypergrad.InCorners.of(solve(_problem(SMOOTH["huber"], L2()).at_start()).fit) is None
+
+
+LOSSES = {
+    "huber": (SMOOTH["huber"], lambda t: Huber(1.35 * np.exp(t))),
+    "tweedie": (SMOOTH["tweedie"], lambda t: Tweedie(1.5 + t)),
+    "mixture": (SMOOTH["logistic"], lambda t: Mixture([Logistic(), Exponential()], [0.4 + t, 0.6 - t])),
+    "concomitant huber": (SMOOTH["concomitant huber"], lambda t: ConcomitantHuber(1.35 * np.exp(t))),
+    "quantile": (CORNERS["quantile"], lambda t: Quantile(0.3 + t)),
+    "epsilon-insensitive": (CORNERS["epsilon-insensitive"], lambda t: EpsilonInsensitive(0.3 + t)),
+    "squared epsilon": (
+        SMOOTH["squared epsilon-insensitive"],
+        lambda t: SquaredEpsilonInsensitive(0.2 + t),
+    ),
+}
+
+
+def _along_loss(cotangent, loss_at, fit):
+    points = hypergrad.stencil(width=1e-3)
+    losses = [loss_at(place) for place in points.places]
+    return cotangent.along_loss(hypergrad.loss_change(losses, points.weights, fit))
+
+
+def _of_losses(risk, problem, loss_at, fit):
+    """Derivative of a risk of fits along the loss, by differences that stay on one piece."""
+    for step in (1e-3, 1e-4, 1e-5):
+        solved = {
+            place: solve(replace(problem, loss=loss_at(place * step)).at_start()).fit for place, _ in STENCIL
+        }
+        if all(_same_pattern(fit, there) for there in solved.values()):
+            return sum(weight * risk(solved[place]) for place, weight in STENCIL) / (12.0 * step)
+    pytest.fail("the pattern changes at the fit")
+
+
+@pytest.mark.parametrize("weighting", ["", "real"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_held_out_as_the_loss_changes(name, weighting, fit_intercept):
+    model, loss_at = LOSSES[name]
+    penalty = _suited(model, lambda t: L2(3.0 * np.exp(t)))(0.0)
+    problem = _problem(model, penalty, weighting=weighting, fit_intercept=fit_intercept)
+    problem = _split(replace(problem, loss=loss_at(0.0)))
+    share = np.random.default_rng(3).uniform(0.5, 2.0, TESTED.size)
+    fit = solve(problem.at_start()).fit
+    by_row = (share * model.response.slopes(problem.y[TESTED], fit.eta[TESTED]).T).T
+    ours = _along_loss(hypergrad.held_out(fit, TESTED, by_row), loss_at, fit)
+    risk = lambda there: _held_out_risk(model.response, share, there)  # noqa: E731
+    np.testing.assert_allclose(ours, _of_losses(risk, problem, loss_at, fit), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weighting", ["", "real", "mean, real"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_leave_one_out_as_the_loss_changes(name, weighting, fit_intercept):
+    model, loss_at = LOSSES[name]
+    if model in CORNERS.values() and weighting.startswith("mean"):
+        pytest.skip("refits of a penalty that shrinks have no gradient in corners")
+    penalty = _suited(model, lambda t: L2(3.0 * np.exp(t)))(0.0)
+    problem = _problem(model, penalty, weighting=weighting, fit_intercept=fit_intercept)
+    problem = replace(problem, loss=loss_at(0.0))
+    fit = solve(problem.at_start()).fit
+    _, cotangent = hypergrad.leave_one_out(fit, _slopes_of_rows(model.response, problem))
+    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    expected = _of_losses(lambda there: risk_of(model.response, there), problem, loss_at, fit)
+    np.testing.assert_allclose(_along_loss(cotangent, loss_at, fit), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["huber", "tweedie", "mixture"])
+def test_degrees_of_freedom_as_the_loss_changes(name, fit_intercept):
+    model, loss_at = LOSSES[name]
+    problem = replace(_problem(model, L2(3.0), fit_intercept=fit_intercept), loss=loss_at(0.0))
+    fit = solve(problem.at_start()).fit
+    ours = _along_loss(_of_gcv(model, problem, fit), loss_at, fit)
+    expected = _of_losses(lambda there: _gcv(model.response, there), problem, loss_at, fit)
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+def test_gradients_of_2017_are_for_penalties():
+    problem = _problem(SMOOTH["huber"], L2(1.0))
+    fit = solve(problem.at_start()).fit
+    cotangent = hypergrad.gradient_2017(fit, _slopes_of_rows(Value(), problem))
+    with pytest.raises(TypeError, match="changes of the penalty only"):
+        _along_loss(cotangent, lambda t: Huber(1.35 + t), fit)
+    with pytest.raises(TypeError, match="changes of the penalty only"):
+        hypergrad.in_gram([cotangent])
+
+
+# --- kernels ---------------------------------------------------------------------------------------
+
+KERNELS = {
+    "rbf": lambda X, t: np.exp(-0.2 * np.exp(t) * np.sum((X[:, None] - X) ** 2, axis=2)),
+    "polynomial": lambda X, t: (1.0 + 0.1 * np.exp(t) * X @ X.T) ** 2,
+}
+OF_KERNELS = {name: SMOOTH[name] for name in ("squared", "three outputs", "logistic", "huber")} | CORNERS
+
+
+def _kernel_problem(name, kernel, *, weighting="", fit_intercept=True):
+    """The problem as a function of the width of its kernel."""
+    model = OF_KERNELS[name]
+    penalty = L2(np.array([[0.5, 1.0, 2.0]]) if model.outputs else 0.3)
+    problem = _problem(model, penalty, weighting=weighting, fit_intercept=fit_intercept)
+    return model, lambda t: replace(problem, X=_linalg.RowGram(KERNELS[kernel](problem.X, t)))
+
+
+def _along_gram(cotangent, at):
+    points = hypergrad.stencil()
+    change = sum(w * at(t).X.gram for t, w in zip(points.places, points.weights, strict=True))
+    return np.sum(hypergrad.in_gram([cotangent]) * change)
+
+
+def _of_widths(risk, at, fit):
+    """Derivative of a risk of fits along the width, by differences that stay on one piece."""
+    for step in (1e-3, 1e-4, 1e-5, 1e-6):
+        solved = {place: solve(at(place * step).at_start()).fit for place, _ in STENCIL}
+        if all(_same_pattern(fit, there) for there in solved.values()):
+            return sum(weight * risk(solved[place]) for place, weight in STENCIL) / (12.0 * step)
+    pytest.fail("the pattern changes at the fit")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("weighting", ["", "real"])
+@pytest.mark.parametrize("name", OF_KERNELS)
+def test_held_out_as_the_kernel_changes(name, weighting, kernel, fit_intercept):
+    model, whole = _kernel_problem(name, kernel, weighting=weighting, fit_intercept=fit_intercept)
+    at = lambda t: _split(whole(t))  # noqa: E731
+    share = np.random.default_rng(3).uniform(0.5, 2.0, TESTED.size)
+    fit = solve(at(0.0).at_start()).fit
+    by_row = (share * model.response.slopes(fit.problem.y[TESTED], fit.eta[TESTED]).T).T
+    ours = _along_gram(hypergrad.held_out(fit, TESTED, by_row), at)
+    expected = _of_widths(lambda there: _held_out_risk(model.response, share, there), at, fit)
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("weighting", ["", "real"])
+@pytest.mark.parametrize("name", OF_KERNELS)
+def test_leave_one_out_as_the_kernel_changes(name, weighting, kernel, fit_intercept):
+    model, at = _kernel_problem(name, kernel, weighting=weighting, fit_intercept=fit_intercept)
+    fit = solve(at(0.0).at_start()).fit
+    _, cotangent = hypergrad.leave_one_out(fit, _slopes_of_rows(model.response, fit.problem))
+    risk_of = _loo_risk_of_corners if fit.problem.loss.has_corners else _loo_risk
+    expected = _of_widths(lambda there: risk_of(model.response, there), at, fit)
+    np.testing.assert_allclose(_along_gram(cotangent, at), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weighting", ["", "real"])
+@pytest.mark.parametrize("name", OF_KERNELS)
+def test_leave_one_out_of_kernels_as_the_penalty_changes(name, weighting, fit_intercept):
+    model, at = _kernel_problem(name, "rbf", weighting=weighting, fit_intercept=fit_intercept)
+    problem = at(0.0)
+    penalty_at = lambda t: problem.penalty.scaled(np.exp(t))  # noqa: E731
+    fit = _solved(problem, penalty_at(0.0))
+    _, cotangent = hypergrad.leave_one_out(fit, _slopes_of_rows(model.response, problem))
+    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    risk = lambda there: risk_of(model.response, there)  # noqa: E731
+    expected = _of_widths(risk, lambda t: replace(problem, penalty=penalty_at(t)), fit)
+    np.testing.assert_allclose(cotangent.along(_change(penalty_at, fit)), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", ["squared", "logistic", "huber"])
+def test_degrees_of_freedom_as_the_kernel_changes(name, kernel, fit_intercept):
+    model, at = _kernel_problem(name, kernel, fit_intercept=fit_intercept)
+    fit = solve(at(0.0).at_start()).fit
+    cotangent = _of_gcv(model, fit.problem, fit)
+    expected = _of_widths(lambda there: _gcv(model.response, there), at, fit)
+    np.testing.assert_allclose(_along_gram(cotangent, at), expected, rtol=1e-6)
+    penalty_at = lambda t: L2(0.3 * np.exp(t))  # noqa: E731
+    expected = _derivative(lambda there: _gcv(model.response, there), fit.problem, penalty_at, fit)
+    np.testing.assert_allclose(cotangent.along(_change(penalty_at, fit)), expected, rtol=1e-6)
+
+
+def test_a_linear_kernel_is_ridge():
+    """The derivative in the strength is that of the primal; in a factor on the kernel it is minus that."""
+    problem = _split(_problem(SMOOTH["logistic"], L2(2.0)))
+    share, answers = np.ones(TESTED.size), []
+    for X in (problem.X, _linalg.RowGram(problem.X @ problem.X.T)):
+        fit = solve(replace(problem, X=X).at_start()).fit
+        by_row = share * TWO.slopes(problem.y[TESTED], fit.eta[TESTED])
+        cotangent = hypergrad.held_out(fit, TESTED, by_row)
+        answers.append(cotangent.along(_change(lambda t: L2(2.0 * np.exp(t)), fit)))
+    assert answers[0] == pytest.approx(answers[1], rel=1e-9)
+    assert np.sum(hypergrad.in_gram([cotangent]) * X.gram) == pytest.approx(-answers[0], rel=1e-9)
+
+
+def test_kernels_whose_refits_rescale_are_refused():
+    _, at = _kernel_problem("squared", "rbf", weighting="mean")
+    fit = solve(at(0.0).at_start()).fit
+    with pytest.raises(TypeError, match="take differences of the risk"):
+        hypergrad.leave_one_out(fit, _slopes_of_rows(Value(), fit.problem))
+
+
 # --- degrees of freedom ----------------------------------------------------------------------------
 
 
@@ -565,13 +806,17 @@ def _gcv(response, fit):
     return _deviance(response, fit) / (1.0 - _df(fit) / fit.problem.n) ** 2
 
 
-def _check_degrees_of_freedom(model, problem, penalty_at, rtol=1e-7):
-    fit, n = _solved(problem, penalty_at(0.0)), problem.n
+def _of_gcv(model, problem, fit):
+    n = problem.n
     kept = 1.0 - _df(fit) / n
     by_eta = problem.weights * model.response.slopes(problem.y, fit.eta) / kept**2
     owed = 2.0 / n * _deviance(model.response, fit) / kept**3
-    cotangent = hypergrad.degrees_of_freedom(fit, factor(fit), owed, by_eta)
-    ours = cotangent.along(_change(penalty_at, fit))
+    return hypergrad.degrees_of_freedom(fit, factor(fit), owed, by_eta)
+
+
+def _check_degrees_of_freedom(model, problem, penalty_at, rtol=1e-7):
+    fit = _solved(problem, penalty_at(0.0))
+    ours = _of_gcv(model, problem, fit).along(_change(penalty_at, fit))
     expected = _derivative(lambda there: _gcv(model.response, there), problem, penalty_at, fit)
     np.testing.assert_allclose(ours, expected, rtol=rtol)
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from sklearn.base import clone
 from sklearn.metrics import hinge_loss, log_loss, mean_pinball_loss, mean_tweedie_deviance
 
 from onefit.losses import (
     ConcomitantHuber,
     EpsilonInsensitive,
+    Exponential,
     Gamma,
     Hinge,
     Huber,
     Logistic,
+    Mixture,
     Multinomial,
     PiecewiseLinear,
     Poisson,
     Quantile,
+    SmoothedHinge,
     Squared,
     SquaredEpsilonInsensitive,
     SquaredHinge,
@@ -34,6 +38,8 @@ def _case(loss, seed=0):
         return rng.integers(0, loss.n_classes, N).astype(float), 2 * rng.normal(size=(N, loss.n_classes))
     if isinstance(loss, Logistic):
         return rng.integers(0, 2, N).astype(float), 3 * rng.normal(size=N)
+    if isinstance(loss, Exponential | Mixture) and loss.of_two_classes:
+        return rng.integers(0, 2, N).astype(float), rng.normal(size=N)
     if isinstance(loss, Tweedie):
         y = rng.gamma(2.0, 1.0, N)
         y = np.where(np.arange(N) % 5 == 0, 0.0, y) if loss.power < 2 else y
@@ -52,6 +58,8 @@ def _case(loss, seed=0):
 SEPARABLE = [
     Squared(),
     Logistic(),
+    Exponential(),
+    Mixture([Logistic(), Exponential()], [0.3, 0.7]),
     Poisson(),
     Gamma(),
     Huber(),
@@ -70,6 +78,7 @@ CONVEX = [
     *COUPLED,
     Squared(),
     Logistic(),
+    Exponential(),
     Poisson(),
     Gamma(),
     Huber(),
@@ -141,7 +150,7 @@ def test_quadratic_is_claimed_only_where_the_third_derivative_vanishes(loss):
 
 @pytest.mark.parametrize(
     "loss",
-    [loss for loss in [*SEPARABLE, *COUPLED] if not isinstance(loss, Huber | ConcomitantHuber)]
+    [loss for loss in [*SEPARABLE, *COUPLED] if not isinstance(loss, Huber | ConcomitantHuber | Mixture)]
     + [ConcomitantHuber(50.0), Huber(50.0)],
     ids=repr,
 )
@@ -237,17 +246,24 @@ WITH_CORNERS = [
     EpsilonInsensitive(0.1),
     EpsilonInsensitive(0.7),
 ]
-WITH_JUMPS = [SquaredHinge(), SquaredEpsilonInsensitive(0.0), SquaredEpsilonInsensitive(0.7)]
+OF_CLASSES = Hinge | SquaredHinge | SmoothedHinge
+WITH_JUMPS = [
+    SquaredHinge(),
+    SmoothedHinge(0.3),
+    SmoothedHinge(1.5),
+    SquaredEpsilonInsensitive(0.0),
+    SquaredEpsilonInsensitive(0.7),
+]
 
 
 def _away_from_corners(loss, seed=0):
     """Responses, and linear predictors at least 0.05 from where a derivative jumps."""
     rng = np.random.default_rng(seed)
-    of_classes = isinstance(loss, Hinge | SquaredHinge)
+    of_classes = isinstance(loss, OF_CLASSES)
     y = rng.integers(0, 2, N).astype(float) if of_classes else 2 * rng.normal(size=N)
     eta = 2 * rng.normal(size=N)
     if of_classes:
-        at = (2 * y - 1)[:, None]
+        at = (2 * y - 1)[:, None] * np.array([1.0, 1.0 - getattr(loss, "width", 0.0)])
     else:
         reach = getattr(loss, "epsilon", 0.0)
         at = np.stack([y - reach, y + reach], axis=1)
@@ -265,6 +281,9 @@ def _by_hand(loss, y, eta):
             return np.maximum(np.abs(y - eta) - epsilon, 0.0)
         case SquaredHinge():
             return np.maximum(0.0, 1.0 - (2 * y - 1) * eta) ** 2
+        case SmoothedHinge(width=width):  # the mean of hinges with corners spread over the width
+            corners = 1.0 - width * (np.arange(2000) + 0.5) / 2000
+            return np.maximum(0.0, corners - ((2 * y - 1) * eta)[:, None]).mean(axis=1)
         case SquaredEpsilonInsensitive(epsilon=epsilon):
             return np.maximum(np.abs(y - eta) - epsilon, 0.0) ** 2
     raise TypeError(loss)
@@ -274,7 +293,8 @@ def _by_hand(loss, y, eta):
 @pytest.mark.parametrize("seed", range(3))
 def test_values_by_their_definition(loss, seed):
     y, eta = _away_from_corners(loss, seed)
-    np.testing.assert_allclose(loss.value(y, eta), _by_hand(loss, y, eta), atol=1e-14)
+    rounding = 1e-7 if isinstance(loss, SmoothedHinge) else 1e-14
+    np.testing.assert_allclose(loss.value(y, eta), _by_hand(loss, y, eta), atol=rounding)
 
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
@@ -332,7 +352,9 @@ def test_the_piece_is_the_steepest_line_below(loss, seed):
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS, *SEPARABLE], ids=repr)
 def test_what_a_loss_says_of_itself(loss):
     assert loss.has_corners == isinstance(loss, PiecewiseLinear)
-    assert loss.jumps == isinstance(loss, Huber | SquaredHinge | SquaredEpsilonInsensitive)
+    smoothed = Huber | SquaredHinge | SmoothedHinge | SquaredEpsilonInsensitive
+    assert loss.jumps == isinstance(loss, smoothed)
+    assert loss.of_two_classes == isinstance(loss, Logistic | Exponential | Mixture | OF_CLASSES)
     if loss.has_corners:
         assert loss.quadratic
 
@@ -340,10 +362,11 @@ def test_what_a_loss_says_of_itself(loss):
 @pytest.mark.parametrize("loss", WITH_JUMPS, ids=repr)
 def test_the_slope_is_continuous_where_the_curvature_jumps(loss):
     y, _ = _away_from_corners(loss)
-    at = 2 * y - 1 if isinstance(loss, SquaredHinge) else y + loss.epsilon
+    at = 2 * y - 1 if isinstance(loss, OF_CLASSES) else y + loss.epsilon
     np.testing.assert_allclose(loss.gradient(y, at - 1e-9), loss.gradient(y, at + 1e-9), atol=1e-8)
     jump = np.abs(loss.hessian(y, at - 1e-9) - loss.hessian(y, at + 1e-9))
-    np.testing.assert_allclose(jump, 0.0 if getattr(loss, "epsilon", 1.0) == 0 else 2.0)
+    expected = 1.0 / loss.width if isinstance(loss, SmoothedHinge) else 2.0
+    np.testing.assert_allclose(jump, 0.0 if getattr(loss, "epsilon", 1.0) == 0 else expected)
 
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, SquaredEpsilonInsensitive(0.0), SquaredHinge()], ids=repr)
@@ -367,3 +390,108 @@ def test_margin_and_pinball_losses_are_those_of_scikit_learn():
     y, eta = _away_from_corners(Quantile())
     expected = mean_pinball_loss(y, eta, alpha=0.3)
     np.testing.assert_allclose(Quantile(0.3).value(y, eta).mean(), expected, rtol=1e-12)
+
+
+# --- smoothed hinge, and mixtures ------------------------------------------------------------------
+
+
+def test_the_smoothed_hinge_tends_to_the_hinge():
+    y, eta = _away_from_corners(Hinge())
+    for width in (1e-2, 1e-4):
+        np.testing.assert_allclose(SmoothedHinge(width).value(y, eta), Hinge().value(y, eta), atol=width)
+        np.testing.assert_array_equal(SmoothedHinge(width).gradient(y, eta), Hinge().gradient(y, eta))
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
+def test_widths_that_are_none(width):
+    with pytest.raises(ValueError, match="width must be a positive number"):
+        SmoothedHinge(width)
+
+
+CLASSES = (Logistic(), Exponential(), SquaredHinge(), SmoothedHinge())
+NUMBERS = (Squared(), Huber(), SquaredEpsilonInsensitive(0.2))
+
+
+@pytest.mark.parametrize("losses", [CLASSES, NUMBERS], ids=["classes", "numbers"])
+@pytest.mark.parametrize("part", ["value", "gradient", "hessian", "third"])
+def test_mixtures_are_weighted_sums(losses, part):
+    weights = np.random.default_rng(0).dirichlet(np.ones(len(losses)))
+    mixed = Mixture(losses, weights)
+    y, eta = _case(mixed)
+    expected = sum(w * getattr(loss, part)(y, eta) for w, loss in zip(weights, losses, strict=True))
+    np.testing.assert_allclose(getattr(mixed, part)(y, eta), expected, rtol=1e-13)
+    np.testing.assert_array_equal(mixed.shares, weights)
+
+
+@pytest.mark.parametrize("loss", [*CLASSES, *NUMBERS], ids=repr)
+def test_a_vertex_is_the_loss_itself(loss):
+    of_kind = CLASSES if loss.of_two_classes else NUMBERS
+    mixed = Mixture(of_kind, np.array([1.0 if loss == one else 0.0 for one in of_kind]))
+    y, eta = _case(mixed)
+    weights = np.linspace(0.5, 2.0, len(y))
+    for part in ("value", "gradient", "hessian", "third"):
+        np.testing.assert_array_equal(getattr(mixed, part)(y, eta), getattr(loss, part)(y, eta))
+    assert mixed.start(y, weights) == loss.start(y, weights)
+
+
+def test_what_a_mixture_says_of_itself():
+    assert Mixture(CLASSES).of_two_classes
+    assert not Mixture(NUMBERS).of_two_classes
+    assert Mixture([Squared(), Squared()]).quadratic
+    assert not Mixture(NUMBERS).quadratic
+    assert Mixture(NUMBERS).jumps
+    assert not Mixture([Logistic(), Exponential()]).jumps
+    assert Mixture(CLASSES) == Mixture(list(CLASSES), [0.25] * 4)
+    assert hash(Mixture(CLASSES)) == hash(Mixture(list(CLASSES), [0.25] * 4))
+    assert Mixture(CLASSES) != Mixture(CLASSES, [1.0, 0.0, 0.0, 0.0])
+    assert Mixture(CLASSES) != Logistic()
+
+
+def test_an_overflow_without_weight_does_no_harm():
+    mixed = Mixture([Logistic(), Exponential()], [1.0, 0.0])
+    np.testing.assert_allclose(mixed.value(np.ones(1), np.array([-1e4])), 1e4)
+
+
+@pytest.mark.parametrize(
+    ("losses", "weights", "error", "message"),
+    [
+        ([], None, ValueError, "at least one loss"),
+        ([Logistic(), Squared()], None, TypeError, "not both: Logistic, Squared"),
+        (
+            [Logistic(), Hinge()],
+            None,
+            TypeError,
+            r"Hinge has corners: take SmoothedHinge\(\) or SquaredHinge",
+        ),
+        ([Squared(), Quantile()], None, TypeError, r"Quantile has corners: take Huber"),
+        ([Multinomial(3)], None, TypeError, "not Multinomial"),
+        ([Poisson()], None, TypeError, "not Poisson"),
+        ([Mixture([Squared()])], None, TypeError, "not Mixture"),
+        (["logistic"], None, TypeError, "losses of onefit.losses, got 'logistic'"),
+        ([Squared(), Huber()], [0.5], ValueError, "must be 2 numbers"),
+        ([Squared(), Huber()], [1.5, -0.5], ValueError, "at least 0 and with sum 1"),
+        ([Squared(), Huber()], [0.5, 0.6], ValueError, "at least 0 and with sum 1"),
+        ([Squared(), Huber()], [0.5, np.nan], ValueError, "at least 0 and with sum 1"),
+    ],
+)
+def test_mixtures_that_are_none(losses, weights, error, message):
+    with pytest.raises(error, match=message):
+        Mixture(losses, weights)
+
+
+# --- parameters ------------------------------------------------------------------------------------
+
+
+def test_parameters_are_got_and_set_as_in_scikit_learn():
+    assert Huber(2.0).get_params() == {"delta": 2.0}
+    mixed = Mixture(list(CLASSES))
+    copied = clone(mixed)
+    assert copied == mixed
+    assert copied is not mixed
+    copied.set_params(losses=list(NUMBERS), weights=[1.0, 0.0, 0.0])
+    assert not copied.of_two_classes  # what follows from the parameters follows them
+    assert mixed == Mixture(CLASSES)
+    with pytest.raises(ValueError, match="Huber has no parameter 'width'"):
+        Huber().set_params(width=1.0)
+    with pytest.raises(ValueError, match="width must be"):
+        SmoothedHinge().set_params(width=-1.0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UnreliableWarning,
         UnsupportedModelError,
     )
-    from onefit.gradient_search import GradientSearchCV, PerFeature, PerGroup
+    from onefit.gradient_search import GradientSearchCV, PerFeature, PerGroup, Simplex
     from onefit.risk.estimate import RiskEstimate
 
 __version__ = "0.1.0"
@@ -52,6 +52,7 @@ __all__ = [
     "RidgeLOO",
     "RiskEstimate",
     "RiskPathDisplay",
+    "Simplex",
     "SolverError",
     "UnreliableWarning",
     "UnsupportedModelError",
@@ -73,7 +74,7 @@ _HOMES = {
         "PermutationRegressor",
         *(name for name in __all__ if name.endswith("LOO")),
     ],
-    "onefit.gradient_search": ["GradientSearchCV", "PerFeature", "PerGroup"],
+    "onefit.gradient_search": ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],
 }

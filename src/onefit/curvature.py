@@ -27,7 +27,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.penalties import Coordinates, Subspace, Tangent
-from onefit.problem import Fit, Problem
+from onefit.problem import Fit, Moments, Problem
 
 LOOSE = 1e-9  # tension of a pinned row, relative to ρ, that is rounding
 
@@ -176,7 +176,8 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
     in_dual = isinstance(problem.X, _linalg.RowGram) or len(support) > n
     if in_dual and np.all(curved > 0) and d.min() >= 0:
         return Dual(problem.X, None if len(support) == p else support, p, curved, d, intercept)
-    return Primal(problem.X, None if len(support) == p else support, p, curved, d, intercept)
+    columns = None if len(support) == p else support
+    return Primal(problem.X, columns, p, curved, d, intercept, problem.known_moments)
 
 
 def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:
@@ -216,6 +217,7 @@ class Primal(ScalarCurvature):
     hessian: Array  # (k,), or (k, k) where it is not diagonal
     d: Array  # (n,)
     intercept: bool
+    moments: Moments | None = None  # with which K need not be summed over the rows
 
     @property
     def n(self) -> int:
@@ -229,11 +231,17 @@ class Primal(ScalarCurvature):
     def _means(self) -> Array | None:
         if not self.intercept or not np.isfinite(_total(self.d, True)):
             return None
+        if self.moments is not None:
+            return self.moments.means if self.support is None else self.moments.means[self.support]
         return _linalg.column_means(self._active, self.d)
 
     @cached_property
     def _gram(self) -> Array:
-        K = _linalg.weighted_gram(self._active, self._means, self.d)
+        if self.moments is not None:
+            gram = self.moments.gram
+            K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
+        else:
+            K = _linalg.weighted_gram(self._active, self._means, self.d)
         if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
             rounding = _linalg.centring_error(self._active) * np.abs(self.d.sum()) * self._means**2
             constant = K.diagonal() <= rounding
@@ -441,7 +449,10 @@ class Dual(ScalarCurvature):
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
-        means = self._restrict(self._transposed(self._share))
+        if isinstance(self.X, _linalg.RowGram):  # of dual coordinates: means are those of G's columns
+            means = _linalg.times(self.X, self._share)
+        else:
+            means = self._restrict(self._transposed(self._share))
         return Direction(free, 1.0 / _total(self.d, self.intercept) - means @ free)
 
     def _explained(self, rows: Array) -> Array:

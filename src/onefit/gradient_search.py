@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -21,8 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from onefit._typing import Array, Index
 from onefit._validation import check_weights
 from onefit.adapters import Reading, has_reading, read
+from onefit.adapters.kernels import in_length_scales
 from onefit.api import evaluate, loo
 from onefit.exceptions import UnreliableWarning, UnsupportedModelError
+from onefit.losses import Mixture
 from onefit.problem import Problem
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
@@ -30,14 +33,17 @@ from onefit.risk.folds import as_folds
 from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.risk.permutation import draw_permutations
 from onefit.search import gradient as search
-from onefit.search.gradient import Descent, Domain, Judge, Objective, Optimizer, Plan, Scale, Space
+from onefit.search import judges
+from onefit.search.gradient import Descent, Objective, Optimizer, Plan
+from onefit.search.judges import Judge
+from onefit.search.space import Domain, Hyperparameter, Scale, Shares, Space
 
 DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
 NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
 AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
 
 Gradient: TypeAlias = Literal["exact", "2017"]
-__all__ = ["GradientSearchCV", "PerFeature", "PerGroup"]
+__all__ = ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,22 @@ class PerGroup:
     scale: Scale = "log"
 
 
+@dataclass(frozen=True)
+class Simplex:
+    """Weights of a mixture of losses: at least 0, with sum 1 (Wang et al. 2019, appendix B).
+
+    For ``loss__weights`` of a ``GeneralizedLinear`` whose loss is an ``onefit.losses.Mixture``.
+
+    Examples
+    --------
+    >>> import onefit
+    >>> from onefit.losses import Exponential, Mixture, SquaredHinge
+    >>> model = onefit.GeneralizedLinear(Mixture([Exponential(), SquaredHinge()]), onefit.penalties.L2())
+    >>> bounds = {"loss__weights": onefit.Simplex(), "penalty__alpha": (1e-2, 1e2)}
+    >>> search = onefit.GradientSearchCV(model, bounds, risk=onefit.risk.KFold(5))
+    """
+
+
 class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     """Search over hyperparameters by the gradient of a leave-one-out or cross-validated risk.
 
@@ -88,19 +110,23 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         ``GeneralizedLinear``, or a scikit-learn model that ``onefit.loo`` has a formula for, or a pipeline
         that ends in one.  The steps of a pipeline before it are fitted once, on all rows.
     param_bounds : dict
-        For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature`` or
-        ``PerGroup``.  Pairs are searched in the logarithm where high/low is 50 or more.
+        For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature``,
+        ``PerGroup`` or ``Simplex``.  Pairs are searched in the logarithm where high/low is 50 or more.
     risk : "loo", or one of onefit.risk, default "loo"
         ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
         without each set.  ``GCV()``; ``Permutation()``, which holds nothing out.  "loo" is the formula of one
         Newton step a row.
     optimizer : {"auto", "lbfgs", "projected", "adam", "stochastic"}, default "auto"
         L-BFGS-B; projected gradient with Barzilai–Borwein steps; Adam; the latter with one row a step.
+        L-BFGS-B takes bounds and no ``Simplex``: with one of these "auto" is "projected", else "lbfgs".
     gradient : {"exact", "2017"}, default "exact"
         That of the risk, or the approximate one of Beirami et al. (2017, eq. 16).
     n_starts : int, default 1
         The first start is the best point of a coarse grid for one or two hyperparameters, the middle of the
         bounds for more; others are random.
+    start : dict, optional
+        Hyperparameters to start from instead, by name; what it does not name starts in the middle.  A vector
+        has one value a component: a feature, a group in sorted order, or a loss; or one for all.
     max_iter : int, default 100
     tol : float, default 1e-6
         Largest component of the projected gradient at which to stop.
@@ -153,6 +179,14 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     Beirami, Razaviyayn, Shahrampour and Tarokh (2017), On optimal generalizability in parametric learning;
     Wang et al. (2019), see ``hypergrad``.
 
+    Notes
+    -----
+    Gradients are exact in what changes the penalty, in parameters of a loss, and in those of a kernel: the
+    width of ``SVC``, ``SVR`` and ``KernelRidge``, or one length scale a feature where their kernel is an
+    object of ``sklearn.gaussian_process.kernels`` (``kernel__length_scale``).  What changes the columns
+    themselves goes by differences of the risk, as does leave-one-out of kernels and of losses with corners
+    whose weights are balanced or whose penalty shrinks with the rows, and GCV of losses with corners.
+
     Examples
     --------
     >>> import numpy as np
@@ -172,6 +206,12 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     ... ).fit(X, y)
     >>> bool(weights.best_risk_.value < search.best_risk_.value)  # a strength for each of 20 features
     True
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> bounds = {"alpha": (1e-3, 1e1), "kernel__length_scale": onefit.PerFeature(1.0, 1e2)}
+    >>> scales = onefit.GradientSearchCV(KernelRidge(kernel=RBF()), bounds, max_iter=20).fit(X, y)
+    >>> bool(scales.best_params_["kernel__length_scale"].argmin() in (0, 1))  # the features that count
+    True
     """
 
     def __init__(
@@ -183,6 +223,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         optimizer: Optimizer = "auto",
         gradient: Gradient = "exact",
         n_starts: int = 1,
+        start: Mapping[str, Any] | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         learning_rate: float = 0.1,
@@ -198,6 +239,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.optimizer = optimizer
         self.gradient = gradient
         self.n_starts = n_starts
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
@@ -227,7 +269,12 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         self._check_settings()
         model = _Model.of(self.estimator, self.param_bounds, X, y, sample_weight)
         judge = self._judge(model, X, y, sample_weight)
-        objective = Objective(model.space, model.problem_at, judge)
+        if self.optimizer == "lbfgs" and not model.space.is_box:
+            raise ValueError(
+                "optimizer='lbfgs' knows bounds, not the simplex that weights of a mixture lie on: take "
+                "'auto', 'projected' or 'adam'"
+            )
+        objective = Objective(model.space, model.problem_at, judge, in_length_scales)
         plan = Plan(
             self.optimizer,
             self.max_iter,
@@ -236,6 +283,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.n_starts,
             np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1)),
             self.callback,
+            None if self.start is None else _start(model.space, self.start),
         )
         found = search.descend(objective, plan)
         self._take(found, model.space)
@@ -250,8 +298,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"gradient must be 'exact' or '2017', got {self.gradient!r}")
         if self.risk != "loo" and not isinstance(self.risk, Splits | GCV | Permutation):
             raise ValueError(
-                "risk must be 'loo', onefit.risk.GCV(), or splits such as onefit.risk.KFold(5), got "
-                f"{self.risk!r}"
+                "risk must be 'loo', onefit.risk.GCV(), onefit.risk.Permutation(), or splits such as "
+                f"onefit.risk.KFold(5), got {self.risk!r}"
             )
         for name in ("n_starts", "max_iter"):
             if not getattr(self, name) >= 1:
@@ -287,13 +335,13 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         if isinstance(self.risk, Permutation):
             return _permuted(self.risk, model, shares)
         if isinstance(self.risk, GCV):
-            return search.Generalised(response, target, shares)
+            return judges.Generalised(response, target, shares)
         if splits is None or isinstance(self.risk, LeaveOneOut):
-            return search.LeaveOneOut(response, target, shares, self.gradient == "exact")
+            return judges.LeaveOneOut(response, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
             _check_classes(folds.removed, target, weights)
-        return search.HeldOut(folds, response, target, weights, self.n_jobs)
+        return judges.HeldOut(folds, response, target, weights, self.n_jobs)
 
     def _take(self, found: Descent, space: Space) -> None:
         params = [space.values(t) for t in found.points]
@@ -322,7 +370,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(self.best_estimator_, name))
         best = self.best_estimator_
         self.best_risk_: RiskEstimate | Criterion
-        if isinstance(judge, search.HeldOut):  # on the very sets of the search, solved without each
+        if isinstance(judge, judges.HeldOut):  # on the very sets of the search, solved without each
             own = self.risk.groups if isinstance(self.risk, LeaveGroupOut) else judge.folds
             self.best_risk_ = loo(best, X, y, sample_weight, groups=own, exact=True)
         elif self.risk == "loo" or isinstance(self.risk, Permutation):
@@ -395,8 +443,8 @@ class _Model:
                 f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
                 "searches over any estimator"
             )
-        space = Space(tuple(_domain(name, given, _columns(prepared)) for name, given in bounds.items()))
-        middle = space.values(space.bounds.mean(axis=0))
+        space = Space(tuple(_domain(name, given, prepared, estimator) for name, given in bounds.items()))
+        middle = space.values(space.middle)
         fitted = clone(last)
         try:
             with warnings.catch_warnings():  # where it starts from need not be exact
@@ -413,11 +461,35 @@ class _Model:
 
     def problem_at(self, values: dict[str, Any]) -> Problem:
         """What the estimator minimises for these hyperparameters."""
-        model, own = copy.copy(self.fitted), _without(self.prefix, values)
+        own = _without(self.prefix, values)
+        if all(name.partition("__")[0] in self._handed_over and "__" in name for name in own):
+            return self._with_other(own)
+        model = copy.copy(self.fitted)
         nested = {name.partition("__")[0] for name in own if "__" in name}
         model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
         with config_context(assume_finite=True):  # these rows were checked in ``of``
             return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+
+    @cached_property
+    def _handed_over(self) -> set[str]:
+        """Penalty and loss, where the problem has the estimator's own: then nothing else depends on them."""
+        problem = self.reading.fit.problem
+        parts = {"penalty": problem.penalty, "loss": problem.loss}
+        return {name for name, part in parts.items() if getattr(self.fitted, name, None) is part}
+
+    def _with_other(self, values: dict[str, Any]) -> Problem:
+        """The problem with other parameters of its penalty and loss, and the data as they were read."""
+        problem = self.reading.fit.problem
+        parts = dict[str, dict[str, Any]]()
+        for name, value in values.items():
+            part, _, parameter = name.partition("__")
+            parts.setdefault(part, {})[parameter] = value
+        changed: dict[str, Any] = {
+            part: clone(getattr(problem, part)).set_params(**own) for part, own in parts.items()
+        }
+        problem = replace(problem, **changed)
+        problem.penalty.check((problem.X.shape[1], *problem.intercept.shape))
+        return problem
 
 
 def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:
@@ -429,7 +501,7 @@ def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:
         )
     drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
     orders = np.vstack([np.arange(n), drawn])
-    return search.Permuted(reading.response, reading.target, shares, orders)
+    return judges.Permuted(reading.response, reading.target, shares, orders)
 
 
 def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
@@ -475,17 +547,24 @@ def _check_last(bounds: Mapping[str, Any], prefix: str) -> None:
 
 def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
     """Add what is likely where a model is given one value a feature and refuses."""
-    several = [repr(domain.name) for domain in space.domains if domain.groups is not None]
+    several = [
+        repr(domain.name)
+        for domain in space.domains
+        if isinstance(domain, Domain) and domain.groups is not None
+    ]
     if not several:
         return error
     return ValueError(
         f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
         "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
-        "coefficients; give a pair of numbers"
+        "coefficients, and for length scales of a kernel object; give a pair of numbers"
     )
 
 
-def _domain(name: str, given: Any, p: int) -> Domain:
+def _domain(name: str, given: Any, X: Any, estimator: Any) -> Hyperparameter:
+    if isinstance(given, Simplex):
+        return _shares(name, estimator)
+    p = _columns(X)
     if isinstance(given, PerFeature):
         return _checked(Domain(name, given.low, given.high, given.scale, np.arange(p)))
     if isinstance(given, PerGroup):
@@ -493,8 +572,25 @@ def _domain(name: str, given: Any, p: int) -> Domain:
         if len(groups) != p:
             raise ValueError(f"PerGroup of {name!r} has {len(groups)} labels, but X has {p} columns")
         return _checked(Domain(name, given.low, given.high, given.scale, groups))
+    return _interval(name, given)
+
+
+def _shares(name: str, estimator: Any) -> Shares:
+    owner, _, parameter = name.rpartition("__")
+    mixed = estimator.get_params(deep=True).get(owner)
+    if not isinstance(mixed, Mixture) or parameter != "weights":
+        raise ValueError(
+            f"Simplex is for the weights of an onefit.losses.Mixture, as in {{'loss__weights': Simplex()}}; "
+            f"{name!r} is another hyperparameter"
+        )
+    return Shares(name, len(mixed.losses))
+
+
+def _interval(name: str, given: Any) -> Domain:
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        raise ValueError(f"bounds of {name!r} must be (low, high), PerFeature or PerGroup, got {given!r}")
+        raise ValueError(
+            f"bounds of {name!r} must be (low, high), PerFeature, PerGroup or Simplex, got {given!r}"
+        )
     domain = _checked(Domain(name, given[0], given[1], given[2] if len(given) == 3 else "linear"))
     wide = domain.low > 0 and domain.high / domain.low >= DECADES
     return replace(domain, scale="log") if len(given) == 2 and wide else domain
@@ -520,6 +616,31 @@ def _checked(domain: Domain) -> Domain:
     return replace(domain, low=low, high=high)
 
 
+def _start(space: Space, given: Mapping[str, Any]) -> Array:
+    """Return where to start, in the scale of the search: (m,)."""
+    known = {domain.name: domain for domain in space.domains}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"start names {name!r}, but the search is over {', '.join(known)}")
+    return np.concatenate(
+        [
+            domain.middle if domain.name not in given else _started(domain, given[domain.name])
+            for domain in space.domains
+        ]
+    )
+
+
+def _started(domain: Hyperparameter, given: Any) -> Array:
+    wanted = "a number" if domain.size == 1 else f"{domain.size} numbers"
+    try:
+        values = np.broadcast_to(np.asarray(given, dtype=np.float64), domain.size)
+    except (TypeError, ValueError):
+        raise ValueError(f"start of {domain.name!r} must be {wanted}, got {given!r}") from None
+    if not domain.holds(values):
+        raise ValueError(f"start of {domain.name!r} must be {wanted} {domain.range}, got {given!r}")
+    return domain.at(values)
+
+
 def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:
     classes = np.unique(target[weights > 0])
     for k, rows in enumerate(removed):
@@ -535,7 +656,7 @@ def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) ->
 
 def _warn_at_bounds(space: Space, t: Array) -> None:
     for domain, s in zip(space.domains, space.slices, strict=True):
-        if domain.groups is not None:
+        if not isinstance(domain, Domain) or domain.groups is not None:
             continue
         low, high = domain.ends
         share = float((t[s][0] - low) / (high - low))

@@ -13,18 +13,26 @@ together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the thi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, log_softmax, softmax, xlogy
 
 from onefit._typing import Array, Index, Mask
 
 
 class Loss(ABC):
-    """A convex function of the linear predictor, one value a row."""
+    """A convex function of the linear predictor, one value a row.
 
+    Concrete losses are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
+    ``set_params`` follow scikit-learn, so that ``clone`` and ``loss__delta`` work.
+    """
+
+    of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
     coupled: bool = False  # whether the outputs of a row are tied together
     quadratic: bool = False  # whether the third derivative is zero everywhere, corners aside
     jumps: bool = False  # whether the second derivative does
@@ -50,6 +58,33 @@ class Loss(ABC):
     @abstractmethod
     def start(self, y: Array, weights: Array) -> Array:
         """Linear predictor of a constant model to start a solver from: a number, or (c,)."""
+
+    def __sklearn_clone__(self) -> Self:
+        return deepcopy(self)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
+        return {name: getattr(self, name) for name in _names(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters in place, as scikit-learn's ``set_params`` does.
+
+        Raises
+        ------
+        ValueError
+            An unknown name, or a value that the constructor refuses.
+        """
+        for name in params:
+            if name not in _names(self):
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {_names(self)}")
+        changed: Any = replace(self, **params)  # type: ignore[type-var]
+        self.__dict__.clear()
+        self.__dict__.update(vars(changed))
+        return self
+
+
+def _names(loss: Any) -> list[str]:
+    return [field.name for field in fields(loss)] if is_dataclass(loss) else []
 
 
 @dataclass(frozen=True)
@@ -78,6 +113,7 @@ class Squared(Loss):
 class Logistic(Loss):
     """log(1 + exp(η)) − y η, with y in {0, 1}."""
 
+    of_two_classes = True
     unit_dispersion = True
 
     def value(self, y: Array, eta: Array) -> Array:
@@ -138,6 +174,8 @@ class PiecewiseLinear(Loss):
 class Hinge(PiecewiseLinear):
     """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine."""
 
+    of_two_classes = True
+
     def corners(self, y: Array) -> Array:
         return (2.0 * y - 1.0)[:, None]
 
@@ -186,6 +224,7 @@ class EpsilonInsensitive(PiecewiseLinear):
 class SquaredHinge(Loss):
     """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}."""
 
+    of_two_classes = True
     jumps = True
 
     def _short(self, y: Array, eta: Array) -> Array:
@@ -205,6 +244,81 @@ class SquaredHinge(Loss):
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(Loss):
+    """The hinge with its corner rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
+
+    It has the slopes of the hinge outside 0 < m < width, and tends to it as the width goes to 0.
+
+    Parameters
+    ----------
+    width : float, default 0.5
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SmoothedHinge(1.0).value(np.ones(3), np.array([2.0, 0.5, -1.0]))
+    array([0.   , 0.125, 1.5  ])
+    """
+
+    width: float = 0.5
+    of_two_classes = True
+    jumps = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width < np.inf:
+            raise ValueError(f"width must be a positive number, got {self.width!r}")
+
+    def _short(self, y: Array, eta: Array) -> Array:
+        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        short = self._short(y, eta)
+        return np.where(short < self.width, short**2 / (2.0 * self.width), short - 0.5 * self.width)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -(2.0 * y - 1.0) * np.minimum(self._short(y, eta) / self.width, 1.0)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        short = self._short(y, eta)
+        return np.where((short > 0) & (short < self.width), 1.0 / self.width, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return SquaredHinge().start(y, weights)
+
+
+@dataclass(frozen=True)
+class Exponential(Loss):
+    """exp(−s η), with s = 2y − 1 for y in {0, 1}: boosting's loss, smallest in the mean at half the log odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Exponential().value(np.array([1.0, 0.0]), np.zeros(2))
+    array([1., 1.])
+    """
+
+    of_two_classes = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return np.exp(-(2.0 * y - 1.0) * eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -(2.0 * y - 1.0) * self.value(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self.value(y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self.gradient(y, eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return 0.5 * Logistic().start(y, weights)
 
 
 @dataclass(frozen=True)
@@ -400,3 +514,137 @@ class ConcomitantHuber(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
         return np.array([mean, np.sqrt(np.average((y - mean) ** 2, weights=weights)) + 1e-12])
+
+
+# --- mixtures --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Loss):
+    """A convex mixture Σ_k weights_k ℓ_k of smooth losses, whose weights can be learned.
+
+    Wang et al. (2019, appendix B) mix surrogates of the misclassification loss and choose the weights by the
+    gradient of a cross-validated risk, projected onto the simplex: ``GradientSearchCV`` with
+    ``{"loss__weights": onefit.Simplex()}``.  The yardstick of that risk does not depend on the weights: it is
+    the hinge loss for two classes and the squared error for numbers, whatever is mixed.
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+        All for two classes (``Logistic``, ``SquaredHinge``, ``SmoothedHinge``, ``Exponential``), or all for
+        numbers (``Squared``, ``Huber``, ``SquaredEpsilonInsensitive``).
+    weights : (k,) array-like, optional
+        At least 0, with sum 1; equal if None.
+
+    Raises
+    ------
+    TypeError
+        For a loss with corners, with several outputs or with a mean other than η, and for losses of different
+        kinds of response.
+    ValueError
+        For weights that are none.
+
+    Notes
+    -----
+    A mixture of losses for two classes is a margin classifier: it has a decision function and no
+    probabilities, since no link belongs to all of them.  The paper's logistic loss is ln(1 + exp(−2 s η)),
+    ``Logistic`` at twice the margin.
+
+    References
+    ----------
+    Wang et al. (2019), Optimizing for generalization in machine learning with cross-validation gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onefit
+    >>> from onefit.losses import Exponential, Logistic, Mixture
+    >>> Mixture([Exponential(), Logistic()], [0.25, 0.75]).value(np.ones(1), np.zeros(1)).round(3)
+    array([0.77])
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 3))
+    >>> y = X[:, 0] + 0.5 * rng.normal(size=80) > 0
+    >>> model = onefit.GeneralizedLinear(Mixture([Exponential(), Logistic()]), onefit.penalties.L2(1.0))
+    >>> folds = onefit.risk.KFold(5)
+    >>> search = onefit.GradientSearchCV(model, {"loss__weights": onefit.Simplex()}, risk=folds).fit(X, y)
+    >>> float(search.best_params_["loss__weights"].sum().round(9))
+    1.0
+    """
+
+    losses: Sequence[Loss]
+    weights: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.losses):
+            raise ValueError("Mixture needs at least one loss")
+        for loss in self.losses:
+            _check_mixable(loss)
+        kinds = {loss.of_two_classes for loss in self.losses}
+        if len(kinds) > 1:
+            shown = ", ".join(type(loss).__name__ for loss in self.losses)
+            raise TypeError(f"Mixture takes losses for two classes or losses for numbers, not both: {shown}")
+        given = self.shares
+        if given.shape != (len(self.losses),) or not np.all(given >= 0) or abs(given.sum() - 1.0) > 1e-8:
+            raise ValueError(
+                f"weights must be {len(self.losses)} numbers, one a loss, at least 0 and with sum 1, got "
+                f"{self.weights!r}"
+            )
+        for name in ("quadratic", "jumps"):
+            judge = all if name == "quadratic" else any
+            self.__dict__[name] = judge(getattr(loss, name) for loss in self.losses)
+        self.__dict__["of_two_classes"] = kinds.pop()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mixture):
+            return NotImplemented
+        return list(self.losses) == list(other.losses) and np.array_equal(self.shares, other.shares)
+
+    def __hash__(self) -> int:
+        return hash((*self.losses, *self.shares.tolist()))
+
+    @property
+    def shares(self) -> Array:
+        """Weights as an array: (k,)."""
+        k = len(self.losses)
+        return np.full(k, 1.0 / k) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
+
+    def _mixed(self, method: str, *data: Array) -> Array:
+        total: Array = np.zeros(())
+        for share, loss in zip(self.shares, self.losses, strict=True):
+            if share > 0:  # exp may overflow where it has no weight
+                total = total + share * getattr(loss, method)(*data)
+        return total
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._mixed("value", y, eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return self._mixed("gradient", y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self._mixed("hessian", y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self._mixed("third", y, eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        """Near the best constant: the mean of those of the parts."""
+        return self._mixed("start", y, weights)
+
+
+def _check_mixable(loss: Any) -> None:
+    """Refuse what a mixture cannot be solved with, or has no yardstick for."""
+    if not isinstance(loss, Loss):
+        raise TypeError(f"Mixture takes losses of onefit.losses, got {loss!r}")
+    name = type(loss).__name__
+    if loss.has_corners:
+        instead = (
+            "SmoothedHinge() or SquaredHinge()"
+            if loss.of_two_classes
+            else "Huber() or SquaredEpsilonInsensitive()"
+        )
+        raise TypeError(f"Mixture takes smooth losses, and {name} has corners: take {instead}")
+    if loss.coupled or isinstance(loss, Tweedie | Mixture):
+        raise TypeError(
+            f"Mixture takes losses of one linear predictor that is itself the prediction, not {name}"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.losses import Loss, PiecewiseLinear
+from onefit.losses import Loss, PiecewiseLinear, Squared
 from onefit.penalties import Penalty, SeparablePenalty, Tangent
 
 IN_CORNER = 1e-7  # distance from a corner of the loss, relative to 1 + |η|, that is none
@@ -55,6 +55,34 @@ class Balance:
         return np.where(stays, held.sum() / self.raw_weights.sum() / shares - 1.0, 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weighted sums over the rows, for one who solves many problems with the same columns and weights.
+
+    Attributes
+    ----------
+    X, weights
+        Those they were taken over.
+    means : (p,) array
+        Weighted means of the columns; zero without an intercept.
+    gram : (p, p) array
+        Σ w (x − m)(x − m)ᵀ.
+    """
+
+    X: Design
+    weights: Array
+    means: Array
+    gram: Array  # its lower triangle
+
+    @classmethod
+    def of(cls, problem: Problem) -> Moments:
+        """Sum over the rows of a problem with one output."""
+        X, weights = problem.X, problem.weights
+        means = _linalg.column_means(X, weights) if problem.intercept else None
+        gram = _linalg.weighted_gram(X, means, weights)
+        return cls(X, weights, np.zeros(X.shape[1]) if means is None else means, gram)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A regularised linear model and its data.
@@ -74,6 +102,8 @@ class Problem:
         mean.
     balance : Balance or None
         Set when the weights are balanced over classes, so that they change when a row leaves.
+    moments : Moments or None
+        Sums over the rows, where somebody has them; see ``known_moments``.
     """
 
     loss: Loss
@@ -84,11 +114,20 @@ class Problem:
     intercept: Mask = field(default_factory=lambda: np.array(True))
     mean_scaled: bool = False
     balance: Balance | None = None
+    moments: Moments | None = None
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
+
+    @property
+    def known_moments(self) -> Moments | None:
+        """Sums over the rows, if they were given and are still those of these columns and weights."""
+        own = self.moments
+        if own is None or own.X is not self.X or own.weights is not self.weights:
+            return None
+        return own if isinstance(self.loss, Squared) else None
 
     @property
     def separable(self) -> SeparablePenalty:

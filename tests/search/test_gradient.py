@@ -1,4 +1,4 @@
-"""Hyperparameters in the scale of the search, risks as functions of them, and the ways down."""
+"""Risks as functions of hyperparameters, and the ways down."""
 
 from __future__ import annotations
 
@@ -13,52 +13,10 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import folds
 from onefit.risk.response import Value
-from onefit.search.gradient import (
-    Domain,
-    HeldOut,
-    Judge,
-    Judged,
-    LeaveOneOut,
-    Objective,
-    Plan,
-    Space,
-    descend,
-)
+from onefit.search.gradient import Objective, Plan, descend
+from onefit.search.judges import HeldOut, Judge, Judged, LeaveOneOut
+from onefit.search.space import Domain, Space
 from onefit.solvers.solve import solve
-
-SPACE = Space(
-    (
-        Domain("a", 1e-2, 1e2, "log"),
-        Domain("b", 1.0, 3.0, "log", np.array([0, 1, 1, 0, 2])),
-        Domain("c", -1.0, 2.0, "linear"),
-    )
-)
-
-
-def test_spaces_name_the_parts_of_a_vector():
-    t = np.array([0.0, *np.log([1.0, 2.0, 3.0]), 0.5])
-    values = SPACE.values(t)
-    assert values["a"] == 1.0
-    np.testing.assert_allclose(values["b"], [1.0, 2.0, 2.0, 1.0, 3.0])
-    assert values["c"] == 0.5
-    np.testing.assert_allclose(SPACE.bounds[:, 0], np.log([1e-2, 1e2]))
-    np.testing.assert_allclose(SPACE.bounds[:, -1], [-1.0, 2.0])
-    assert [s.stop - s.start for s in SPACE.slices] == [1, 3, 1]
-
-
-def test_components_are_the_adjoint_of_values():
-    domain = replace(SPACE.domains[1], low=-1e3, scale="linear", high=1e3)
-    rng = np.random.default_rng(0)
-    t, by_feature = rng.normal(size=3), rng.normal(size=5)
-    assert domain.value(t) @ by_feature == pytest.approx(t @ domain.components(by_feature))
-
-
-def test_rounding_does_not_leave_the_bounds():
-    domain = Domain("a", 0.1, 0.7, "log")
-    low, high = domain.ends
-    assert domain.value(np.array([high + 1e-12])) <= 0.7
-    assert domain.value(np.array([low - 1e-12])) >= 0.1
-
 
 # --- ways down a function that is known ------------------------------------------------------------
 

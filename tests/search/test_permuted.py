@@ -8,7 +8,8 @@ import onefit
 from onefit.gradient_search import _Model
 from onefit.penalties import L2, ElasticNet
 from onefit.risk import Permutation
-from onefit.search.gradient import Objective, Permuted
+from onefit.search.gradient import Objective
+from onefit.search.judges import Permuted
 
 N, P = 40, 6
 RNG = np.random.default_rng(3)

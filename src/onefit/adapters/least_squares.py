@@ -12,7 +12,6 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import label_binarize
 from sklearn.utils.class_weight import compute_sample_weight
 
-from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit._validation import (
     check_new_rows,
@@ -20,6 +19,7 @@ from onefit._validation import (
     check_weights,
     class_numbers,
 )
+from onefit.adapters.kernels import KernelGram
 from onefit.adapters.reading import Reading, as_fit, refuse
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.losses import ConcomitantHuber, Squared
@@ -157,7 +157,7 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     problem = Problem(
         Squared(),
         ridge_penalty(model.alpha, y),
-        _linalg.RowGram(np.asarray(kernel(X), dtype=np.float64)),
+        KernelGram(kernel, X, model.kernel),
         y,
         check_weights(sample_weight, X),
         np.full(y.shape[1:], False),

@@ -16,6 +16,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit._validation import check_new_rows, check_rows, check_weights, class_numbers
 from onefit.adapters.conventions import class_weights, with_constant
+from onefit.adapters.kernels import KernelGram
 from onefit.adapters.reading import Reading, as_fit, refuse
 from onefit.clones import reference
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
@@ -87,11 +88,10 @@ def _kernel_machine(
         coef = model.coef_.toarray() if _linalg.is_sparse(model.coef_) else model.coef_
         return Reading(Fit(problem, np.asarray(coef, dtype=np.float64)[0], level), response, y)
     kernel = _kernel(model)
-    gram = kernel(X, X)
     dual = np.zeros(len(y))
     weight = model.dual_coef_.toarray() if _linalg.is_sparse(model.dual_coef_) else model.dual_coef_
     dual[np.flatnonzero(weights > 0)[model.support_]] = weight[0]  # libsvm numbers the rows with weight
-    problem = Problem(loss, penalty, _linalg.RowGram(gram), y, weights)
+    problem = Problem(loss, penalty, KernelGram(kernel, X, model.kernel), y, weights)
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)

@@ -22,6 +22,7 @@ from onefit.clones import reference
 from onefit.estimators.self_tuned import SelfTuned, decades
 from onefit.losses import (
     EpsilonInsensitive,
+    Exponential,
     Gamma,
     Hinge,
     Huber,
@@ -56,15 +57,16 @@ LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "multinomial": Multinomial,
     "hinge": lambda _: Hinge(),
     "squared_hinge": lambda _: SquaredHinge(),
+    "exponential": lambda _: Exponential(),
 }
-OF_TWO_CLASSES = (Logistic, Hinge, SquaredHinge)
 WITH_PROBABILITIES = (Logistic, Multinomial)
 
 Data: TypeAlias = tuple[Design, Array, Array]
 
 
 def _has_classes(model: _LinearModel) -> bool:
-    return issubclass(type(model._find_loss(2)), (*OF_TWO_CLASSES, Multinomial))
+    loss = model._find_loss(2)
+    return loss.of_two_classes or isinstance(loss, Multinomial)
 
 
 def _has_probabilities(model: _LinearModel) -> bool:
@@ -146,7 +148,7 @@ class _LinearModel(BaseEstimator):
                 f"{name} needs samples of at least 2 classes in the data, but the data contains only one "
                 f"class: {only!r}"
             )
-        if len(self.classes_) > 2 and isinstance(self._find_loss(2), OF_TWO_CLASSES):
+        if len(self.classes_) > 2 and self._find_loss(2).of_two_classes:
             shown = ", ".join(map(repr, self.classes_.tolist()[:6]))
             raise ValueError(
                 f"Only binary classification is supported by loss={self.loss!r}, but y has "
@@ -173,7 +175,7 @@ class _LinearModel(BaseEstimator):
         loss = self._find_loss(2)
         if isinstance(loss, WITH_PROBABILITIES):
             return Probability(self.classes_)
-        if isinstance(loss, OF_TWO_CLASSES):
+        if loss.of_two_classes:
             return Margin(self.classes_)
         if isinstance(loss, Tweedie):
             return Mean(loss)
@@ -248,8 +250,9 @@ class GeneralizedLinear(_LinearModel):
     ----------
     loss : str or Loss, default "squared"
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive", "squared_epsilon_insensitive",
-        "poisson", "gamma" for numbers, "logistic", "hinge", "squared_hinge" for two classes, "multinomial"
-        for more; or one of ``onefit.losses`` with parameters of its own, such as ``Quantile(0.9)``.
+        "poisson", "gamma" for numbers, "logistic", "hinge", "squared_hinge", "exponential" for two classes,
+        "multinomial" for more; or one of ``onefit.losses`` with parameters of its own, such as
+        ``Quantile(0.9)`` or a ``Mixture``.
     penalty : Penalty, optional
         One of ``onefit.penalties``, or the sum of an ``L2`` and another; ``L2(1.0)`` if None.
     fit_intercept : bool, default True

@@ -42,7 +42,8 @@ papers: $(VENV)-papers/.ready  ## the figures and tables of the papers, anew
 $(VENV)-papers/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-papers
 	$(VENV)-papers/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli]'
+	$(VENV)-papers/bin/python -m pip install --quiet 'torch==2.13.0'
+	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli]' optuna
 	touch $@
 
 $(VENV)/bin/python:

@@ -1,87 +1,27 @@
-"""The two levels of a search for penalties: training at given strengths, and both at once.
-
-φ(λ) = min over w of f(λ, w),   f = training loss + Σ_k λ_k R_k(w),   F(w) = validation loss.
-"""
+"""The two levels of a search for the penalties of any module, by its gradients."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from scipy.stats import qmc
 from torch import Tensor, nn
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.descent import Descent, Goal, Rows
 from onefit.torch.feature_map import trained_parameters
-from onefit.torch.kriging import Kriging, TangentKriging
+from onefit.torch.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State, Surrogate
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Penalty: TypeAlias = Callable[[nn.Module], Tensor]
-State: TypeAlias = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Space:
-    """The box of the hyperparameters, and its map to the unit cube.
-
-    Attributes
-    ----------
-    names : tuple of str
-    low, high : tuples of float
-    logarithmic : bool
-    """
-
-    names: tuple[str, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    logarithmic: bool
-
-    @classmethod
-    def of(cls, penalties: Any, bounds: Any, scale: str) -> Self:
-        """Check the bounds.
-
-        Raises
-        ------
-        ValueError
-        """
-        if not isinstance(penalties, Mapping) or not penalties:
-            raise ValueError("penalties must be a dictionary of names and penalties, at least one")
-        if not isinstance(bounds, Mapping) or set(bounds) != set(penalties):
-            raise ValueError(f"bounds must have the same names as penalties: {sorted(penalties)}")
-        if scale not in ("log", "linear"):
-            raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
-        for name, pair in bounds.items():
-            low, high = pair
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
-                raise ValueError(f"bounds of {name!r} must be (lower, upper) with lower < upper, got {pair}")
-            if low < 0 or (scale == "log" and low == 0):
-                raise ValueError(f"bounds of {name!r} must be positive, 0 only with scale='linear': {pair}")
-        low, high = zip(*(bounds[name] for name in penalties), strict=True)
-        return cls(tuple(penalties), low, high, scale == "log")
-
-    def strengths(self, unit: Tensor) -> Tensor:
-        """λ at a point of the unit cube."""
-        low, high = (unit.new_tensor(end) for end in (self.low, self.high))
-        if self.logarithmic:
-            return torch.exp(low.log() + unit * (high.log() - low.log()))
-        return low + unit * (high - low)
-
-    def design(self, n_samples: int | None, seed: int) -> Array:
-        """Return where to solve: a grid of 10 for one strength, a Latin hypercube for several."""
-        m = len(self.names)
-        if m == 1:
-            return np.linspace(0.0, 1.0, n_samples or 10)[:, None]
-        cube = qmc.LatinHypercube(m, seed=np.random.default_rng(seed))
-        points = cube.random(n_samples or 25 * m)
-        return points[np.argsort(points.sum(axis=1), kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -113,6 +53,31 @@ class Data(NamedTuple):
 
     X: Tensor
     y: Tensor
+
+
+def as_data(names: str, X: Any, y: Any, device: torch.device, dtype: torch.dtype) -> Data:
+    """Rows and targets on a device, checked.
+
+    Raises
+    ------
+    ValueError
+    """
+    data = Data(as_tensor(X, device, dtype), as_tensor(y, device, dtype))
+    if data.X.ndim == 0 or data.y.ndim == 0 or len(data.X) != len(data.y) or len(data.X) == 0:
+        raise ValueError(
+            f"{names} must have the same number of rows, got {tuple(data.X.shape)} and {tuple(data.y.shape)}"
+        )
+    for tensor in data:
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{names} hold NaN or infinity")
+    return data
+
+
+def as_tensor(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A tensor on a device; whole numbers, such as class labels, stay whole."""
+    tensor = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+    tensor = tensor.to(device)
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +115,6 @@ class Problem:
     def at(self, unit: Array) -> Tensor:
         """Point of the unit cube as a tensor like the parameters."""
         return torch.tensor(unit).to(self.variables[0])  # a copy: it may be moved
-
-    def listed(self, unit: Array) -> list[float]:
-        """λ at a point of the unit cube, in double precision."""
-        strengths: list[float] = self.space.strengths(torch.as_tensor(unit, dtype=torch.float64)).tolist()
-        return strengths
 
     def copy(self, state: State) -> nn.Module:
         """A copy of the module with other weights."""
@@ -204,7 +164,7 @@ class Penalised(Goal):
     def __init__(
         self,
         problem: Problem,
-        surrogate: Kriging | TangentKriging,
+        surrogate: Surrogate,
         unit: Tensor,
         weight: float,
         multiplier: float,
@@ -235,52 +195,101 @@ class Penalised(Goal):
         return self.problem.validation(rows) + (self.weight * self.slack + self.multiplier) * excess
 
 
-class Solved(NamedTuple):
-    """An inner solution: φ(λ), F(w), the slopes of φ in the unit cube, and w."""
+@dataclass(frozen=True)
+class ModuleJudge(Judge):
+    """Validation loss and output of a module."""
 
-    unit: Array
-    value: float
-    validation: float
-    slopes: Array
-    state: State
+    validation_loss: Loss
 
-    def saved(self) -> dict[str, Any]:
-        return {
-            "unit": torch.as_tensor(self.unit),
-            "value": self.value,
-            "validation": self.validation,
-            "slopes": torch.as_tensor(self.slopes),
-            "state": self.state,
-        }
+    def loss(self, model: nn.Module, X: Any, y: Any) -> float:
+        like = trained_parameters(model)[0]
+        data = as_data("X and y", X, y, like.device, like.dtype)
+        with torch.no_grad():
+            return self.validation_loss(model(data.X), data.y).item()
 
-    @classmethod
-    def loaded(cls, saved: dict[str, Any]) -> Self:
-        unit, slopes = saved["unit"].numpy(), saved["slopes"].numpy()
-        return cls(unit, saved["value"], saved["validation"], slopes, saved["state"])
+    def predict(self, model: nn.Module, X: Any) -> Array:
+        like = trained_parameters(model)[0]
+        with torch.no_grad():
+            predicted: Array = model(as_tensor(X, like.device, like.dtype)).double().cpu().numpy()
+        return predicted
 
 
-def solve(problem: Problem, unit: Array, starts: list[State], descent: Descent, seed: int) -> Solved:
-    """Minimise f(λ, ·), from the best of some weights; the module itself stays as it is.
+@dataclass(frozen=True, eq=False)
+class ModuleLevels(Levels):
+    """Both levels of a module.
 
-    Raises
-    ------
-    SolverError
+    Attributes
+    ----------
+    problem : Problem
+    descent : Descent
+    first : dict of tensors
+        Weights that the module comes with.
     """
-    problem = replace(problem, module=copy.deepcopy(problem.module))
-    point = problem.at(unit)
-    with torch.no_grad():
-        reached = []
-        for start in starts:
-            problem.module.load_state_dict(start)
-            reached.append(problem.training(point).item())
-    problem.module.load_state_dict(starts[int(np.argmin(np.nan_to_num(reached, nan=np.inf)))])
-    descend(problem, Inner(problem, point), descent, None, seed)
-    point = point.requires_grad_()
-    value, validation = problem.training(point), problem.validation()
-    if not (torch.isfinite(value) and torch.isfinite(validation)):
-        raise SolverError(f"the loss is not finite at strengths {problem.listed(unit)}: lower learning_rate")
-    slopes = torch.autograd.grad(value, point)[0].cpu().double().numpy()  # the envelope theorem
-    return Solved(unit, value.item(), validation.item(), slopes, state_of(problem.module))
+
+    problem: Problem
+    descent: Descent
+    first: State
+
+    @property
+    def space(self) -> Space:  # type: ignore[override]
+        return self.problem.space
+
+    @property
+    def start(self) -> State:
+        return self.first
+
+    @property
+    def key(self) -> bytes:
+        tensors = (*self.problem.train, *self.problem.held, *self.first.values())
+        return b"".join(pickle.dumps((str(one.dtype), one.detach().cpu().numpy())) for one in tensors)
+
+    def training(self, unit: Array, state: State) -> float:
+        self.problem.module.load_state_dict(state)
+        with torch.no_grad():
+            return self.problem.training(self.problem.at(unit)).item()
+
+    def validation(self, state: State) -> float:
+        self.problem.module.load_state_dict(state)
+        with torch.no_grad():
+            return self.problem.validation().item()
+
+    def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
+        """The module itself stays as it is, so that several can be solved at a time."""
+        problem = replace(self.problem, module=copy.deepcopy(self.problem.module))
+        point = problem.at(unit)
+        with torch.no_grad():
+            reached = []
+            for start in starts:
+                problem.module.load_state_dict(start)
+                reached.append(problem.training(point).item())
+        problem.module.load_state_dict(starts[int(np.argmin(np.nan_to_num(reached, nan=np.inf)))])
+        descend(problem, Inner(problem, point), self.descent, None, seed)
+        point = point.requires_grad_()
+        value, validation = problem.training(point), problem.validation()
+        if not (torch.isfinite(value) and torch.isfinite(validation)):
+            raise SolverError(
+                f"the loss is not finite at strengths {self.space.listed(unit)}: lower learning_rate"
+            )
+        slopes = torch.autograd.grad(value, point)[0].cpu().double().numpy()  # the envelope theorem
+        return Solved(unit, value.item(), validation.item(), slopes, state_of(problem.module))
+
+    def descend(self, begin: Joint, goal: Lagrangian, seed: int, *, held: bool = False) -> Joint:
+        problem, unit = self.problem, self.problem.at(begin.unit)
+        problem.module.load_state_dict(begin.state)
+        penalised = Penalised(problem, goal.surrogate, unit, goal.weight, goal.multiplier)
+        descend(problem, penalised, self.descent, None if held else unit.requires_grad_(), seed)
+        with torch.no_grad():
+            reached = problem.training(unit) + problem.validation()
+        if not torch.isfinite(reached):
+            raise SolverError("the loss is not finite after a round: lower learning_rate")
+        return Joint(unit.detach().cpu().double().numpy(), state_of(problem.module))
+
+    def model(self, unit: Array, state: State) -> nn.Module:
+        return self.problem.copy(state)
+
+    @property
+    def judge(self) -> ModuleJudge:
+        return ModuleJudge(self.problem.validation_loss)
 
 
 def descend(problem: Problem, goal: Goal, descent: Descent, bounded: Tensor | None, seed: int) -> None:

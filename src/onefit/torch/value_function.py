@@ -4,67 +4,32 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import pickle
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from onefit._progress import progress_line
 from onefit._typing import Array
-from onefit.exceptions import SolverError, UnreliableWarning
-from onefit.torch.bilevel import (
-    Data,
-    Loss,
-    Penalised,
-    Penalty,
-    Problem,
-    Solved,
-    Space,
-    State,
-    SumOfSquares,
-    descend,
-    solve,
-    state_of,
-)
+from onefit.estimators import GeneralizedLinear
+from onefit.exceptions import UnreliableWarning
+from onefit.torch.bilevel import Loss, ModuleLevels, Penalty, Problem, SumOfSquares, as_data, state_of
 from onefit.torch.descent import Adam, Descent, Lbfgs
 from onefit.torch.feature_map import check_counts, device_of, trained_parameters
 from onefit.torch.kriging import Kriging, TangentKriging
+from onefit.torch.levels import Levels, Solved, Space, Surrogate
+from onefit.torch.linear_levels import LinearLevels
+from onefit.torch.rounds import Outcome, Plan, Report, Run, Store, is_worse
 
-WORSE = 1.05  # a ratio of validation losses that is not chance
-
-Report: TypeAlias = Callable[[str, int, int], object]
-
-
-class Round(NamedTuple):
-    """A round of the augmented Lagrangian.
-
-    Attributes
-    ----------
-    strengths : tuple of float
-        λ at its end.
-    validation, training, optimal_value : float
-        F(w), f(λ, w) and φ̂(λ) at its end.
-    multiplier, weight : float
-        μ and R with which it was run.
-    """
-
-    strengths: tuple[float, ...]
-    validation: float
-    training: float
-    optimal_value: float
-    multiplier: float
-    weight: float
+__all__ = ["Losses", "ValueFunctionSearch"]
+OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")
 
 
 class Losses(NamedTuple):
@@ -82,84 +47,34 @@ class Losses(NamedTuple):
     retrained: float
 
 
-@dataclass(frozen=True)
-class _Store:
-    """A folder with what was solved already, each in a file of its own; none keeps nothing.
-
-    Attributes
-    ----------
-    folder : Path or None
-    key : str
-        Of the search that it belongs to.
-    """
-
-    folder: Path | None
-    key: str
-
-    @classmethod
-    def opened(cls, folder: str | Path | None, key: str) -> Self:
-        """Open or begin a folder.
-
-        Raises
-        ------
-        ValueError
-            If it belongs to another search.
-        """
-        if folder is None:
-            return cls(None, key)
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        store = cls(path, key)
-        if store.load("search", lambda: {"key": key})["key"] != key:
-            raise ValueError(
-                f"checkpoint {path} belongs to a search with other data, settings or weights: choose another "
-                "folder, or remove it"
-            )
-        return store
-
-    def load(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return what was saved under a name, or compute and save it."""
-        if self.folder is None:
-            return compute()
-        file = self.folder / f"{name}.pt"
-        if file.exists():
-            return cast("dict[str, Any]", torch.load(file, map_location="cpu", weights_only=True))
-        result = compute()
-        partial = file.with_suffix(".partial")
-        torch.save(result, partial)
-        partial.replace(file)  # whole or not at all
-        return result
-
-    def has(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / f"{name}.pt").exists()
-
-
 class ValueFunctionSearch(BaseEstimator):
-    """Search for the strengths of the penalties of a module, without gradients of the training in them.
+    """Search for the strengths of the penalties of a model, without gradients of the training in them.
 
     φ(λ) = min_w f(λ, w), the optimal value of the training problem, is computed at a few λ and interpolated
     by Kriging.  Then λ and w are found together: minimise the validation loss F(w) subject to
     f(λ, w) = φ̂(λ), by an augmented Lagrangian.  No second derivatives, and the training may have many optima.
-    Source: A gradient-based bilevel optimization approach for tuning hyperparameters in machine learning
-    (2020), algorithm 1, eqs 2 to 4.
+    After each round, λ is checked by weights that are retrained there.  Source: A gradient-based bilevel
+    optimization approach for tuning hyperparameters in machine learning (2020), algorithm 1, eqs 2 to 4; the
+    check is ours.
 
     Parameters
     ----------
-    module : torch.nn.Module
-        It is copied, not changed.
+    module : torch.nn.Module or GeneralizedLinear
+        It is copied, not changed.  A linear model is solved exactly in both levels.
     loss : callable(output, target) -> scalar tensor
-        Training loss.  With batches, a mean over rows.
+        Training loss of a module.  With batches, a mean over rows.  A linear model has its own: the sum of
+        its loss over the rows.
     penalties : dict of str to callable(module) -> scalar tensor, or to str
         R_k by name; f = loss + Σ λ_k R_k.  A text stands for the sum of squares of the parameters whose names
-        match it: "*" for all, "0.*" for those of the first layer, "*weight" without biases.
+        match it: "*" for all, "0.*" for those of the first layer, "*weight" without biases.  Of modules only.
     bounds : dict of str to (float, float)
-        Range of each λ_k.
+        Range of each λ_k.  Of a linear model "penalty__alpha", and others that the penalty is linear in.
     scale : {"log", "linear"}, default "log"
         λ = exp(ξ) with ξ in a box, or λ itself.
     validation_loss : callable(output, target) -> scalar tensor, optional
-        ``loss`` if not given.  How tightly the constraint holds depends on the scale of f beside that of F: a
-        training loss that is a sum over rows holds it tighter than a mean does, and λ* is then closer to the
-        best λ for weights that see training data only.
+        ``loss`` if not given; of a linear model its mean loss.  How tightly the constraint holds depends on
+        the scale of f beside that of F: a training loss that is a sum over rows holds it tighter than a mean
+        does, and λ* is then closer to the best λ for weights that see training data only.
     n_samples : int, optional
         Inner solves: by default 10 for one strength (a grid), 25 for each of several (a Latin hypercube).
     n_rounds : int, default 4
@@ -168,6 +83,14 @@ class ValueFunctionSearch(BaseEstimator):
         the paper.
     slopes : bool, default True
         Interpolate φ with its slopes R_k(w(λ)), which come for free; False is the Kriging of the paper.
+    check_rounds : bool, default True
+        Retrain on the training data at λ of each round, which gives φ̂ one more sample.  Once the validation
+        loss is clearly above the best so far, as it is where a network can fit training and validation rows
+        at once, what is left of the rounds is spent on minima of a Kriging of the validation losses; λ* is
+        the best of all λ that were trained at.  False is the algorithm of the paper, whose last round has λ*.
+    warm_start : bool, default True
+        Begin a solve with the best of the weights that were found at other λ.  False: with those that the
+        module comes with, so that λ* is chosen for weights which are trained from there.
     max_iter : int, default 2000
         Iterations of L-BFGS on all rows, or epochs of Adam on batches, in each solve and each round.
     tol : float, default 1e-8
@@ -184,7 +107,7 @@ class ValueFunctionSearch(BaseEstimator):
     n_jobs : int, optional
         Inner solves at a time (joblib).
     callback : callable(stage, done, total), optional
-        Stage is "solve", "round" or "retrain".
+        Stage is "solve", "round" or "interpolate".
     device : str or torch.device, default "cpu"
     random_state : int or RandomState, default 0
         Of the design, the batches and dropout.
@@ -193,17 +116,21 @@ class ValueFunctionSearch(BaseEstimator):
     ----------
     lambda_ : dict of str to float
         λ*.
-    module_ : torch.nn.Module
+    origin_ : {"sample", "round", "interpolation"}
+        What λ* comes from.
+    module_ : torch.nn.Module or GeneralizedLinear
         Retrained at λ* on the training data.
-    joint_module_ : torch.nn.Module
+    joint_module_ : torch.nn.Module or GeneralizedLinear
         Fitted jointly with λ*.  It has seen the validation data: its validation loss is not comparable.
     strengths_ : (L, m) array
-        Where φ was computed.
+        Where weights were trained on the training data: the samples, and then what was checked.
     values_, validation_losses_ : (L,) arrays
         φ and F there.
     surrogate_ : Kriging or TangentKriging
         φ̂ on the unit cube.
     rounds_ : tuple of Round
+    n_solves_ : int
+        Trainings on the training data, and joint ones.
     training_loss_, validation_loss_ : Losses
         f(λ*, w) and F(w) of both modules.
 
@@ -224,16 +151,25 @@ class ValueFunctionSearch(BaseEstimator):
     >>> search = search.fit(X[:30], y[:30], X[30:], y[30:])
     >>> bool(1.0 < search.lambda_["ridge"] < 100.0)
     True
-    >>> bool(search.validation_loss_.retrained <= search.validation_losses_.min() + 1e-3)
+    >>> bool(search.validation_loss_.retrained <= search.validation_losses_.min())
+    True
+
+    A linear model has its loss and its penalty with it.
+
+    >>> import onefit
+    >>> model = onefit.GeneralizedLinear("squared", onefit.penalties.L2())
+    >>> exact = ValueFunctionSearch(model, bounds={"penalty__alpha": (1e-2, 1e3)})
+    >>> exact = exact.fit(X[:30], y[:30, 0], X[30:], y[30:, 0])
+    >>> bool(1.0 < exact.lambda_["penalty__alpha"] < 100.0)
     True
     """
 
     def __init__(
         self,
-        module: nn.Module,
-        loss: Loss,
-        penalties: Mapping[str, Penalty | str],
-        bounds: Mapping[str, tuple[float, float]],
+        module: nn.Module | GeneralizedLinear,
+        loss: Loss | None = None,
+        penalties: Mapping[str, Penalty | str] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
         *,
         scale: Literal["log", "linear"] = "log",
         validation_loss: Loss | None = None,
@@ -243,6 +179,8 @@ class ValueFunctionSearch(BaseEstimator):
         multiplier: float = 2.0,
         growth: float = 1.5,
         slopes: bool = True,
+        check_rounds: bool = True,
+        warm_start: bool = True,
         max_iter: int = 2000,
         tol: float = 1e-8,
         batch_size: int | None = None,
@@ -266,6 +204,8 @@ class ValueFunctionSearch(BaseEstimator):
         self.multiplier = multiplier
         self.growth = growth
         self.slopes = slopes
+        self.check_rounds = check_rounds
+        self.warm_start = warm_start
         self.max_iter = max_iter
         self.tol = tol
         self.batch_size = batch_size
@@ -287,29 +227,64 @@ class ValueFunctionSearch(BaseEstimator):
         X_val, y_val : tensors or arrays
             Validation data.
         """
-        problem = self._problem(X, y, X_val, y_val)
+        self._check_counts()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        store = _Store.opened(self.checkpoint, self._key(problem, seed))
-        design = problem.space.design(self.n_samples, seed)
-        run = _Run(problem, store, self._descent(problem), seed, self.n_jobs, self._reporter(len(design)))
-        solved = run.solutions(design)
-        x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])
-        slopes = np.array([one.slopes for one in solved])
-        self.surrogate_ = TangentKriging.fit(x, values, slopes) if self.slopes else Kriging.fit(x, values)
+        levels = self._levels(X, y, X_val, y_val)
+        store = Store.opened(self.checkpoint, self._key(levels, seed))
+        design = levels.space.design(self.n_samples, seed)
+        run = Run(levels, store, seed, self.n_jobs, self.warm_start, self._reporter(len(design)))
+        run.sample(design)
         weights = [self.weight * self.growth**number for number in range(self.n_rounds)]
-        rounds = run.rounds(self.surrogate_, solved, weights, self.multiplier)
-        self._keep(problem, solved, rounds, run.retrained(rounds[-1]["unit"].numpy(), solved))
+        outcome = run.rounds(Plan(self._interpolated, weights, self.multiplier, self.check_rounds))
+        self._keep(run, outcome)
+        self._warn_if_worse()
         return self
 
-    def _problem(self, X: Any, y: Any, X_val: Any, y_val: Any) -> Problem:
-        """Check everything that was given."""
+    def _interpolated(self, solved: list[Solved]) -> Surrogate:
+        x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])
+        if not self.slopes:
+            return Kriging.fit(x, values)
+        return TangentKriging.fit(x, values, np.array([one.slopes for one in solved]))
+
+    def _check_counts(self) -> None:
         check_counts(n_rounds=self.n_rounds, max_iter=self.max_iter)
         for name in ("n_samples", "batch_size"):
             if getattr(self, name) is not None:
                 check_counts(**{name: getattr(self, name)})
         if self.n_samples is not None and self.n_samples < 3:
             raise ValueError(f"n_samples must be at least 3 to interpolate, got {self.n_samples}")
+        for name in ("weight", "multiplier", "growth"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+
+    def _levels(self, *data: Any) -> Levels:
+        model: Any = self.module
+        if isinstance(model, GeneralizedLinear):
+            return self._linear(model, data)
+        if not isinstance(model, nn.Module):
+            raise TypeError(
+                f"module must be a torch.nn.Module or a GeneralizedLinear, got {type(model).__name__}"
+            )
+        return self._modular(*data)
+
+    def _linear(self, model: GeneralizedLinear, data: tuple[Any, ...]) -> LinearLevels:
+        """Check what was given for a linear model."""
+        for name in OF_MODULES:
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for modules: a GeneralizedLinear has its own loss and penalty, and is solved "
+                    "on all rows"
+                )
+        plan = {"max_iter": self.max_iter, "tol": self.tol}
+        return LinearLevels.of(model, data, self.bounds, self.scale, **plan)
+
+    def _modular(self, X: Any, y: Any, X_val: Any, y_val: Any) -> ModuleLevels:
+        """Check what was given for a module."""
         trained_parameters(self.module)
+        if self.loss is None:
+            raise ValueError("loss must be given for a module")
+        if not isinstance(self.penalties, Mapping) or not self.penalties:
+            raise ValueError("penalties must be a dictionary of names and penalties, at least one")
         space, device = Space.of(self.penalties, self.bounds, self.scale), device_of(self.device)
         like = trained_parameters(self.module)[0].dtype
         dtype = self.dtype or (torch.float64 if self.batch_size is None else like)
@@ -322,22 +297,22 @@ class ValueFunctionSearch(BaseEstimator):
             self.validation_loss or self.loss,
             penalties,
             space,
-            _data("X and y", X, y, device, dtype),
-            _data("X_val and y_val", X_val, y_val, device, dtype),
+            as_data("X and y", X, y, device, dtype),
+            as_data("X_val and y_val", X_val, y_val, device, dtype),
         )
         problem.check()
-        return problem
+        return ModuleLevels(problem, self._descent(problem), state_of(problem.module))
 
     @property
     def _settings(self) -> list[Any]:
-        """What the results depend on, besides module and data."""
+        """What the results depend on, besides model and data."""
         numbers = [self.n_rounds, self.weight, self.multiplier, self.growth, self.slopes, self.max_iter]
-        return [*numbers, self.tol, self.batch_size, self.learning_rate, self.n_samples, self.n_jobs]
+        more = [self.batch_size, self.learning_rate, self.n_samples, self.n_jobs]
+        return [*numbers, self.tol, *more, self.check_rounds, self.warm_start]
 
-    def _key(self, problem: Problem, seed: int) -> str:
-        digest = hashlib.sha256(repr((problem.space, self._settings, seed)).encode())
-        for tensor in (*problem.train, *problem.held, *problem.module.state_dict().values()):
-            digest.update(pickle.dumps((str(tensor.dtype), tensor.detach().cpu().numpy())))
+    def _key(self, levels: Levels, seed: int) -> str:
+        digest = hashlib.sha256(repr((levels.space, self._settings, seed)).encode())
+        digest.update(levels.key)
         return digest.hexdigest()
 
     def _descent(self, problem: Problem) -> Descent:
@@ -347,42 +322,38 @@ class ValueFunctionSearch(BaseEstimator):
         return Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
 
     def _reporter(self, n_samples: int) -> Report:
-        show, total = progress_line(type(self).__name__), n_samples + self.n_rounds + 1
-        before = {"solve": 0, "round": n_samples, "retrain": total - 1}
+        show, total = progress_line(type(self).__name__), n_samples + self.n_rounds
+        before = {"solve": 0, "round": n_samples}
 
         def report(stage: str, done: int, of: int) -> object:
-            show(before[stage] + done, total)
+            show(before.get(stage, total - of) + done, total)
             return self.callback(stage, done, of) if self.callback is not None else None
 
         return report
 
-    def _keep(
-        self, problem: Problem, solved: list[Solved], rounds: list[dict[str, Any]], again: Solved
-    ) -> None:
-        names = problem.space.names
-        self.strengths_ = np.array([problem.listed(one.unit) for one in solved])
-        self.values_ = np.array([one.value for one in solved])
-        self.validation_losses_ = np.array([one.validation for one in solved])
-        self.rounds_ = tuple(
-            Round(tuple(problem.listed(one["unit"].numpy())), *(one[name] for name in Round._fields[1:]))
-            for one in rounds
-        )
-        last = self.rounds_[-1]
-        self.lambda_ = dict(zip(names, last.strengths, strict=True))
-        self.training_loss_ = Losses(last.training, again.value)
-        self.validation_loss_ = Losses(last.validation, again.validation)
-        self._warn_if_loose()
-        self.module_, self.joint_module_ = problem.copy(again.state), problem.copy(rounds[-1]["state"])
+    def _keep(self, run: Run, outcome: Outcome) -> None:
+        levels, best, joint = run.levels, outcome.best, outcome.joint
+        self.strengths_ = np.array([levels.space.listed(one.unit) for one in run.solved])
+        self.values_ = np.array([one.value for one in run.solved])
+        self.validation_losses_ = np.array([one.validation for one in run.solved])
+        self.rounds_, self.origin_, self.surrogate_ = outcome.rounds, outcome.origin, outcome.surrogate
+        self.n_solves_ = len(run.solved) + run.n_descents
+        self.lambda_ = dict(zip(levels.space.names, levels.space.listed(best.unit), strict=True))
+        self.training_loss_ = Losses(levels.training(*joint), best.value)
+        self.validation_loss_ = Losses(levels.validation(joint.state), best.validation)
+        self.module_ = levels.model(best.unit, best.state)
+        self.joint_module_ = levels.model(*joint)
+        self._judge = levels.judge
 
-    def _warn_if_loose(self) -> None:
+    def _warn_if_worse(self) -> None:
         """Warn if weights trained at λ* do worse on the validation data than those of a sample."""
         best = int(self.validation_losses_.argmin())
-        if self.validation_loss_.retrained > WORSE * self.validation_losses_[best]:
+        if is_worse(self.validation_loss_.retrained, self.validation_losses_[best]):
             warnings.warn(
                 "retrained at lambda_, the module has validation loss "
                 f"{self.validation_loss_.retrained:.4g}, but {self.validation_losses_[best]:.4g} at "
-                f"strengths_[{best}] = {self.strengths_[best].tolist()}: solve more accurately (max_iter, "
-                "no batches), or raise multiplier and weight",
+                f"strengths_[{best}] = {self.strengths_[best].tolist()}: leave check_rounds=True, solve more "
+                "accurately (max_iter, no batches), or raise multiplier and weight",
                 UnreliableWarning,
                 stacklevel=3,
             )
@@ -395,127 +366,9 @@ class ValueFunctionSearch(BaseEstimator):
         X, y : tensors or arrays
         """
         check_is_fitted(self)
-        like = trained_parameters(self.module_)[0]
-        data, loss = _data("X and y", X, y, like.device, like.dtype), self.validation_loss or self.loss
-        with torch.no_grad():
-            joint, again = (loss(one(data.X), data.y).item() for one in (self.joint_module_, self.module_))
-        return Losses(joint, again)
+        return Losses(*(self._judge.loss(one, X, y) for one in (self.joint_module_, self.module_)))
 
     def predict(self, X: Any) -> Array:
-        """Output of the retrained module."""
+        """Output of the retrained module, or what the refitted linear model predicts."""
         check_is_fitted(self)
-        like = trained_parameters(self.module_)[0]
-        with torch.no_grad():
-            return self.module_(_tensor(X, like.device, like.dtype)).double().cpu().numpy()
-
-
-def _tensor(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A tensor on a device; whole numbers, such as class labels, stay whole."""
-    tensor = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-    tensor = tensor.to(device)
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-
-def _data(names: str, X: Any, y: Any, device: torch.device, dtype: torch.dtype) -> Data:
-    data = Data(_tensor(X, device, dtype), _tensor(y, device, dtype))
-    if data.X.ndim == 0 or data.y.ndim == 0 or len(data.X) != len(data.y) or len(data.X) == 0:
-        raise ValueError(
-            f"{names} must have the same number of rows, got {tuple(data.X.shape)} and {tuple(data.y.shape)}"
-        )
-    for tensor in data:
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"{names} hold NaN or infinity")
-    return data
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One search, which saves what it has done."""
-
-    problem: Problem
-    store: _Store
-    descent: Descent
-    seed: int
-    n_jobs: int | None
-    report: Report
-
-    def solutions(self, design: Array) -> list[Solved]:
-        """Solve at each λ, weakest penalties first: weights that were penalised to zero are a poor start."""
-        first, solved = state_of(self.problem.module), list[Solved]()
-        parallel = Parallel(n_jobs=self.n_jobs)
-        at_once = effective_n_jobs(self.n_jobs)
-        for begin in range(0, len(design), at_once):
-            numbers = range(begin, min(begin + at_once, len(design)))
-            missing = [number for number in numbers if not self.store.has(f"solve-{number}")]
-            starts = [first, *(one.state for one in solved)]
-            jobs = [
-                delayed(solve)(self.problem, design[number], starts, self.descent, self.seed + number)
-                for number in missing
-            ]
-            found = dict(zip(missing, parallel(jobs), strict=True))
-            for number in numbers:
-                solved.append(self._stored(f"solve-{number}", found.get(number)))
-                self.report("solve", len(solved), len(design))
-        return solved
-
-    def _stored(self, name: str, found: Solved | None) -> Solved:
-        """Save a solution that was found, or load the one that was saved."""
-        return Solved.loaded(self.store.load(name, lambda: found.saved() if found is not None else {}))
-
-    def rounds(
-        self,
-        surrogate: Kriging | TangentKriging,
-        solved: list[Solved],
-        weights: list[float],
-        multiplier: float,
-    ) -> list[dict[str, Any]]:
-        """Minimise over λ and w together, from the solution with the smallest validation loss."""
-        best = min(solved, key=lambda one: one.validation)
-        last: dict[str, Any] = {"unit": torch.as_tensor(best.unit), "state": best.state}
-        done = list[dict[str, Any]]()
-        for number, weight in enumerate(weights):
-            at = self.problem.at(last["unit"].numpy())
-            goal = Penalised(self.problem, surrogate, at, weight, multiplier)
-            compute = partial(self._round, goal, last["state"], number)
-            last = self.store.load(f"round-{number}", compute)
-            multiplier += weight * (last["training"] - last["optimal_value"])
-            done.append(last)
-            self.report("round", len(done), len(weights))
-        return done
-
-    def _round(self, goal: Penalised, state: State, number: int) -> dict[str, Any]:
-        """Minimise Z.
-
-        Raises
-        ------
-        SolverError
-        """
-        self.problem.module.load_state_dict(state)
-        goal.unit.requires_grad_()
-        descend(self.problem, goal, self.descent, goal.unit, self.seed - 1 - number)
-        unit = goal.unit.detach()
-        with torch.no_grad():
-            training, validation = self.problem.training(unit).item(), self.problem.validation().item()
-        if not np.isfinite(training + validation):
-            raise SolverError("the loss is not finite after a round: lower learning_rate")
-        at = unit.cpu().double()
-        return {
-            "unit": at,
-            "state": state_of(self.problem.module),
-            "validation": validation,
-            "training": training,
-            "optimal_value": goal.surrogate.value(at.numpy()),
-            "multiplier": goal.multiplier,
-            "weight": goal.weight,
-        }
-
-    def retrained(self, unit: Array, solved: list[Solved]) -> Solved:
-        """Train at λ* on the training data alone."""
-        starts = [one.state for one in solved]
-
-        def compute() -> dict[str, Any]:
-            return solve(self.problem, unit, starts, self.descent, self.seed + len(solved)).saved()
-
-        result = Solved.loaded(self.store.load("retrained", compute))
-        self.report("retrain", 1, 1)
-        return result
+        return self._judge.predict(self.module_, X)

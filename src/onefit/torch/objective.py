@@ -155,9 +155,8 @@ class Objective:
     def gradient_size(self, theta: Tensor) -> Tensor:
         """Σ_i w_i ‖∇ℓ_i‖ + Σ_m λ_m ‖∇r_m‖, against which the whole gradient is judged."""
         rows = torch.arange(len(self), device=theta.device)[:, None]
-        size = vmap(
-            lambda row, weight: self.set_gradient(theta, row, weight).norm(), chunk_size=self._chunk(1)
-        )
+        few = max(1, min(self._chunk(1), BUDGET // len(theta)))  # their gradients are held at once
+        size = vmap(lambda row, weight: self.set_gradient(theta, row, weight).norm(), chunk_size=few)
         total = size(rows, self.weights[:, None]).sum()
         for strength, term in zip(self.strengths, self.penalties, strict=True):
             total = total + strength * grad(term)(theta).norm()

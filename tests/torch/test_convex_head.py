@@ -191,3 +191,13 @@ def test_wrong_settings_are_refused(settings):
     features, y, weights = problem("logistic")
     with pytest.raises(ValueError, match="must be"):
         ConvexHead(**settings)(features, y, weights, features)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_a_start_that_is_confidently_wrong_does_no_harm(loss):
+    """There the curvature is gone: a Newton step would overflow."""
+    features, y, weights = problem(loss)
+    head = ConvexHead(loss, C=1e6)
+    right = head.coefficients(features, y, weights)
+    wrong = head.coefficients(features, y, weights, start=-1e3 * right)
+    torch.testing.assert_close(wrong, right, rtol=1e-6, atol=1e-6)

@@ -55,13 +55,40 @@ def test_splits_keep_a_row_of_each_class():
     assert held[:, 1].any()
 
 
+def test_small_classes_leave_fewer_rows_to_hold_out():
+    classes = np.array([0, 0, 0, 1, 1, 2])
+    held = balanced_splits(6, 12, 0.1, np.random.default_rng(0), classes)
+    assert all(set(classes[~split]) == {0, 1, 2} for split in held)
+    assert np.all(held.sum(axis=1) == 3)  # one row stays of each class
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("counts", [(2, 1), (4, 4), (7, 1)])
+def test_a_handful_of_rows_is_enough(counts, seed):
+    y = np.repeat([0, 1], counts)
+    X = np.random.default_rng(seed).normal(size=(len(y), 2)) + 3.0 * y[:, None]
+    torch.manual_seed(seed)
+    model = FeatureMapClassifier(network(), random_state=seed).fit(X, y)
+    assert np.all(np.isfinite(model.risk_path_))
+    assert np.all(np.isfinite(model.predict_proba(X)))
+    assert model.risk_ < model.risk_path_[0]
+
+
+def test_the_number_of_steps_is_that_of_the_task_unless_given():
+    X, y = rings(30, 0)
+    settings = {"n_splits": 8, "tol": 0.0, "patience": 200, "random_state": 0}
+    assert FeatureMapClassifier(network(), **settings).fit(X, y).n_iter_ == 30
+    assert FeatureMapRegressor(network(), **settings).fit(X, y.astype(float)).n_iter_ == 200
+    assert FeatureMapClassifier(network(), max_iter=7, **settings).fit(X, y).n_iter_ == 7
+
+
 def test_the_risk_is_that_of_scikit_learn():
     X, y = rings(30, 0)
     model = FeatureMapClassifier(network(), n_splits=20, max_iter=1, C=2.0, random_state=0).fit(X, y)
     rng = np.random.default_rng(
         int(np.random.RandomState(0).randint(2**31 - 1))
     )  # the draw of random_state=0
-    held, features = balanced_splits(30, 20, 0.95, rng, y), model.transform(X)
+    held, features = balanced_splits(30, 20, 0.5, rng, y), model.transform(X)
     risks = []
     for split in held:
         head = LogisticRegression(C=2.0, tol=1e-12, max_iter=1000).fit(features[~split], y[~split])
@@ -185,6 +212,24 @@ def test_separable_data_stay_finite():
     assert model.score(X, y) == 1.0
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_separable_splits_and_dead_units_give_no_nan(seed):
+    """Rings without overlap, half of the hidden units dead, a head without much penalty, for long."""
+    rng = np.random.default_rng(seed)
+    y, angle = np.arange(24) % 2, rng.uniform(-np.pi, np.pi, 24)
+    X = (1.0 + 4.0 * y[:, None]) * np.c_[np.cos(angle), np.sin(angle)]
+    torch.manual_seed(seed)
+    module = network()
+    with torch.no_grad():
+        module[0].bias[:32] = -1e3
+    model = FeatureMapClassifier(
+        module, C=1e6, n_splits=24, max_iter=60, learning_rate=0.1, tol=0.0, random_state=seed
+    ).fit(X, y)
+    assert np.all(np.isfinite(model.risk_path_))
+    assert np.all(np.isfinite(model.predict_proba(100.0 * X)))
+    assert model.score(X, y) == 1.0
+
+
 def test_a_divergent_training_says_so():
     X, y = rings(30, 0)
     model = FeatureMapClassifier(network(), n_splits=4, optimizer="sgd", learning_rate=1e30, random_state=0)
@@ -213,7 +258,9 @@ def test_wrong_settings_are_refused(settings, message):
         FeatureMapClassifier(**{"module": network(), **settings}).fit(X, y)
 
 
-@pytest.mark.parametrize(("y", "message"), [([0] * 6, "one class"), ([0, 1, 2, 3, 4, 5], "too few rows")])
+@pytest.mark.parametrize(
+    ("y", "message"), [([0] * 6, "one class"), ([0, 1, 2, 3, 4, 5], "alone in its class")]
+)
 def test_wrong_targets_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
         FeatureMapClassifier(network()).fit(rings(6, 0)[0], y)
@@ -249,6 +296,24 @@ def test_few_rows_favour_the_cross_validation_gradient():
         theirs.append(end_to_end(X, y, seed, X_new, y_new))
     gain = np.array(ours) - np.array(theirs)
     assert gain.mean() > 0.1
+
+
+@pytest.mark.theory
+def test_the_defaults_predict_probabilities_better_than_the_settings_of_the_paper():
+    """Log-loss on new rows at N = 30, over 25 seeds, after as many steps as the paper makes."""
+    gain = []
+    for seed in range(25):
+        (X, y), (X_new, y_new) = rings(30, seed), rings(1000, 1000 + seed)
+        paper = {"C": 10.0, "n_splits": 32, "train_size": 0.95, "max_iter": 100}
+        losses = [
+            log_loss(
+                y_new,
+                FeatureMapClassifier(network, random_state=seed, **one).fit(X, y).predict_proba(X_new)[:, 1],
+            )
+            for one in (paper, {})
+        ]
+        gain.append(losses[0] - losses[1])
+    assert np.mean(gain) > 3.0 * np.std(gain, ddof=1) / np.sqrt(25)
 
 
 def end_to_end(X, y, seed, X_new, y_new):

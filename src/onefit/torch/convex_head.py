@@ -203,7 +203,8 @@ class _Heads:
         ------
         SolverError
         """
-        theta, value = start, self.objective(start)
+        theta = self._begun(start)
+        value = self.objective(theta)
         for _ in range(STEPS):
             gradient = self.gradient(theta)
             step = _solve(self.factor(theta), gradient)
@@ -213,6 +214,12 @@ class _Heads:
                 return theta - step
             theta, value = self._descended(theta, value, step, decrement)
         raise SolverError(f"the convex head was not solved in {STEPS} Newton steps: scale the features")
+
+    def _begun(self, start: Tensor) -> Tensor:
+        """Each start, or zero where that is better: far on the wrong side no curvature is left to go by."""
+        zero = torch.zeros_like(start)
+        worse = ~(self.objective(start) <= self.objective(zero))
+        return torch.where(worse[:, None, None], zero, start)
 
     def _descended(
         self, theta: Tensor, value: Tensor, step: Tensor, decrement: Tensor

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit._typing import Array, Index
 from onefit._validation import check_weights
 from onefit.adapters import Reading, has_reading, read
-from onefit.adapters.kernels import in_length_scales
+from onefit.adapters.kernels import KernelGram, check_semidefinite, in_length_scales
 from onefit.api import evaluate, loo
 from onefit.exceptions import UnreliableWarning, UnsupportedModelError
 from onefit.losses import Mixture
@@ -40,6 +40,7 @@ from onefit.search.space import Domain, Hyperparameter, Scale, Shares, Space
 
 DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
 NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
+MISJUDGED = 0.1  # relative error of the risk of the search that is worth a warning
 AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
 
 Gradient: TypeAlias = Literal["exact", "2017"]
@@ -377,6 +378,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.best_risk_ = loo(best, X, y, sample_weight)
         else:
             self.best_risk_ = evaluate(best, X, y, self.risk, sample_weight)
+        if isinstance(judge, judges.LeaveOneOut):
+            _warn_if_misjudged(-self.best_score_, self.best_risk_)
         if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
             self.best_score_ = self.best_risk_.score(self.scoring)
 
@@ -451,6 +454,8 @@ class _Model:
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 _fit(fitted.set_params(**_without(prefix, middle)), prepared, y, sample_weight)
             reading = read(fitted, prepared, y, sample_weight)
+            if isinstance(reading.fit.problem.X, KernelGram):
+                check_semidefinite(reading.fit.problem.X.gram, reading.fit.problem.X.kernel)
         except UnsupportedModelError as error:
             raise UnsupportedModelError(
                 f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
@@ -652,6 +657,19 @@ def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) ->
                 f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
                 "stratified ones (onefit.risk.Split(StratifiedKFold(5))), or another random_state"
             )
+
+
+def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None:
+    """Say so where the search went down a risk that is not that of the refits."""
+    if not isinstance(thorough, RiskEstimate):
+        return
+    if abs(found - thorough.value) > max(MISJUDGED * abs(thorough.value), thorough.std_error):
+        warnings.warn(
+            f"the search took the risk of the best hyperparameters for {found:.4g}; judged thoroughly it is "
+            f"{thorough.value:.4g}, so that others may be better: search with risk=onefit.risk.KFold(5)",
+            UnreliableWarning,
+            stacklevel=4,
+        )
 
 
 def _warn_at_bounds(space: Space, t: Array) -> None:

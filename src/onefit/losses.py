@@ -24,6 +24,8 @@ from scipy.special import expit, log_softmax, softmax, xlogy
 
 from onefit._typing import Array, Index, Mask
 
+LEAST_WIDTH = 0.05  # of a corner that is rounded
+
 
 class Loss(ABC):
     """A convex function of the linear predictor, one value a row.
@@ -250,11 +252,12 @@ class SquaredHinge(Loss):
 class SmoothedHinge(Loss):
     """The hinge with its corner rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
 
-    It has the slopes of the hinge outside 0 < m < width, and tends to it as the width goes to 0.
+    It has the slopes of the hinge outside 0 < m < width.
 
     Parameters
     ----------
     width : float, default 0.5
+        At least 0.05: Newton's method does not settle on sharper corners.
 
     Examples
     --------
@@ -268,8 +271,11 @@ class SmoothedHinge(Loss):
     jumps = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.width < np.inf:
-            raise ValueError(f"width must be a positive number, got {self.width!r}")
+        if not LEAST_WIDTH <= self.width < np.inf:
+            raise ValueError(
+                f"width must be a number from {LEAST_WIDTH:g} on, got {self.width!r}: for a sharper corner "
+                "take Hinge(), which has a solver of its own"
+            )
 
     def _short(self, y: Array, eta: Array) -> Array:
         return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)

@@ -75,7 +75,7 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, response, target):
         losses = response.losses(target, one_fit.loo(*solution, thorough=False).eta)
         np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
         assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
-    fit, left_out = at(problem_at(strengths[result.best]), result)
+    fit, left_out = at(problem_at(strengths[result.best]), result, result.best)
     np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
     assert response.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
 

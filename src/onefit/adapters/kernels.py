@@ -13,6 +13,10 @@ from sklearn.gaussian_process.kernels import RBF, Exponentiation, Matern, Produc
 from onefit import _linalg
 from onefit._linalg import RowGram
 from onefit._typing import Array, Design
+from onefit.exceptions import UnsupportedModelError
+
+SEMIDEFINITE = frozenset({"linear", "rbf", "laplacian", "cosine"})  # whatever their parameters
+INDEFINITE = 1e-9  # smallest eigenvalue, relative to the trace, that is no rounding
 
 
 class KernelGram(RowGram):
@@ -27,18 +31,26 @@ class KernelGram(RowGram):
     rows : (n, p) array or sparse matrix
     kernel : object
         What the estimator was given as its kernel: a name, or a function.
+    checked : bool, default False
+        Whether to refuse a Gram matrix that is indefinite: there is no minimum then, only stationary points.
     """
 
     function: Callable[[Design, Design], Array]
     rows: Design
     kernel: Any
+    checked: bool
 
-    def __init__(self, function: Callable[[Design, Design], Array], rows: Design, kernel: Any) -> None:
-        self.__dict__.update(function=function, rows=rows, kernel=kernel)
+    def __init__(
+        self, function: Callable[[Design, Design], Array], rows: Design, kernel: Any, *, checked: bool = False
+    ) -> None:
+        self.__dict__.update(function=function, rows=rows, kernel=kernel, checked=checked)
 
     @cached_property
     def gram(self) -> Array:
-        return np.asarray(self.function(self.rows, self.rows), dtype=np.float64)
+        gram = np.asarray(self.function(self.rows, self.rows), dtype=np.float64)
+        if self.checked:
+            check_semidefinite(gram, self.kernel)
+        return gram
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,6 +59,24 @@ class KernelGram(RowGram):
 
     def __reduce__(self) -> tuple[type[RowGram], tuple[Array]]:
         return RowGram, (self.gram,)
+
+
+def check_semidefinite(gram: Array, kernel: Any) -> None:
+    """Refuse a kernel that is indefinite on these rows.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
+    if type(kernel) in (RBF, Matern) or (isinstance(kernel, str) and kernel in SEMIDEFINITE):
+        return
+    raised = np.array(gram, order="F")
+    raised[np.diag_indices_from(raised)] += INDEFINITE * max(float(np.trace(gram)), np.finfo(float).tiny)
+    if _linalg.cholesky(raised) is None:
+        raise UnsupportedModelError(
+            f"the kernel {kernel!r} is indefinite on these rows: what is minimised has no minimum then, and "
+            "refits differ from one solver to the next. Take a positive definite kernel, such as 'rbf'"
+        )
 
 
 def in_length_scales(X: Design, name: str, owed: Array) -> Array | None:

@@ -91,7 +91,7 @@ def _kernel_machine(
     dual = np.zeros(len(y))
     weight = model.dual_coef_.toarray() if _linalg.is_sparse(model.dual_coef_) else model.dual_coef_
     dual[np.flatnonzero(weights > 0)[model.support_]] = weight[0]  # libsvm numbers the rows with weight
-    problem = Problem(loss, penalty, KernelGram(kernel, X, model.kernel), y, weights)
+    problem = Problem(loss, penalty, KernelGram(kernel, X, model.kernel, checked=True), y, weights)
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)

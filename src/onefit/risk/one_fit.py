@@ -247,7 +247,7 @@ def _out_of_reach(left_out: LeftOut) -> Index:
     lost = (left_out.slack < _least_slack(fit)) & (problem.weights > 0)
     if fit.is_kinked or problem.loss.has_corners:
         doubtful = (change > INFLUENTIAL * abs(fit.objective)) & ~known
-        if fit.is_kinked and problem.loss.has_corners:  # a vertex: it moves in jumps that no step foretells
+        if problem.loss.has_corners and (fit.is_kinked or not has_paths(fit)):  # it moves in jumps, or may
             doubtful = ~leaves_nothing(fit)
         lost |= doubtful & ~_keeps_its_pattern(left_out, doubtful)
     rows = np.flatnonzero(lost & ~known)
@@ -271,7 +271,8 @@ def _followed(left_out: LeftOut, which: Mask, budget: float) -> LeftOut:
     fit, rows = left_out.fit, np.flatnonzero(which)
     if rows.size == 0 or not has_paths(fit) or cost(fit, rows.size) > budget:
         return left_out
-    return left_out.with_solved(follow(fit, rows), pivoted=True)
+    left_out = left_out.with_solved(follow(fit, rows), pivoted=True)
+    return left_out.without_slack(rows[~np.isin(rows, left_out.refitted)])  # they did not arrive
 
 
 def _keeps_its_pattern(left_out: LeftOut, rows: Mask) -> Mask:

@@ -74,9 +74,11 @@ def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
     bent = there - fit.slope.reshape(n, c) - np.einsum("nab,nb->na", step.bend, change)
     effect = np.abs(np.einsum("na,nab,nb->n", there, step.forms, bent))
     losses = problem.per_row(problem.loss.value(problem.y, eta))
+    alone = _without_rest(step)
     if problem.loss.jumps:  # the row's own bend does not tell of others that pass a corner
-        return np.argsort(-np.abs(change).sum(axis=1))
-    effect[_without_rest(step)] = 0.0
+        order = np.argsort(-np.abs(change).sum(axis=1))
+        return order[~alone[order]]
+    effect[alone] = 0.0
     order = np.argsort(effect)
     left_alone = np.cumsum(effect[order]) <= NEGLIGIBLE * np.sum(losses)
     return order[~left_alone][::-1]

@@ -50,6 +50,9 @@ class Changes(NamedTuple):
     gram: bool
 
 
+NOTHING = Changes(penalty=False, loss=False, gram=False)
+
+
 class _Ends(NamedTuple):
     """Two points of a difference, and how far they are apart."""
 
@@ -99,7 +102,8 @@ class Objective:
     def value_and_gradient(self, t: Array) -> tuple[float, Array]:
         """The risk and its gradient in t, which is zero where the risk is infinite."""
         for m in range(len(self.space.domains)):
-            if m not in self.changes:
+            known = self.changes.get(m, NOTHING)
+            if known is not None and not any(known):  # what has no effect here may have one elsewhere
                 self.changes[m] = self._changes(m, t)
         judged = self._judged(t, gradient=any(self.exact.values()))
         gradient = np.zeros(len(t))

@@ -109,7 +109,9 @@ class LeaveOneOut(Judge):
         return self.exact
 
     def has_gradient(self, problem: Problem) -> bool:
-        if problem.penalty.bends_with_subgradient:
+        shape = (problem.X.shape[1], *problem.intercept.shape)
+        chords = problem.loss.jumps and problem.penalty.has_kinks(shape)  # steps that are no formula
+        if problem.penalty.bends_with_subgradient or chords:
             return False
         if not (problem.loss.has_corners or isinstance(problem.X, _linalg.RowGram)):
             return True
@@ -133,7 +135,8 @@ class LeaveOneOut(Judge):
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
         if problem.loss.has_corners or not self.has_gradient(problem):
-            return one_fit.loo(*solution, thorough=False)
+            left_out = one_fit.loo(*solution, thorough=False)
+            return one_fit.loo(*solution) if np.any(left_out.slack == 0) else left_out
         if not solution.fit.is_kinked:
             return one_fit.one_step(*solution)
         left_out = one_fit.loo(*solution)
@@ -236,8 +239,9 @@ class HeldOut(Judge):
         left = problem.without(self.folds.removed[k])
         n, p = problem.X.shape
         tall = p <= n and p**2 * len(self.folds) <= MOST_MOMENTS and isinstance(problem.X, np.ndarray)
-        kinked = isinstance(problem.penalty, SeparablePenalty) and problem.penalty.has_kinks((p,))
-        if not (tall and kinked and isinstance(problem.loss, Squared) and problem.y.ndim == 1):
+        if not tall or type(problem.loss) is not Squared or problem.y.ndim == 2:
+            return left
+        if not isinstance(problem.penalty, SeparablePenalty) or not problem.penalty.has_kinks((p,)):
             return left
         own = self.moments.get(k)
         if own is None or own.X is not problem.X or not np.array_equal(own.weights, left.weights):

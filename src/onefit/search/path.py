@@ -20,6 +20,7 @@ from onefit.solvers.solve import solve, solve_path
 
 PATIENCE = 5  # strengths past the best one before the path may stop
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
+CHEAP = 3e5  # n p min(n, p) up to which all of them may be
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
 
 
@@ -183,7 +184,7 @@ def settle(
     weights: Array,
     selection: Selection,
 ) -> tuple[SearchResult, Fit, LeftOut]:
-    """Judge the chosen strength thoroughly, and choose again, until the choice stands.
+    """Judge the chosen strength thoroughly, and choose again, until the choice stands or enough were judged.
 
     Along the path, rows that no step from the fit reaches are not solved anew.  Where that matters the
     risks are corrected, best first, so that the chosen one is not the smallest by mistake.
@@ -197,17 +198,24 @@ def settle(
     """
     judged: dict[int, tuple[Fit, LeftOut]] = {}
     rough = _is_rough(problem_at, result)
-    while (j := _next_to_judge(result, judged, probing=rough or result.misjudged)) is not None:
-        judged[j] = at(problem_at(float(result.strengths[j])), result)
+    shape = problem_at(float(result.strengths[0])).X.shape
+    most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
+    while len(judged) < most:
+        j = _next_to_judge(result, judged, probing=rough or result.misjudged)
+        if j is None:
+            break
+        judged[j] = at(problem_at(float(result.strengths[j])), result, j)
         result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+    if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
+        result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:
-        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result)
+        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result, result.best)
     return result, *judged[result.best]
 
 
 def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bool) -> int | None:
     """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond."""
-    if len(judged) >= MOST_JUDGED or np.all(np.isnan(result.risks)):
+    if np.all(np.isnan(result.risks)):
         return None
     smallest = int(np.nanargmin(result.risks))
     for j in (smallest, result.best):
@@ -229,8 +237,8 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     return first.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral)
 
 
-def at(problem: Problem, result: SearchResult) -> tuple[Fit, LeftOut]:
-    """Fit and leave-one-out, refits of single rows included, at the chosen strength."""
+def at(problem: Problem, result: SearchResult, j: int) -> tuple[Fit, LeftOut]:
+    """Fit and leave-one-out, refits of single rows included, at a strength of the path."""
     with one_thread_if_small(problem.X):
-        solution = solve(Fit(problem, result.coefs[result.best], result.levels[result.best]))
+        solution = solve(Fit(problem, result.coefs[j], result.levels[j]))
         return solution.fit, one_fit.loo(*solution)

@@ -38,6 +38,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         Bound on the Newton decrement, relative to the objective of the constant model: about the
         relative error of the coefficients, whose square is that of the objective.
     max_steps : int, default 100
+        Ten times as many where the second derivative of the loss jumps and the penalty has kinks.
 
     Raises
     ------
@@ -47,6 +48,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     """
     scale = max(start.problem.at_start().objective, np.finfo(float).tiny)
     fit, last, step = start, np.inf, None
+    # pieces of a loss whose second derivative jumps are gone through one by one
+    max_steps = 10 * max_steps if fit.problem.loss.jumps and fit.is_kinked else max_steps
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
@@ -176,21 +179,27 @@ def _move(fit: Fit, step: _Step, small: bool) -> Fit:
 
 
 def _slide(fit: Fit, step: _Step) -> Fit | None:
-    """Go down the penalty where nothing curves, until a coefficient is zero; None where there is no way.
+    """Go down where nothing curves, at most until a coefficient is zero; None where there is no way.
 
     Columns that depend on each other, such as copies with opposite signs, leave a gradient that K, which is
-    singular along it, takes for none.
+    singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
     """
     down = np.where(step.orthant != 0, -step.gradient.coef, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
-    first = np.unravel_index(np.argmin(until), until.shape)
-    if not np.isfinite(until[first]):
+    if not np.any(down):
         return None
-    coef = fit.coef + until[first] * down
-    coef[first] = 0.0
-    moved = fit.moved(coef, fit.level - until[first] * step.gradient.level)
-    return moved if moved.objective < fit.objective else None
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
+        reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
+    first = np.unravel_index(np.argmin(until), until.shape)
+    best = fit
+    for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
+        if length > until[first] or not np.isfinite(length):
+            continue
+        coef = fit.coef + length * down
+        coef[first] = 0.0 if length == until[first] else coef[first]
+        moved = fit.moved(coef, fit.level - length * step.gradient.level)
+        best = moved if moved.objective < best.objective else best
+    return None if best is fit else best
 
 
 def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> Fit:

@@ -178,8 +178,8 @@ SMOOTH = {
 CORNERS = {
     "SVC": (SVC(), {"C": (1e-2, 1e2), "gamma": (1e-3, 1.0)}, "labels"),
     "SVC, linear": (SVC(kernel="linear"), {"C": (1e-2, 1e1)}, "labels"),
-    "SVC, sigmoid": (
-        SVC(kernel="sigmoid"),
+    "SVC, polynomials": (
+        SVC(kernel="poly", degree=2),
         {"C": (1e-2, 1e1), "gamma": (1e-3, 1e-1), "coef0": (0.1, 0.5)},
         "labels",
     ),

@@ -9,7 +9,7 @@ from sklearn.linear_model import HuberRegressor
 from sklearn.svm import SVC
 
 import onefit
-from onefit.losses import Huber, SmoothedHinge, SquaredHinge
+from onefit.losses import Huber, SquaredHinge
 from onefit.penalties import L1
 
 RNG = np.random.default_rng(3)
@@ -104,11 +104,6 @@ def test_indefinite_kernels_are_refused(model):
 def test_an_indefinite_machine_is_refused_by_loo():
     with pytest.raises(onefit.UnsupportedModelError, match="'sigmoid' is indefinite"):
         onefit.loo(SVC(kernel="sigmoid", gamma=1.0).fit(X, COIN), X, COIN)
-
-
-def test_a_corner_too_sharp():
-    with pytest.raises(ValueError, match=r"width must be a number from 0\.05 on"):
-        SmoothedHinge(0.01)
 
 
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")

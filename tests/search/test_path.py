@@ -72,7 +72,8 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, response, target):
     for j, strength in enumerate(strengths):
         solution = solve(problem_at(strength).at_start())
         np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
-        losses = response.losses(target, one_fit.loo(*solution, thorough=False).eta)
+        left_out = one_fit.loo(*solution, thorough=j in result.thorough)
+        losses = response.losses(target, left_out.eta)
         np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
         assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
     fit, left_out = at(problem_at(strengths[result.best]), result, result.best)

@@ -34,6 +34,7 @@ FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 INFLUENTIAL = 2e-3  # change of a row's loss, relative to the objective, that is worth a refit
 SAFE_SLACK = 1e-6  # slack below which rounding shows, even where the step is exact
 THOROUGH, IN_PASSING = 2.5e8, 1e8  # multiplications that following rows out of the fit may cost
+STRAINED_IN_PASSING = 3e7  # the same for rows of high leverage on a path, which looks again before it stops
 LITTLE_SLACK = 0.2  # slack below which one step is not to be trusted where it is not exact
 
 
@@ -198,7 +199,7 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
             fit, curvature, left_out.eta, step.forms, step.slope, step.shift, thorough=thorough
         )
         left_out = replace(left_out, eta=eta).without_slack(unsettled)
-    return _made_sure(left_out) if thorough else _followed(left_out, left_out.strained, IN_PASSING)
+    return _made_sure(left_out) if thorough else _followed(left_out, left_out.strained, STRAINED_IN_PASSING)
 
 
 def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
@@ -259,11 +260,18 @@ def _made_sure(left_out: LeftOut) -> LeftOut:
     fit, rows = left_out.fit, _out_of_reach(left_out)
     rest = rows
     if has_paths(fit):
-        tried = rows if cost(fit, rows.size) <= THOROUGH else rows[:0]
+        tried = rows[: _affordable(fit, rows.size)]
         left_out = left_out.with_solved(follow(fit, tried), pivoted=True)
         rest = tried[~np.isin(tried, left_out.refitted)]
     left_out = left_out.with_solved(refit_rows(fit, rest, warm=not fit.has_free_directions))
     return replace(left_out, skipped=int(np.sum(~np.isin(rows, left_out.refitted))))
+
+
+def _affordable(fit: Fit, rows: int) -> int:
+    """How many of some rows may be followed."""
+    first = cost(fit, 1)
+    each = max(cost(fit, 2) - first, 1.0)
+    return max(0, min(rows, int((THOROUGH - first) / each) + 1))
 
 
 def _followed(left_out: LeftOut, which: Mask, budget: float) -> LeftOut:

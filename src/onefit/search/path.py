@@ -117,14 +117,15 @@ def search_path(
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
         worse than it by two standard errors of the paired difference.  Where rows can be followed the last
-        one is judged thoroughly before: those whose pattern changes are taken too far by a step, and the
-        more so the weaker the penalty, so that a rise may be theirs alone.
+        one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
+        far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
     """
     walked = Walk()
     for solution in solve_path(problem_at(float(strength)) for strength in strengths):
         left_out = one_fit.loo(*solution, thorough=False)
         walked.add(solution.fit, response.losses(target, left_out.eta), weights)
-        if walked.seems_past_minimum(weights):
+        at_end = len(walked.risks) == len(strengths)
+        if walked.seems_past_minimum(weights) or (at_end and not walked.past):
             if has_paths(solution.fit):
                 walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
             walked.past = walked.rises(weights)
@@ -160,9 +161,10 @@ class Walk:
 
     def correct(self, losses: Array, weights: Array) -> None:
         """Exchange the losses at the last strength for thorough ones."""
+        rose = self.rises(weights)
         self.losses[-1], self.risks[-1] = losses, mean_and_error(losses, weights)[0]
         self.thorough.append(len(self.risks) - 1)
-        self.misjudged |= not self.rises(weights)
+        self.misjudged |= rose and not self.rises(weights)
 
     def seems_past_minimum(self, weights: Array) -> bool:
         """Whether the last risk is clearly above the smallest one, and that is news."""

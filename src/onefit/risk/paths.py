@@ -21,6 +21,7 @@ from onefit.solvers.path import least_squares_path
 PIVOTS = 10.0  # that a row takes
 A_PIVOT, A_ROW = 1e5, 50.0  # multiplications that a pivot takes the time of, and a row of the data in it
 IN_BLOCKS = 0.1  # time of a multiplication in a large product, relative to those
+ROUNDS = 2.0  # of watching more columns
 JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
 
 
@@ -54,7 +55,8 @@ def cost(fit: Fit, rows: int) -> float:
         return rows * PIVOTS * (A_PIVOT + n * (A_ROW + np.count_nonzero(fit.pinned)))
     watched = JOINING * fit.tangent.size
     check = 2.0 * _linalg.n_stored(fit.problem.X)
-    return IN_BLOCKS * watched**2 * (n + watched) + rows * (PIVOTS * A_PIVOT + check)
+    tableau = ROUNDS * watched**2 * (n + 3.0 * watched)
+    return IN_BLOCKS * tableau + rows * (PIVOTS * (A_PIVOT + IN_BLOCKS * watched**2) + check)
 
 
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import HuberRegressor
 from sklearn.svm import SVC
@@ -104,6 +105,14 @@ def test_indefinite_kernels_are_refused(model):
 def test_an_indefinite_machine_is_refused_by_loo():
     with pytest.raises(onefit.UnsupportedModelError, match="'sigmoid' is indefinite"):
         onefit.loo(SVC(kernel="sigmoid", gamma=1.0).fit(X, COIN), X, COIN)
+
+
+def test_a_function_as_kernel_on_a_table():
+    pandas = pytest.importorskip("pandas")
+    table, labels = pandas.DataFrame(X, columns=list("abc")), (X[:, 0] > 0).astype(int)
+    model = SVC(kernel=RBF(np.ones(3)))
+    judged = onefit.loo(model.fit(table, labels), table, labels)
+    assert judged.value == pytest.approx(onefit.loo(model.fit(X, labels), X, labels).value)
 
 
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")

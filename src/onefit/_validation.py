@@ -31,7 +31,7 @@ def check_rows(
     """Check X and y against what the model was fitted on; X in float64, its memory order kept."""
     X, y = validate_data(
         model,
-        X,
+        _as_the_model_knows_them(model, X),
         y,
         reset=False,
         accept_sparse=("csr", "csc"),
@@ -46,7 +46,14 @@ def check_rows(
 
 def check_new_rows(model: Any, X: Any) -> Design:
     """Check rows that the model was not fitted on."""
+    X = _as_the_model_knows_them(model, X)
     return validate_data(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+
+
+def _as_the_model_knows_them(model: Any, X: Any) -> Any:
+    """Rows without names where the model has kept none, as machines with a function as kernel do."""
+    own_kernel = callable(getattr(model, "kernel", None)) and not hasattr(model, "feature_names_in_")
+    return np.asarray(X) if own_kernel and hasattr(X, "columns") else X
 
 
 def check_weights(sample_weight: Any, X: Design) -> Array:

@@ -107,6 +107,15 @@ def test_an_indefinite_machine_is_refused_by_loo():
         onefit.loo(SVC(kernel="sigmoid", gamma=1.0).fit(X, COIN), X, COIN)
 
 
+def test_a_hyperparameter_without_effect_is_named():
+    labels = (X[:, 0] > 0).astype(int)
+    search = onefit.GradientSearchCV(
+        KernelRidge(kernel="linear"), {"alpha": (1e-2, 1e2), "gamma": (0.1, 1.0)}, risk=onefit.risk.KFold(4)
+    )
+    with pytest.warns(onefit.UnreliableWarning, match="gamma changes nothing in this model"):
+        search.fit(X, labels)
+
+
 def test_a_function_as_kernel_on_a_table():
     pandas = pytest.importorskip("pandas")
     table, labels = pandas.DataFrame(X, columns=list("abc")), (X[:, 0] > 0).astype(int)

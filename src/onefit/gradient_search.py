@@ -290,6 +290,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         self._take(found, model.space)
         self._finish(X, y, sample_weight, judge)
         _warn_at_bounds(model.space, found.t)
+        _warn_without_effect(objective)
         return self
 
     def _check_settings(self) -> None:
@@ -670,6 +671,16 @@ def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None
             UnreliableWarning,
             stacklevel=4,
         )
+
+
+def _warn_without_effect(objective: Objective) -> None:
+    for m, changes in objective.changes.items():
+        if changes == search.NOTHING:
+            warnings.warn(
+                f"{objective.space.domains[m].name} changes nothing in this model: its value is arbitrary",
+                UnreliableWarning,
+                stacklevel=3,
+            )
 
 
 def _warn_at_bounds(space: Space, t: Array) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import maps
-import numpy as np
 import plotting
 import rings
 import settings
-import tables
 
 ROWS, SEED, SEEDS = 60, 0, 25
 STEPS = (1, 5, 10, 29)  # of ours; the last is the default
@@ -33,14 +31,7 @@ def main() -> None:
         for name, model in (("CVGM, as in the paper", rings.paper_cvgm(seed)), ("ours", rings.ours(seed))):
             found.setdefault(name, []).append(one.accuracy(model.fit(one.X, one.y).predict(one.X_new)))
     paper = {"Bayes": "89.4", "CVGM, as in the paper": "89.8"}
-    rows = []
-    for name, values in found.items():
-        percent = 100.0 * np.array(values)
-        spread = f"{percent.min():.1f} to {percent.max():.1f}"
-        mean = tables.mean_and_error(list(percent), 1)
-        rows.append((name, paper.get(name, ""), f"{percent[SEED]:.1f}", mean, spread))
-    head = ("test accuracy, %", "paper, one run", f"seed {SEED}", f"mean of {SEEDS}", "from … to")
-    tables.report(settings.FIGURES / "figure_1.csv", head, rows)
+    rings.report_accuracies(settings.FIGURES / "figure_1.csv", found, paper, SEED)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import maps
-import numpy as np
 import plotting
 import rings
 import settings
-import tables
 from rings import OVERLAP, REACH
 
 ROWS, SEED, SEEDS = 100, 0, 25
@@ -44,14 +42,7 @@ def main() -> None:
         ):
             found.setdefault(name, []).append(one.accuracy(model.fit(one.X, one.y).predict(one.X_new)))
     paper = {"Bayes": "85.1", "CVGM, as in the paper": "72"}
-    rows = []
-    for name, values in found.items():
-        percent = 100.0 * np.array(values)
-        spread = f"{percent.min():.1f} to {percent.max():.1f}"
-        mean = tables.mean_and_error(list(percent), 1)
-        rows.append((name, paper.get(name, ""), f"{percent[SEED]:.1f}", mean, spread))
-    head = ("test accuracy, %", "paper, one run", f"seed {SEED}", f"mean of {SEEDS}", "from … to")
-    tables.report(settings.FIGURES / "figure_4.csv", head, rows)
+    rings.report_accuracies(settings.FIGURES / "figure_4.csv", found, paper, SEED)
     print(f"Bayes, computed: {100.0 * bayes_accuracy():.2f} %")
 
 

@@ -1,13 +1,15 @@
-"""The classification data of section 5.2 and appendix E of the 2019 paper, and who learns from it."""
+"""The classification data of section 5.2 and appendix E of the 2019 paper, who learns from it, how well."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tables
 import torch
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
@@ -158,3 +160,19 @@ def on_the_radius(sample: Sample) -> float:
     """Test accuracy of a logistic regression on the true radius: what a perfect feature would give."""
     radius, radius_new = (np.linalg.norm(X, axis=1)[:, None] for X in (sample.X, sample.X_new))
     return sample.accuracy(LogisticRegression(C=10.0).fit(radius, sample.y).predict(radius_new))
+
+
+def report_accuracies(
+    path: Path, found: Mapping[str, Sequence[float]], paper: Mapping[str, str], seed: int
+) -> None:
+    """Table of what each learner reaches over seeds, one of them drawn, beside the paper's one run."""
+    rows = []
+    for name, values in found.items():
+        percent = 100.0 * np.array(values)
+        spread = f"{percent.min():.1f} to {percent.max():.1f}"
+        mean = tables.mean_and_error(list(percent), 1)
+        rows.append((name, paper.get(name, ""), f"{percent[seed]:.1f}", mean, spread))
+    seeds = len(next(iter(found.values())))
+    tables.report(
+        path, ("test accuracy, %", "paper, one run", f"seed {seed}", f"mean of {seeds}", "from … to"), rows
+    )

@@ -32,7 +32,7 @@ def test_as_if_solved_alone(penalty, mean_scaled, weigh, fit_intercept):
     other = replace(problem, penalty=penalty.scaled(3.0))
     for one, removed in ((problem, np.array([3, 8, 20])), (other, np.arange(10))):
         assert splits.serves(one)
-        fit, curvature = splits.without(one, removed)
+        fit, curvature = splits.without(one.without(removed), removed)
         alone = solve(one.without(removed).at_start()).fit
         np.testing.assert_allclose(fit.coef, alone.coef, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(fit.eta, alone.eta, rtol=1e-9, atol=1e-12)
@@ -42,8 +42,8 @@ def test_as_if_solved_alone(penalty, mean_scaled, weigh, fit_intercept):
 
 
 def test_too_few_rows_are_left_to_others():
-    problem = _problem(L2(0.0))
-    assert RidgeSplits.of(problem).without(problem, np.arange(N - P)) is None
+    problem, removed = _problem(L2(0.0)), np.arange(N - P)
+    assert RidgeSplits.of(problem).without(problem.without(removed), removed) is None
 
 
 @pytest.mark.parametrize(

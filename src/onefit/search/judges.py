@@ -224,7 +224,7 @@ class HeldOut(Judge):
         shared: RidgeSplits | None,
     ) -> tuple[float, Part | None, Fit]:
         removed, tested = self.folds.removed[k], self.folds.tested[k]
-        known = None if shared is None else shared.without(problem, removed)
+        known = None if shared is None else shared.without(training, removed)
         fit, curvature = _from(training, start) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
         value = float(weights @ self.response.losses(y, eta))

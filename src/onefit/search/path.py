@@ -219,13 +219,13 @@ def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bo
     """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond."""
     if np.all(np.isnan(result.risks)):
         return None
-    smallest = int(np.nanargmin(result.risks))
-    for j in (smallest, result.best):
+    least = smallest(result.risks)
+    for j in (least, result.best):
         if j not in judged:
             return j
-    beyond = int(min(result.thorough[result.thorough > smallest], default=len(result.risks)))
-    halfway = (smallest + beyond) // 2
-    return halfway if probing and halfway > smallest else None
+    beyond = int(min(result.thorough[result.thorough > least], default=len(result.risks)))
+    halfway = (least + beyond) // 2
+    return halfway if probing and halfway > least else None
 
 
 def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> bool:

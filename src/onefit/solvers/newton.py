@@ -191,13 +191,14 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
         until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
-    best = fit
+    change, best = fit.problem.linear_predictor(down, -step.gradient.level), fit
     for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
         if length > until[first] or not np.isfinite(length):
             continue
         coef = fit.coef + length * down
         coef[first] = 0.0 if length == until[first] else coef[first]
         moved = fit.moved(coef, fit.level - length * step.gradient.level)
+        moved = moved.known(eta=fit.eta + length * change)
         best = moved if moved.objective < best.objective else best
     return None if best is fit else best
 

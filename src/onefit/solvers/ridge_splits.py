@@ -78,10 +78,9 @@ class RidgeSplits:
             same = same and np.array_equal(one, other)
         return same and _linalg.is_same(problem.X, own.X) and not problem.penalty.has_kinks(self.means.shape)
 
-    def without(self, problem: Problem, removed: Index) -> tuple[Fit, Downdated] | None:
-        """Fit and curvature without some rows; None where K is singular to rounding."""
-        left = problem.without(removed)
-        A = self.rows[removed]
+    def without(self, left: Problem, removed: Index) -> tuple[Fit, Downdated] | None:
+        """Fit and curvature of the problem without some rows; None where K is singular to rounding."""
+        A, problem = self.rows[removed], self.problem
         weighted = A * problem.weights[removed, None]
         K = self.gram - weighted.T @ A
         strengths = left.penalty.ridge(self.means.shape)

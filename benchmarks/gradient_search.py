@@ -27,7 +27,7 @@ from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk.response import Probability, Value
-from onefit.search.gradient import Domain, LeaveOneOut, Objective, Plan, Space, descend
+from onefit.tuning.gradient import Domain, LeaveOneOut, Objective, Plan, Space, descend
 from run import Row, paired
 
 CLOSE = 1e-3  # relative distance from the best risk known

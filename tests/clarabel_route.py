@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
 from onefit.penalties import (
     AnalysisPenalty,
@@ -95,9 +96,9 @@ def check(fit, rtol=1e-9):
     gradient = fit.loss_gradient
     assert problem.penalty.is_stationary(fit.coef[:, None], gradient[:, None]).all()
     if problem.intercept:
-        assert abs(fit.slope.sum()) <= 1e-7 * np.abs(fit.slope).sum() + 1e-12
+        assert abs(fit.gradient.sum()) <= 1e-7 * np.abs(fit.gradient).sum() + 1e-12
     else:
-        assert fit.level == 0
+        assert fit.intercept == 0
     best = minimum(problem)[2]
-    scale = max(abs(best), problem.at_start().objective * 1e-6)
+    scale = max(abs(best), Fit.at_start(problem).objective * 1e-6)
     assert fit.objective <= best + rtol * scale

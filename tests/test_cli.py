@@ -178,7 +178,7 @@ class TestAudit:
         def interrupt(*_args, **_kwargs):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("onefit.clones._refit", interrupt)
+        monkeypatch.setattr("onefit.refits._refit", interrupt)
         out = tmp_path / "o"
         assert tune(house, "price", "--model", "ridge", "--audit", "6", "--out", str(out)) == 130
         assert capsys.readouterr().err == "onefit: interrupted\n"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import onefit
-from onefit.adapters import read
-from onefit.clones import left_out_predictions
 from onefit.convex_program import ConvexProgram
 from onefit.losses import Huber
 from onefit.penalties import L1, L2, Box, FusedLasso, GroupLasso
+from onefit.readers import read
+from onefit.refits import left_out_predictions
 from onefit.risk import one_fit
 from onefit.solvers.polish import polish
 
@@ -125,7 +125,7 @@ def test_the_formula_is_that_of_the_native_fit(name):
     assert ours.fit.tangent.size == theirs.fit.tangent.size
     assert ours.fit.problem.loss.quadratic == theirs.fit.problem.loss.quadratic
     assert close(ours.fit.coef, theirs.fit.coef)
-    assert close(ours.fit.slope, theirs.fit.slope)
+    assert close(ours.fit.gradient, theirs.fit.gradient)
     assert close(ours.leverages, theirs.leverages)
     assert close(ours.eta, theirs.eta)
     assert not np.any(ours.certified)
@@ -149,13 +149,13 @@ def test_support_vector_machine():
     fit, theirs = read(model, X, LABELS).fit, polish(read(native, X, LABELS).fit).solution.fit
     np.testing.assert_array_equal(fit.pinned, theirs.pinned)
     assert fit.pinned.any()
-    assert close(fit.slope, theirs.slope)
+    assert close(fit.gradient, theirs.gradient)
     est = onefit.loo(model, X, LABELS, exact=True)
     exact = onefit.loo(native, X, LABELS, exact=True)
     assert close(est.decision, exact.decision)
     np.testing.assert_allclose(est.losses, exact.losses, atol=1e-6)
     assert est.value == pytest.approx(exact.value, rel=1e-6)
-    away = (fit.slope == 0) & ~fit.pinned
+    away = (fit.gradient == 0) & ~fit.pinned
     assert np.all(onefit.loo(model, X, LABELS).certified[away])  # these rows leave nothing behind
 
 

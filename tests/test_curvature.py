@@ -13,6 +13,7 @@ from scipy.linalg import block_diag, null_space
 from onefit import _linalg
 from onefit._linalg import RowGram
 from onefit.curvature import Along, Block, Direction, Dual, Independent, Pinned, Primal, factor, factor_scalar
+from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import (
     L1,
@@ -25,7 +26,7 @@ from onefit.penalties import (
     Slope,
     TrendFilter,
 )
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers.path import ActiveSetCurvature, least_squares_path
 
 N = 90
@@ -74,7 +75,7 @@ def _explicit(fit, X, shrink=1.0):
     Z = np.zeros((N, c, len(places)))
     for k, (j, a) in enumerate(places):
         Z[:, a, k] = 1.0 if j < 0 else X[:, j]
-    bend = fit.bend
+    bend = fit.hessian
     D = bend if bend.ndim == 3 else einsum("na,ab->nab", bend.reshape(N, c), np.eye(c))
     C = np.diag([0.0 if j < 0 else hessian[j, a] for j, a in places])
     return Z, D, einsum("nak,nab,nbl->kl", Z, D, Z) + C, places
@@ -95,7 +96,7 @@ def _check(fit, X, curvature, shrink=1.0, tol=1e-8):
         np.testing.assert_allclose(forms, expected, rtol=tol, atol=tol * np.abs(expected).max())
     # degrees of freedom: Σ tr(D_i H_i) = tr(K⁻¹ ZᵀDZ)
     total = np.trace(inverse @ einsum("nak,nab,nbl->kl", Z, D, Z))
-    ours = einsum("nab,nba->", D, forms) if forms.ndim == 3 else np.sum(fit.bend.reshape(N, c) * forms)
+    ours = einsum("nab,nba->", D, forms) if forms.ndim == 3 else np.sum(fit.hessian.reshape(N, c) * forms)
     np.testing.assert_allclose(ours, total, rtol=tol)
     _check_solve(fit, Z, D, K, places, curvature, tol)
     _check_hat(fit, Z, D, inverse, curvature, tol)
@@ -149,19 +150,21 @@ def _check_solve(fit, Z, D, K, places, curvature, tol):
     asked = K @ rng.normal(size=len(places))
     gradient = Direction(np.zeros((fit.coef.shape[0], c)), np.zeros(c))
     for value, (j, a) in zip(asked, places, strict=True):
-        (gradient.level if j < 0 else gradient.coef[j])[a] = value
+        (gradient.intercept if j < 0 else gradient.coef[j])[a] = value
     outputs = fit.coef.shape[1:]
-    shaped = Direction(gradient.coef.reshape(-1, *outputs), gradient.level.reshape(outputs))
+    shaped = Direction(gradient.coef.reshape(-1, *outputs), gradient.intercept.reshape(outputs))
     answer = curvature.solve(shaped)
     assert answer.coef.shape == fit.coef.shape
-    coef, level = answer.coef.reshape(-1, c), np.reshape(answer.level, c)
+    coef, level = answer.coef.reshape(-1, c), np.reshape(answer.intercept, c)
     theta = np.array([level[a] if j < 0 else coef[j, a] for j, a in places])
     np.testing.assert_allclose(K @ theta, asked, atol=tol * np.abs(asked).max())
     assert not np.any(coef[~fit.tangent.support.reshape(-1, c)])
-    several = Direction(np.stack([shaped.coef] * 2, axis=-1), np.stack([shaped.level] * 2, axis=-1))
+    several = Direction(np.stack([shaped.coef] * 2, axis=-1), np.stack([shaped.intercept] * 2, axis=-1))
     both = curvature.solve(several)
     np.testing.assert_allclose(both.coef[..., 1], answer.coef, atol=tol * np.abs(answer.coef).max())
-    np.testing.assert_allclose(both.level[..., 0], answer.level, atol=tol * (1 + np.abs(answer.level).max()))
+    np.testing.assert_allclose(
+        both.intercept[..., 0], answer.intercept, atol=tol * (1 + np.abs(answer.intercept).max())
+    )
     twice = curvature.predict(both)
     np.testing.assert_allclose(twice[..., 0], curvature.predict(answer), atol=tol * np.abs(twice).max())
     responded = np.asarray(curvature.respond(shaped)).reshape(N, c)
@@ -212,9 +215,9 @@ def _check_responses(fit, X, steps):
     free = len(places) - bool(fit.problem.intercept)
     np.testing.assert_allclose(steps.coef, expected[:free], atol=1e-9)
     if fit.problem.intercept:
-        np.testing.assert_allclose(steps.level, expected[free], atol=1e-9)
+        np.testing.assert_allclose(steps.intercept, expected[free], atol=1e-9)
     else:
-        np.testing.assert_allclose(steps.level, 0.0, atol=1e-12)
+        np.testing.assert_allclose(steps.intercept, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Poisson()], ids=repr)
@@ -243,7 +246,7 @@ def test_dual_in_every_storage(store, fit_intercept):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_primal_and_dual_agree(p, weighted, fit_intercept):
     fit, X = _fit(Logistic(), L2(np.linspace(0.3, 2.0, p)), p, fit_intercept=fit_intercept, weighted=weighted)
-    parts = (X, None, p, fit.tangent.hessian, fit.bend, fit_intercept)
+    parts = (X, None, p, fit.tangent.hessian, fit.hessian, fit_intercept)
     primal, dual = Primal(*parts), Dual(*parts)
     np.testing.assert_allclose(primal.quadratic_forms(), dual.quadratic_forms(), rtol=1e-8)
     gradient = Direction(np.random.default_rng(0).normal(size=p), np.array(0.7 * fit_intercept))
@@ -257,9 +260,9 @@ def test_primal_and_dual_agree(p, weighted, fit_intercept):
 
 def test_what_rows_do_to_a_kernel_model_and_its_intercept(fit_intercept):
     fit, X = _fit(Logistic(), L2(0.7), 8, fit_intercept=fit_intercept)
-    kernel = Fit(replace(fit.problem, X=RowGram(X @ X.T)), np.zeros(N), fit.level).known(eta=fit.eta)
+    kernel = Fit(replace(fit.problem, X=RowGram(X @ X.T)), np.zeros(N), fit.intercept).known(eta=fit.eta)
     ours, explicit = factor(kernel).responses(), factor(fit).responses()
-    np.testing.assert_allclose(ours.level, explicit.level, atol=1e-9)
+    np.testing.assert_allclose(ours.intercept, explicit.intercept, atol=1e-9)
     np.testing.assert_allclose(X.T @ ours.coef, explicit.coef, atol=1e-9)
 
 
@@ -270,7 +273,7 @@ def test_a_gram_matrix_is_as_good_as_the_columns(p, weighted):
     kernel = Fit(
         replace(fit.problem, X=RowGram(X @ X.T)), np.random.default_rng(0).normal(size=N), np.zeros(())
     )
-    ours, explicit = factor(kernel), Primal(X, None, p, fit.tangent.hessian, fit.bend, False)
+    ours, explicit = factor(kernel), Primal(X, None, p, fit.tangent.hessian, fit.hessian, False)
     np.testing.assert_allclose(ours.quadratic_forms(), explicit.quadratic_forms(), rtol=1e-7)
     rows = np.random.default_rng(1).normal(size=(N, 4))
     np.testing.assert_allclose(ours.hat(rows), explicit.hat(rows), atol=1e-8)
@@ -298,7 +301,7 @@ def test_outputs_with_patterns_of_their_own(fit_intercept):
     fit, X = _fit(Squared(), L1(0.5), 8, (3,), fit_intercept)
     coef = fit.coef.copy()
     coef[0, 1] = 0.0
-    fit = fit.moved(coef, fit.level)
+    fit = fit.moved(coef, fit.intercept)
     curvature = factor(fit)
     assert len(curvature.factors) == 2
     _check(fit, X, curvature)
@@ -340,16 +343,16 @@ def test_no_penalty_leaves_a_shift_common_to_all_classes(fit_intercept):
 def test_rank_deficient(scale, weighted, fit_intercept):
     fit, X = _fit(Squared(), L2(0.0), 6, fit_intercept=fit_intercept, weighted=weighted)
     wide = np.column_stack([X, scale * X[:, 0], scale * (X[:, 1] + X[:, 2]), np.zeros(N)])
-    deficient = Fit(replace(fit.problem, X=wide), np.zeros(9), fit.level)
+    deficient = Fit(replace(fit.problem, X=wide), np.zeros(9), fit.intercept)
     curvature = factor(deficient)
     assert curvature._cholesky is None
     # the same column space: the same forms and the same hat matrix
-    full = factor(Fit(replace(fit.problem, X=X), np.zeros(6), fit.level))
+    full = factor(Fit(replace(fit.problem, X=X), np.zeros(6), fit.intercept))
     np.testing.assert_allclose(curvature.quadratic_forms(), full.quadratic_forms(), rtol=1e-8)
     rows = np.random.default_rng(0).normal(size=(N, 2))
     np.testing.assert_allclose(curvature.hat(rows), full.hat(rows), atol=1e-8)
     np.testing.assert_allclose(curvature.sandwich(rows[:, 0]).rows, full.sandwich(rows[:, 0]).rows, atol=1e-8)
-    df = fit.bend @ curvature.quadratic_forms()
+    df = fit.hessian @ curvature.quadratic_forms()
     np.testing.assert_allclose(df, 6 + fit_intercept, rtol=1e-9)
 
 
@@ -359,8 +362,8 @@ def test_a_constant_column_besides_an_intercept(constant, weighted):
     # the pivot of a centred column must be judged by its uncentred size
     # centred it is rounding noise, which must not count as a direction
     fit, X = _fit(Squared(), L2(0.0), 4, weighted=weighted)
-    wide = Fit(replace(fit.problem, X=np.column_stack([X, np.full(N, constant)])), np.zeros(5), fit.level)
-    forms = factor(Fit(replace(fit.problem, X=X), np.zeros(4), fit.level)).quadratic_forms()
+    wide = Fit(replace(fit.problem, X=np.column_stack([X, np.full(N, constant)])), np.zeros(5), fit.intercept)
+    forms = factor(Fit(replace(fit.problem, X=X), np.zeros(4), fit.intercept)).quadratic_forms()
     np.testing.assert_allclose(factor(wide).quadratic_forms(), forms, rtol=1e-9)
 
 
@@ -368,8 +371,8 @@ def test_a_constant_column_besides_an_intercept(constant, weighted):
 def test_the_intercept_makes_the_location_of_columns_irrelevant(mean):
     fit, X = _fit(Logistic(), L2(0.3), 5)
     centred = X - X.mean(axis=0)
-    moved = Fit(replace(fit.problem, X=centred + mean), fit.coef, fit.level - mean * fit.coef.sum())
-    there = Fit(replace(fit.problem, X=centred), fit.coef, fit.level)
+    moved = Fit(replace(fit.problem, X=centred + mean), fit.coef, fit.intercept - mean * fit.coef.sum())
+    there = Fit(replace(fit.problem, X=centred), fit.coef, fit.intercept)
     np.testing.assert_allclose(
         factor(moved).quadratic_forms(), factor(there).quadratic_forms(), rtol=1e-12 + 1e-14 * mean
     )
@@ -394,13 +397,13 @@ def test_ridge_on_all_columns_has_the_textbook_hat_matrix():
 
 def test_nothing_free(fit_intercept):
     fit, _ = _fit(Squared(), L1(1.0), 5, fit_intercept=fit_intercept)
-    empty = fit.moved(np.zeros(5), fit.level)
+    empty = fit.moved(np.zeros(5), fit.intercept)
     curvature = factor(empty)
     expected = fit_intercept / fit.problem.weights.sum()
     np.testing.assert_allclose(curvature.quadratic_forms(), np.full(N, expected), rtol=1e-12)
     answer = curvature.solve(Direction(np.ones(5), np.array(1.0 * fit_intercept)))
     np.testing.assert_array_equal(answer.coef, 0.0)
-    np.testing.assert_allclose(answer.level, expected)
+    np.testing.assert_allclose(answer.intercept, expected)
     np.testing.assert_allclose(curvature.hat(np.eye(N)), np.full((N, N), expected), rtol=1e-12)
 
 
@@ -446,7 +449,7 @@ def _close(ours, expected, tol):
 def _check_products(fit, curvature, tol=1e-8):
     Z, C, B = _free_directions(fit)
     pins = np.flatnonzero(fit.pinned)
-    K = Z.T @ (np.where(fit.pinned, 0.0, fit.bend)[:, None] * Z) + C
+    K = Z.T @ (np.where(fit.pinned, 0.0, fit.hessian)[:, None] * Z) + C
     P, (steps, known) = _constrained_inverse(K, Z[pins]), _steps_of(Z, K, pins)
     assert curvature.n == N
     forms = curvature.quadratic_forms()
@@ -473,7 +476,7 @@ def _check_solutions(fit, curvature, Z, P, B, tol):
     asked = Direction(gradient[:p], gradient[p:].sum())
     answer, expected = curvature.solve(asked), B @ (P @ B.T @ gradient)
     _close(answer.coef, expected[:p], tol)
-    _close(answer.level, expected[p:].sum(), tol)
+    _close(answer.intercept, expected[p:].sum(), tol)
     _close(curvature.predict(answer), Z @ P @ B.T @ gradient, tol)
     _close(curvature.respond(asked), Z @ P @ B.T @ gradient, tol)
 
@@ -507,14 +510,14 @@ def _check_steps(fit, curvature, Z, B, steps, tol):
     k = Z.shape[1] - extra.shape[1]
     order = np.argsort(curvature.support) if isinstance(curvature, ActiveSetCurvature) else slice(None)
     _close(responses.coef[order][:, known], steps[:k, known], tol)
-    _close(responses.level[known], steps[k:, known].sum(axis=0), tol)
+    _close(responses.intercept[known], steps[k:, known].sum(axis=0), tol)
     pins = np.flatnonzero(fit.pinned & known)
     leaving = np.concatenate([[1, 5], pins[:3]])
     slopes = rng.normal(size=leaving.size)
     left = curvature.leave(leaving, Direction(fit.problem.X[leaving].T * slopes, slopes))
     expected = B @ (steps[:, leaving] * slopes)
     _close(left.coef, expected[:p], tol)
-    _close(left.level, expected[p:].sum(axis=0), tol)
+    _close(left.intercept, expected[p:].sum(axis=0), tol)
 
 
 def _point(penalty, p=12, fit_intercept=True, bend="weights", pins=0, seed=0):
@@ -529,7 +532,7 @@ def _point(penalty, p=12, fit_intercept=True, bend="weights", pins=0, seed=0):
     pinned[rng.choice(N, pins, replace=False)] = True
     problem = Problem(Squared(), penalty, X, rng.normal(size=N), np.ones(N), np.array(fit_intercept))
     fit = Fit(problem, coef, np.asarray(0.3 * fit_intercept))
-    return fit.known(bend=np.where(pinned, 0.0, d), pinned=pinned, tangent=tangent)
+    return fit.known(hessian=np.where(pinned, 0.0, d), pinned=pinned, tangent=tangent)
 
 
 GROUPS = np.repeat(np.arange(4), 3)
@@ -609,13 +612,13 @@ def test_what_rows_in_corners_do_when_others_leave(penalty, fit_intercept):
     fit = _point(penalty, fit_intercept=fit_intercept, pins=2)
     curvature, pins = factor(fit), np.flatnonzero(fit.pinned)
     Z, C, B = _free_directions(fit)
-    K = Z.T @ (fit.bend[:, None] * Z) + C
+    K = Z.T @ (fit.hessian[:, None] * Z) + C
     p, rng = fit.coef.size, np.random.default_rng(0)
     rows, slopes = np.array([1, 5, *pins]), rng.normal(size=4)
     duals = curvature.duals(rows, slopes)
     left = curvature.leave(rows, Direction(fit.problem.X[rows].T * slopes, slopes))
     for place, i in enumerate(rows):
-        step = B.T @ np.append(left.coef[:, place], left.level[place])[: len(B)]
+        step = B.T @ np.append(left.coef[:, place], left.intercept[place])[: len(B)]
         own = 0.0 if i in pins else Z[i] * slopes[place]
         np.testing.assert_allclose(K @ step + Z[pins].T @ duals[:, place], own, atol=1e-8)
         np.testing.assert_allclose(
@@ -626,7 +629,7 @@ def test_what_rows_in_corners_do_when_others_leave(penalty, fit_intercept):
     gradient = rng.normal(size=len(B))
     asked = Direction(gradient[:p], gradient[p:].sum())
     held, step = curvature.hold(asked), curvature.solve(asked)
-    along = B.T @ np.append(step.coef, step.level)[: len(B)]
+    along = B.T @ np.append(step.coef, step.intercept)[: len(B)]
     np.testing.assert_allclose(K @ along + Z[pins].T @ held, B.T @ gradient, atol=1e-8)
 
 
@@ -634,7 +637,7 @@ def test_lifts_and_tensions(fit_intercept):
     fit = _point(L2(0.7), fit_intercept=fit_intercept, pins=5)
     curvature, pins = factor(fit), np.flatnonzero(fit.pinned)
     Z, C, _ = _free_directions(fit)
-    K = Z.T @ (fit.bend[:, None] * Z) + C
+    K = Z.T @ (fit.hessian[:, None] * Z) + C
     tension = np.linalg.inv(Z[pins] @ np.linalg.solve(K, Z[pins].T))
     np.testing.assert_allclose(curvature.tension, tension, atol=1e-8 * np.abs(tension).max())
     lift = np.linalg.solve(K, Z[pins].T) @ tension

@@ -29,12 +29,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import onefit
 from onefit import GeneralizedLinear, GradientSearchCV, PerFeature, PerGroup, Simplex, losses, penalties, risk
 from onefit._linalg import is_same
-from onefit.adapters import read
-from onefit.adapters.kernels import in_length_scales
-from onefit.gradient_search import _Model
-from onefit.hypergrad import same_penalty
+from onefit.estimators.search import _Model
+from onefit.gradients import same_penalty
 from onefit.penalties import L1, L2, FusedLasso, GroupLasso
-from onefit.search.gradient import Objective
+from onefit.readers import read
+from onefit.readers.kernels import in_length_scales
+from onefit.tuning.gradient import Objective
 
 N, P = 40, 5
 STRENGTH = {"alpha": (1e-2, 1e3)}

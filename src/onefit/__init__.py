@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         PoissonLOO,
         RidgeLOO,
     )
+    from onefit.estimators.search import GradientSearchCV, PerFeature, PerGroup, Simplex
     from onefit.exceptions import (
         NotFittedToDataError,
         NotOptimalWarning,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         UnreliableWarning,
         UnsupportedModelError,
     )
-    from onefit.gradient_search import GradientSearchCV, PerFeature, PerGroup, Simplex
     from onefit.risk.estimate import RiskEstimate
 
 __version__ = "0.1.0"
@@ -74,7 +74,7 @@ _HOMES = {
         "PermutationRegressor",
         *(name for name in __all__ if name.endswith("LOO")),
     ],
-    "onefit.gradient_search": ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"],
+    "onefit.estimators.search": ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.estimate": ["RiskEstimate"],
 }

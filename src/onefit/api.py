@@ -12,15 +12,14 @@ from sklearn.utils import check_consistent_length
 from onefit._linalg import one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
-from onefit._validation import check_audit, check_weights
-from onefit.adapters import Reading, read
-from onefit.clones import Judgement, Refits, as_judged, judgement, left_out_predictions
 from onefit.exceptions import (
     NotFittedToDataError,
     NotOptimalWarning,
     UnreliableWarning,
     UnsupportedModelError,
 )
+from onefit.readers import Reading, read
+from onefit.refits import Judgement, Refits, as_judged, judgement, left_out_predictions
 from onefit.risk import one_fit
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
@@ -40,6 +39,7 @@ from onefit.risk.one_fit import LeftOut
 from onefit.risk.sets import LeftTogether, leave_sets_out
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
+from onefit.validation import check_audit, check_weights
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3

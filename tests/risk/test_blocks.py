@@ -24,10 +24,11 @@ from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit, cross_val_pre
 
 from onefit import _linalg
 from onefit._linalg import RowGram
-from onefit.adapters import read
+from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
+from onefit.readers import read
 from onefit.risk import blocks, one_fit
 from onefit.risk.blocks import leave_out
 from onefit.risk.folds import as_folds, by_group, by_split, k_fold, monte_carlo
@@ -70,7 +71,7 @@ def _refit_without(problem, rows):
     weights[rows] = 0.0
     share = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
     left = replace(problem, weights=weights, penalty=problem.penalty.scaled(share))
-    return solve(left.at_start()).fit
+    return solve(Fit.at_start(left)).fit
 
 
 def _refit_from(fit, problem, rows):
@@ -83,7 +84,7 @@ def _refitted(problem, folds, refit=_refit_without):
 
 
 def _left_out(problem, folds, **options):
-    return leave_out(*solve(problem.at_start()), folds, **options)
+    return leave_out(*solve(Fit.at_start(problem)), folds, **options)
 
 
 def _in_rows(left_out):
@@ -178,7 +179,7 @@ def test_folds_called_exact_keep_their_pattern_and_are_refits(penalty, mean_scal
     weights = weigh(N)
     weights = np.ones(N) if weights is None else weights
     problem = Problem(Squared(), penalty.scaled(p / 15), X, y, weights, mean_scaled=mean_scaled)
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     left_out = leave_out(*solution, GROUPS)
     assert 0 < np.count_nonzero(left_out.exact) < len(GROUPS)
     for k, rows in enumerate(GROUPS.removed):
@@ -205,7 +206,7 @@ def test_more_steps_lead_to_the_refits(loss, mean_scaled, folds, weigh):
     if loss == ConcomitantHuber():
         intercept, penalty = np.full(2, True), L2(np.array([[1.0, np.inf]]))
     problem = Problem(loss, penalty, X, _response(loss, y), weights, intercept, mean_scaled)
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     left_out = leave_out(*solution, folds)
     assert left_out.exact.all()
     close(left_out.eta, _refitted(problem, folds, partial(_refit_from, solution.fit)), tol=2e-6)
@@ -236,7 +237,7 @@ def test_a_separable_fold_without_a_penalty_is_not_settled():
 def test_a_pattern_of_a_curved_loss_is_checked():
     X, y = _data(20, seed=3)
     problem = Problem(Logistic(), L1(2.0), X, (y > 0).astype(float), np.ones(N))
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     left_out = leave_out(*solution, GROUPS)
     assert 0 < np.count_nonzero(left_out.exact) < len(GROUPS)
     for k, rows in enumerate(GROUPS.removed):
@@ -260,7 +261,7 @@ def test_balanced_weights_move_when_a_set_leaves(loss, p, folds):
     def refit(problem, rows):
         held = raw.copy()
         held[rows] = 0.0
-        return solve(replace(problem, weights=balanced(held)).at_start()).fit
+        return solve(Fit.at_start(replace(problem, weights=balanced(held)))).fit
 
     problem = Problem(loss, L2(1.0), X, target, balanced(raw), balance=Balance(numbers, raw))
     left_out = _left_out(problem, folds)
@@ -333,7 +334,7 @@ def test_sets_of_one_row_are_leave_one_out(loss, penalty, mean_scaled):
     X, y = _data()
     intercept = np.full(3, True) if loss == Multinomial(3) else np.array(True)
     problem = Problem(loss, penalty, X, _response(loss, y), np.ones(N), intercept, mean_scaled)
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     singles = leave_out(*solution, k_fold(N, N), refine=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(one_fit, "refine", lambda *given, **_: (given[2], np.empty(0, np.intp)))

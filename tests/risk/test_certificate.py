@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onefit.fit import Fit
 from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
@@ -29,11 +30,11 @@ def _refit_without(problem, i):
     weights[i] = 0.0
     share = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
     left = replace(problem, weights=weights, penalty=problem.penalty.scaled(share))
-    return solve(left.at_start()).fit
+    return solve(Fit.at_start(left)).fit
 
 
 def _compare(problem):
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     left_out = one_fit.loo(*solution, thorough=False)
     fits = [_refit_without(problem, i) for i in range(N)]
     error = np.abs(left_out.eta - [fit.eta[i] for i, fit in enumerate(fits)])
@@ -68,8 +69,8 @@ def test_sharp_on_a_pattern_that_hardly_holds(seed):
 def test_in_every_storage(store, fit_intercept):
     problem = _problem(L1(6.0), 20, fit_intercept)
     stored = replace(problem, X=store(problem.X))
-    ours = one_fit.loo(*solve(stored.at_start())).certified
-    np.testing.assert_array_equal(ours, one_fit.loo(*solve(problem.at_start())).certified)
+    ours = one_fit.loo(*solve(Fit.at_start(stored))).certified
+    np.testing.assert_array_equal(ours, one_fit.loo(*solve(Fit.at_start(problem))).certified)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_in_every_storage(store, fit_intercept):
 )
 def test_ridge_is_always_certified(penalty):
     problem = _problem(penalty, p=4, mean_scaled=False, weights=np.random.default_rng(0).uniform(0.5, 2.0, N))
-    assert one_fit.loo(*solve(problem.at_start())).certified.all()
+    assert one_fit.loo(*solve(Fit.at_start(problem))).certified.all()
 
 
 @pytest.mark.parametrize("strengths", [[0.0, 3.0, 6.0, np.inf], [12.0, 0.0, 0.0, 1.0]], ids=str)
@@ -91,7 +92,7 @@ def test_strengths_of_their_own(strengths, fit_intercept):
 
 def test_nothing_selected():
     problem = _problem(L1(1e4), p=8)
-    left_out = one_fit.loo(*solve(problem.at_start()))
+    left_out = one_fit.loo(*solve(Fit.at_start(problem)))
     assert left_out.certified.all()
     np.testing.assert_allclose(left_out.eta, (problem.y.sum() - problem.y) / (N - 1), rtol=1e-10)
 
@@ -101,7 +102,7 @@ def test_curved_losses_are_not_certified():
     problem = replace(problem, loss=Logistic(), y=(problem.y > 0).astype(float))
     weights = np.ones(N)
     weights[7] = 0.0
-    certified = one_fit.loo(*solve(replace(problem, weights=weights).at_start())).certified
+    certified = one_fit.loo(*solve(Fit.at_start(replace(problem, weights=weights)))).certified
     np.testing.assert_array_equal(np.flatnonzero(certified), [7])
 
 
@@ -114,6 +115,6 @@ def test_a_row_without_weight_still_counts_in_a_balance_of_rows():
     weights = np.ones(N)
     weights[7] = 0.0
     problem = replace(problem, y=2.0 * classes - 1, weights=weights, balance=Balance(classes, np.ones(N)))
-    left_out = one_fit.loo(*solve(problem.at_start()))
+    left_out = one_fit.loo(*solve(Fit.at_start(problem)))
     assert abs(left_out.eta[7] - left_out.fit.eta[7]) > 1e-6
     assert not left_out.certified[7]

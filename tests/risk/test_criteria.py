@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 import onefit
-from onefit.adapters import read
+from onefit.readers import read
 from onefit.risk.criteria import first_order_change
 from onefit.solvers.solve import solve
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from onefit.curvature import factor
+from onefit.fit import Fit
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.penalties import L1, L2, FusedLasso, GeneralizedLasso, GroupLasso, NuclearNorm
 from onefit.problem import Problem
@@ -69,15 +70,15 @@ def _problem(loss, penalty, weighted, fit_intercept, seed=0):
 def test_primal_and_dual_are_one(name, loss, weighted, fit_intercept):
     penalty, projection = CASES[name]
     problem = _problem(loss, penalty, weighted, fit_intercept)
-    fit = solve(problem.at_start()).fit
+    fit = solve(Fit.at_start(problem)).fit
     eta, dual = dual_route.left_out(
-        problem.X, fit.eta, -fit.slope, fit.bend, projection, intercept=fit_intercept
+        problem.X, fit.eta, -fit.gradient, fit.hessian, projection, intercept=fit_intercept
     )
-    np.testing.assert_allclose(dual, -fit.slope, atol=1e-9 * np.abs(fit.slope).max())
+    np.testing.assert_allclose(dual, -fit.gradient, atol=1e-9 * np.abs(fit.gradient).max())
     if penalty.has_kinks((P,)):
         assert 0 < fit.tangent.size < P
     h = factor(fit).quadratic_forms()
-    primal = fit.eta + h * fit.slope / (1.0 - fit.bend * h)
+    primal = fit.eta + h * fit.gradient / (1.0 - fit.hessian * h)
     np.testing.assert_allclose(primal, eta, atol=1e-8 * np.std(eta))
     if loss.quadratic:  # nothing but the step
         step = one_fit.loo(fit, thorough=False)

@@ -155,7 +155,7 @@ def test_coefficients_of_every_refit():
 def test_refits_in_parallel_are_the_same():
     from joblib import parallel_config
 
-    from onefit.adapters import read
+    from onefit.readers import read
     from onefit.risk.refit import refit_rows
 
     X, _ = _sparse_truth(n=30, p=4)

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.curvature import factor
+from onefit.fit import Fit
 from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Problem
@@ -26,7 +27,7 @@ def _fit(loss, strength, storage=np.asarray, fit_intercept=True):
     y = X @ np.array([1.0, -1.0, 0.5, 4.0, 4.0]) + 0.5 * rng.normal(size=N)
     y = (y > 0).astype(float) if isinstance(loss, Logistic) else y
     problem = Problem(loss, L1(strength), storage(X), y, np.ones(N), np.array(fit_intercept))
-    return solve(problem.at_start()).fit
+    return solve(Fit.at_start(problem)).fit
 
 
 def _let_go(fit):
@@ -60,5 +61,5 @@ def test_close_for_a_curved_loss():
 def test_only_where_the_penalty_has_a_kink(penalty):
     rng = np.random.default_rng(0)
     problem = Problem(Squared(), penalty, rng.normal(size=(20, 3)), rng.normal(size=20), np.ones(20))
-    fit = solve(problem.at_start()).fit
+    fit = solve(Fit.at_start(problem)).fit
     assert full_leverage.applies(fit) == isinstance(penalty, ElasticNet)

@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
 from onefit import _linalg
 from onefit._linalg import RowGram
+from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
@@ -26,7 +27,7 @@ def _data(n=N, p=4, seed=0):
 
 
 def _left_out(problem):
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     return one_fit.loo(*solution)
 
 
@@ -36,7 +37,7 @@ def _refit_without(problem, i):
     weights[i] = 0.0
     share = weights.sum() / problem.weights.sum() if problem.mean_scaled else 1.0
     left = replace(problem, weights=weights, penalty=problem.penalty.scaled(share))
-    return solve(left.at_start()).fit
+    return solve(Fit.at_start(left)).fit
 
 
 def _refitted(problem):
@@ -157,7 +158,7 @@ def test_leverages_sum_to_the_degrees_of_freedom(p, loss, fit_intercept):
     left_out = _left_out(Problem(loss, L2(1.0), X, y, np.ones(N), np.array(fit_intercept)))
     Z = np.column_stack([X, np.ones(N)]) if fit_intercept else X
     C = np.diag([1.0] * p + [0.0] * fit_intercept)
-    G = Z.T @ (left_out.fit.bend[:, None] * Z)
+    G = Z.T @ (left_out.fit.hessian[:, None] * Z)
     np.testing.assert_allclose(left_out.effective_df, np.trace(np.linalg.solve(G + C, G)), rtol=1e-9)
     assert np.all((left_out.leverages >= 0) & (left_out.leverages <= 1))
     if loss == Squared() and fit_intercept:
@@ -368,7 +369,7 @@ def test_the_step_is_of_second_order(loss):
     errors = []
     for n in (60, 240):
         problem = _curved(loss, None, n=n)
-        solution = solve(problem.at_start())
+        solution = solve(Fit.at_start(problem))
         eta, rows = one_fit.loo(*solution).eta, range(0, n, n // 20)
         expected = np.array([_refit_without(problem, i).eta[i] for i in rows])
         errors.append(np.median(np.abs(eta[list(rows)] - expected)))
@@ -377,7 +378,7 @@ def test_the_step_is_of_second_order(loss):
 
 def test_no_refits_when_none_are_wanted():
     problem = _curved(Poisson(), None, strength=1e-2, n=20)
-    solution = solve(problem.at_start())
+    solution = solve(Fit.at_start(problem))
     bare, full = one_fit.loo(*solution, thorough=False), one_fit.loo(*solution)
     assert np.all(np.isfinite(bare.eta))
     assert abs(_risk(problem, full.eta) - _risk(problem, _refitted(problem))) <= 1e-3
@@ -397,7 +398,7 @@ def test_balanced_weights_move_when_a_row_is_refitted():
         left = count - np.bincount(classes[i : i + 1], minlength=2)
         new = ((N - 1) / (2.0 * left))[classes]
         new[i] = 0.0
-        start = replace(problem, weights=new, balance=None).at_start()
+        start = Fit.at_start(replace(problem, weights=new, balance=None))
         expected[i] = solve(start).fit.eta[i]
     exact, fitted = np.mean(np.logaddexp(0, expected) - classes * expected), _risk(problem, left_out.fit.eta)
     ours = np.mean(np.logaddexp(0, left_out.eta) - classes * left_out.eta)

@@ -13,7 +13,6 @@ from sklearn.svm import SVC, SVR
 
 import onefit
 from onefit import GeneralizedLinear
-from onefit.adapters import read
 from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Quantile, Squared
 from onefit.penalties import (
     L1,
@@ -29,6 +28,7 @@ from onefit.penalties import (
     TrendFilter,
 )
 from onefit.problem import Problem
+from onefit.readers import read
 from onefit.risk import one_fit
 from onefit.risk.refit import without
 from onefit.solvers.null_model import null_strength

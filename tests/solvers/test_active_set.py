@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import ElasticNet
 
-from onefit._cholesky import UpdatableCholesky
+from onefit.cholesky import UpdatableCholesky
 from onefit.solvers.active_set import ActiveSet
 
 

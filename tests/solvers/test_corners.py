@@ -13,9 +13,10 @@ from scipy.optimize import linprog
 
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile, Squared
 from onefit.penalties import L2
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers import corners
 
 
@@ -62,7 +63,7 @@ def _problem(loss, penalty=PENALTIES["per feature"], weighted=False, fit_interce
 
 
 def _solve(problem):
-    return corners.solve(problem.at_start())
+    return corners.solve(Fit.at_start(problem))
 
 
 def _check_duals(fit):
@@ -74,12 +75,12 @@ def _check_duals(fit):
     above = (fit.eta[:, None] >= at - size).sum(axis=1)
     rows = np.arange(problem.n)
     slack = tie * np.abs(slopes).max()
-    assert np.all(fit.slope >= slopes[rows, below] - slack)
-    assert np.all(fit.slope <= slopes[rows, above] + slack)
+    assert np.all(fit.gradient >= slopes[rows, below] - slack)
+    assert np.all(fit.gradient <= slopes[rows, above] + slack)
     assert np.all(above[fit.pinned] == below[fit.pinned] + 1)
     assert not fit.pinned[problem.weights == 0].any()
-    assert not fit.slope[problem.weights == 0].any()
-    np.testing.assert_allclose(problem.linear_predictor(fit.coef, fit.level), fit.eta, atol=10 * size)
+    assert not fit.gradient[problem.weights == 0].any()
+    np.testing.assert_allclose(problem.linear_predictor(fit.coef, fit.intercept), fit.eta, atol=10 * size)
 
 
 def _check(fit):
@@ -90,7 +91,7 @@ def _check(fit):
     missed = (fit.loss_gradient + np.where(fixed, 0.0, l2) * fit.coef)[~fixed]
     np.testing.assert_allclose(missed, 0.0, atol=1e-8 * np.abs(fit.loss_gradient).max())
     if fit.problem.intercept:
-        np.testing.assert_allclose(fit.slope.sum(), 0.0, atol=1e-9 * np.abs(fit.slope).sum() + 1e-12)
+        np.testing.assert_allclose(fit.gradient.sum(), 0.0, atol=1e-9 * np.abs(fit.gradient).sum() + 1e-12)
     _check_objective(fit)
 
 
@@ -136,7 +137,7 @@ def test_a_gram_matrix_is_as_good_as_the_columns(loss, p, fit_intercept):
     linear = _solve(problem)
     kernel = _solve(replace(problem, X=RowGram(problem.X @ problem.X.T)))
     np.testing.assert_allclose(kernel.eta, linear.eta, atol=1e-8)
-    np.testing.assert_allclose(kernel.slope, linear.slope, atol=1e-8)
+    np.testing.assert_allclose(kernel.gradient, linear.gradient, atol=1e-8)
     np.testing.assert_allclose(problem.X.T @ kernel.coef, linear.coef, atol=1e-8)
     np.testing.assert_allclose(kernel.objective, linear.objective, rtol=1e-10)
 
@@ -146,8 +147,11 @@ def test_warm_starts_lead_to_the_same(loss):
     problem, rng = _problem(loss), np.random.default_rng(3)
     cold = _solve(problem)
     other = _solve(replace(problem, penalty=problem.penalty.scaled(30.0)))
-    starts = [cold, Fit(problem, cold.coef, cold.level), Fit(problem, other.coef, other.level)]
-    starts += [Fit(problem, rng.normal(size=P), np.asarray(5.0)), cold.moved(cold.coef + 1e-9, cold.level)]
+    starts = [cold, Fit(problem, cold.coef, cold.intercept), Fit(problem, other.coef, other.intercept)]
+    starts += [
+        Fit(problem, rng.normal(size=P), np.asarray(5.0)),
+        cold.moved(cold.coef + 1e-9, cold.intercept),
+    ]
     for start in starts:
         np.testing.assert_allclose(corners.solve(start).eta, cold.eta, atol=1e-8)
 
@@ -159,7 +163,7 @@ def test_a_row_without_weight_is_not_there(loss):
     few = replace(problem, X=problem.X[there], y=problem.y[there], weights=problem.weights[there])
     whole, part = _solve(problem), _solve(few)
     np.testing.assert_allclose(whole.eta[there], part.eta, atol=1e-9)
-    np.testing.assert_allclose(whole.slope[there], part.slope, atol=1e-9)
+    np.testing.assert_allclose(whole.gradient[there], part.gradient, atol=1e-9)
 
 
 @every
@@ -171,7 +175,7 @@ def test_copies_of_rows_share_their_weight(loss):
     weighted = _solve(replace(problem, weights=times.astype(float)))
     _check(copies)
     np.testing.assert_allclose(copies.coef, weighted.coef, atol=1e-8)
-    np.testing.assert_allclose(np.bincount(rows, copies.slope), weighted.slope, atol=1e-8)
+    np.testing.assert_allclose(np.bincount(rows, copies.gradient), weighted.gradient, atol=1e-8)
 
 
 @every
@@ -198,7 +202,7 @@ def test_a_constant_response(loss, fit_intercept):
     _check(fit)
     if fit_intercept:
         np.testing.assert_allclose(fit.coef, 0.0, atol=1e-10)
-        assert loss.value(np.full(1, 3.0), np.full(1, float(fit.level)))[0] < 1e-9
+        assert loss.value(np.full(1, 3.0), np.full(1, float(fit.intercept)))[0] < 1e-9
 
 
 def test_a_rare_class():

@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.curvature import Along, Direction, factor
+from onefit.fit import Fit
 from onefit.losses import Huber, Logistic, Poisson, Squared
 from onefit.penalties import L1, L2, FusedLasso, GeneralizedLasso, Slope, TrendFilter
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.risk.refit import without
 from onefit.solvers.lasso_coordinates import LassoCoordinates, WithRidgeRows
 from onefit.solvers.solve import solve, solve_path
@@ -75,7 +76,7 @@ def test_the_objective_is_the_same_everywhere(name, loss, fit_intercept):
         np.testing.assert_allclose(there.objective, fit.objective, rtol=1e-12)
         back = coordinates.fit(problem, there)
         np.testing.assert_allclose(back.coef, coef, atol=1e-12)
-        np.testing.assert_allclose(back.level, fit.level, atol=1e-15)
+        np.testing.assert_allclose(back.intercept, fit.intercept, atol=1e-15)
         np.testing.assert_allclose(back.eta, fit.eta, atol=1e-12)
 
 
@@ -99,14 +100,14 @@ def test_steps_of_the_coefficients_are_the_coordinates(name):
     ("weighted", "fit_intercept"), [(False, True), (True, False)], ids=["intercept", "weighted"]
 )
 def test_optimal(name, loss, weighted, fit_intercept):
-    fit = solve(_problem(loss, PENALTIES[name], weighted, fit_intercept).at_start()).fit
+    fit = solve(Fit.at_start(_problem(loss, PENALTIES[name], weighted, fit_intercept))).fit
     clarabel_route.check(fit)
 
 
 @every
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 def test_the_curvature_is_that_of_the_coefficients(name, loss):
-    solution = solve(_problem(loss, PENALTIES[name], weighted=True).at_start())
+    solution = solve(Fit.at_start(_problem(loss, PENALTIES[name], weighted=True)))
     ours, own = solution.curvature, factor(solution.fit)
     if "ridge" not in name:
         assert isinstance(ours, Along)
@@ -126,7 +127,7 @@ def test_a_path_visits_the_solutions(name, loss):
         _problem(loss, PENALTIES[name].scaled(factor), weighted=True) for factor in (10.0, 2.0, 0.5, 0.1)
     ]
     for problem, solution in zip(problems, solve_path(problems), strict=True):
-        alone = solve(problem.at_start()).fit
+        alone = solve(Fit.at_start(problem)).fit
         np.testing.assert_allclose(solution.fit.coef, alone.coef, atol=1e-7)
         np.testing.assert_allclose(
             solution.curvature.quadratic_forms(), factor(alone).quadratic_forms(), rtol=1e-6
@@ -135,11 +136,11 @@ def test_a_path_visits_the_solutions(name, loss):
 
 @every
 def test_refits_start_from_the_fit(name):
-    fit = solve(_problem(Logistic(), PENALTIES[name]).at_start()).fit
+    fit = solve(Fit.at_start(_problem(Logistic(), PENALTIES[name]))).fit
     for i in (0, 20):
         warm, cold = without(fit, i), without(fit, i, warm=False)
         np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-8)
-        np.testing.assert_allclose(warm.level, cold.level, atol=1e-8)
+        np.testing.assert_allclose(warm.intercept, cold.intercept, atol=1e-8)
 
 
 @every
@@ -147,9 +148,9 @@ def test_refits_start_from_the_fit(name):
 def test_sparse_columns(name, loss):
     problem = _problem(loss, PENALTIES[name], weighted=True)
     X = np.where(np.abs(problem.X) < 0.6, 0.0, problem.X)
-    dense = solve(replace(problem, X=X).at_start()).fit
+    dense = solve(Fit.at_start(replace(problem, X=X))).fit
     for store in (sp.csr_array, sp.csc_matrix):
-        sparse = solve(replace(problem, X=store(X)).at_start()).fit
+        sparse = solve(Fit.at_start(replace(problem, X=store(X)))).fit
         np.testing.assert_allclose(sparse.coef, dense.coef, atol=1e-9)
 
 
@@ -160,22 +161,22 @@ def test_degenerate_data(name):
     X = np.vstack([problem.X, problem.X[:20]])
     X[:, 4] = X[:, 3]
     copied = replace(problem, X=X, y=np.append(problem.y, problem.y[:20]), weights=np.ones(N + 20))
-    clarabel_route.check(solve(copied.at_start()).fit)
-    flat = solve(replace(problem, y=np.full(N, 3.0)).at_start()).fit
+    clarabel_route.check(solve(Fit.at_start(copied)).fit)
+    flat = solve(Fit.at_start(replace(problem, y=np.full(N, 3.0)))).fit
     np.testing.assert_allclose(flat.coef, 0.0, atol=1e-12)
-    np.testing.assert_allclose(flat.level, 3.0)
+    np.testing.assert_allclose(flat.intercept, 3.0)
 
 
 @pytest.mark.parametrize("name", [name for name in PENALTIES if "ridge" not in name])
 def test_strong_penalties_leave_the_null_space(name):
     penalty = PENALTIES[name].scaled(1e4)
-    fit = solve(_problem(Squared(), penalty, weighted=True).at_start()).fit
+    fit = solve(Fit.at_start(_problem(Squared(), penalty, weighted=True))).fit
     D = penalty.matrix(P).toarray()
     np.testing.assert_allclose(D @ fit.coef, 0.0, atol=1e-11)
     assert fit.tangent.size == P - len(D)
     null = np.linalg.svd(D)[2][len(D) :].T
-    plain = solve(_problem(Squared(), L2(0.0), weighted=True).at_start()).fit.problem
-    free = solve(replace(plain, X=plain.X @ null).at_start()).fit if null.size else None
+    plain = solve(Fit.at_start(_problem(Squared(), L2(0.0), weighted=True))).fit.problem
+    free = solve(Fit.at_start(replace(plain, X=plain.X @ null))).fit if null.size else None
     if free is not None:
         np.testing.assert_allclose(fit.eta, free.eta, atol=1e-8)
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit._linalg import RowGram
+from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
 from onefit.problem import Problem
@@ -45,7 +46,7 @@ def _problem(loss, penalty=PLAIN, weighted=False, fit_intercept=True, n=N, p=P, 
 
 
 def _fit(problem):
-    return corners.solve(problem.at_start())
+    return corners.solve(Fit.at_start(problem))
 
 
 def _check(fit, rows=None, most_unsolved=0.05):
@@ -58,7 +59,7 @@ def _check(fit, rows=None, most_unsolved=0.05):
         i = int(rows[place])
         refit = without(fit, i)
         np.testing.assert_allclose(ends.eta[place], refit.eta[i], atol=size)
-        eta = fit.problem.linear_predictor(ends.coef[:, place], ends.level[place])
+        eta = fit.problem.linear_predictor(ends.coef[:, place], ends.intercept[place])
         np.testing.assert_allclose(eta, refit.eta, atol=size)
     return ends
 
@@ -119,7 +120,7 @@ def test_sparse_columns(loss):
 @every
 def test_a_row_without_a_dual_leaves_nothing(loss):
     fit = _fit(_problem(loss, weighted=True))
-    rows = np.flatnonzero(fit.slope == 0)
+    rows = np.flatnonzero(fit.gradient == 0)
     if isinstance(loss, Hinge) or (isinstance(loss, EpsilonInsensitive) and loss.epsilon > 0):
         assert rows.size > 8
     ends = leave_out_along_path(fit, rows)

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit import _linalg
+from onefit.fit import Fit
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
@@ -25,7 +26,7 @@ def _data(n=40, p=60, seed=0):
 def _fit(X, y, penalty, weights=None, fit_intercept=True, mean_scaled=True):
     weights = np.ones(len(y)) if weights is None else weights
     problem = Problem(Squared(), penalty, X, y, weights, np.array(fit_intercept), mean_scaled)
-    return solve(problem.at_start()).fit
+    return solve(Fit.at_start(problem)).fit
 
 
 def _check(fit, rows=None, most_unsolved=0.0):
@@ -37,7 +38,7 @@ def _check(fit, rows=None, most_unsolved=0.0):
         refit = without(fit, int(rows[place]))
         coef = np.zeros(fit.coef.size)
         coef[ends.columns] = ends.coef[place]
-        eta = fit.problem.linear_predictor(coef, ends.level[place])
+        eta = fit.problem.linear_predictor(coef, ends.intercept[place])
         np.testing.assert_allclose(eta, refit.eta, atol=1e-8 * np.abs(refit.eta).max())
     return ends
 

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.losses import Huber, Logistic, Poisson, Squared, SquaredHinge
 from onefit.penalties import (
     L2,
@@ -21,7 +22,7 @@ from onefit.penalties import (
     Slope,
     SparseGroupLasso,
 )
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers import manifold
 from onefit.solvers.null_model import null_strength
 
@@ -76,13 +77,13 @@ def _problem(loss, penalty, weighted=False, fit_intercept=True, seed=0):
 
 
 def _solve(problem):
-    return manifold.solve(problem.at_start()).fit
+    return manifold.solve(Fit.at_start(problem)).fit
 
 
 def _same(one, other, tol=1e-7):
     size = np.abs(one.coef).max(initial=1e-3)
     np.testing.assert_allclose(other.coef, one.coef, atol=tol * size)
-    np.testing.assert_allclose(other.level, one.level, atol=tol * (1 + abs(float(one.level))))
+    np.testing.assert_allclose(other.intercept, one.intercept, atol=tol * (1 + abs(float(one.intercept))))
 
 
 @every
@@ -100,7 +101,7 @@ def test_a_jumping_curvature(name):
     """Huber's second derivative jumps: a proximal step must then be short enough by itself."""
     fit = _solve(_problem(Huber(0.7), PENALTIES[name]))
     assert fit.problem.penalty.is_stationary(fit.coef[:, None], fit.loss_gradient[:, None]).all()
-    np.testing.assert_allclose(fit.slope.sum(), 0.0, atol=1e-8)
+    np.testing.assert_allclose(fit.gradient.sum(), 0.0, atol=1e-8)
 
 
 @every
@@ -116,7 +117,7 @@ def test_sparse_columns(name):
 def test_the_curvature_that_comes_with_it_is_that_of_the_fit(name):
     from onefit.curvature import factor
 
-    solution = manifold.solve(_problem(Logistic(), PENALTIES[name]).at_start())
+    solution = manifold.solve(Fit.at_start(_problem(Logistic(), PENALTIES[name])))
     np.testing.assert_allclose(
         solution.curvature.quadratic_forms(), factor(solution.fit).quadratic_forms(), rtol=1e-12
     )
@@ -129,7 +130,7 @@ def test_a_warm_start_leads_to_the_same(name):
     other = _solve(replace(problem, penalty=PENALTIES[name].scaled(0.3)))
     for start in (cold.coef, other.coef, 0.3 * rng.normal(size=P)):
         coef = problem.penalty.prox(start, 1e-12)
-        _same(cold, manifold.solve(Fit(problem, coef, other.level)).fit)
+        _same(cold, manifold.solve(Fit(problem, coef, other.intercept)).fit)
 
 
 @every
@@ -166,7 +167,7 @@ def test_a_constant_response(name):
     np.testing.assert_allclose(
         fit.coef, np.clip(0.0, *PENALTIES[name].bounds((P,))) if name == "box" else 0.0, atol=1e-10
     )
-    np.testing.assert_allclose(fit.level, 3.0, rtol=1e-10)
+    np.testing.assert_allclose(fit.intercept, 3.0, rtol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onefit.fit import Fit
 from onefit.losses import (
     EpsilonInsensitive,
     Hinge,
@@ -78,7 +79,7 @@ def _problem(loss, penalty, fit_intercept=True, seed=0):
 def _kinked_part(problem, strength):
     """What the penalty says of the solution at a factor on it, without its ℓ2 part and relative to |β|."""
     scaled = problem.penalty.scaled(strength)
-    coef = solve(replace(problem, penalty=scaled).at_start()).fit.coef
+    coef = solve(Fit.at_start(replace(problem, penalty=scaled))).fit.coef
     kinked = problem.penalty.without_ridge()
     return kinked.value(coef) / max(kinked.value(np.ones(P)) + kinked.value(np.arange(P) % 2.0), 1e-300)
 
@@ -106,8 +107,8 @@ def test_it_is_where_the_first_kink_gives_way(loss, name, fit_intercept):
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_the_lasso_has_a_closed_form(loss):
     problem = _problem(LOSSES[loss], L1(2.0))
-    start = solve(replace(problem, penalty=L2(np.inf)).at_start()).fit
-    largest = np.abs(problem.X.T @ start.slope).max()
+    start = solve(Fit.at_start(replace(problem, penalty=L2(np.inf)))).fit
+    largest = np.abs(problem.X.T @ start.gradient).max()
     np.testing.assert_allclose(2.0 * null_strength(problem), largest, rtol=1e-6)
 
 
@@ -153,7 +154,7 @@ def test_several_classes():
     X, y = rng.normal(size=(N, P)), rng.integers(0, 3, N).astype(float)
     problem = Problem(Multinomial(3), L1(1.0), X, y, np.ones(N), np.full(3, True))
     strength = null_strength(problem)
-    strong = solve(replace(problem, penalty=L1(1.0001 * strength)).at_start()).fit
-    weak = solve(replace(problem, penalty=L1(0.97 * strength)).at_start()).fit
+    strong = solve(Fit.at_start(replace(problem, penalty=L1(1.0001 * strength)))).fit
+    weak = solve(Fit.at_start(replace(problem, penalty=L1(0.97 * strength)))).fit
     assert not strong.coef.any()
     assert weak.coef.any()

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared
 from onefit.penalties import (
     L1,
@@ -24,7 +25,7 @@ from onefit.penalties import (
     Slope,
     TrendFilter,
 )
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers import quadratic_program
 from onefit.solvers.solve import solve
 
@@ -90,7 +91,7 @@ def _problem(loss, penalty, weighted=False, fit_intercept=True, seed=0):
 
 
 def _solve(problem):
-    return quadratic_program.solve(problem.at_start())
+    return quadratic_program.solve(Fit.at_start(problem))
 
 
 def _check(fit):
@@ -98,7 +99,7 @@ def _check(fit):
     problem = fit.problem
     if problem.loss.has_corners:
         slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
-        assert np.all((fit.slope >= slopes[:, 0] - 1e-9) & (fit.slope <= slopes[:, -1] + 1e-9))
+        assert np.all((fit.gradient >= slopes[:, 0] - 1e-9) & (fit.gradient <= slopes[:, -1] + 1e-9))
         away = np.abs(fit.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
         assert np.all(away[fit.pinned] <= 1e-8 * (1 + np.abs(fit.eta).max()))
 
@@ -133,7 +134,7 @@ def test_warm_starts_lead_to_the_same(loss, name):
     other = _solve(replace(problem, penalty=PENALTIES[name].scaled(0.2)))
     for coef in (cold.coef + 1e-10, other.coef, rng.normal(size=P)):
         coef = np.clip(coef, *PENALTIES[name].without_ridge().bounds((P,))) if "box" in name else coef
-        warm = quadratic_program.solve(Fit(problem, coef, other.level))
+        warm = quadratic_program.solve(Fit(problem, coef, other.intercept))
         np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-9)
 
 
@@ -144,9 +145,9 @@ def test_other_solvers_find_the_same(loss, name):
 
     problem = _problem(LOSSES[loss], PENALTIES[name], weighted=True)
     ours = _solve(problem)
-    for fit in (solve(problem.at_start()).fit, manifold.solve(problem.at_start()).fit):
+    for fit in (solve(Fit.at_start(problem)).fit, manifold.solve(Fit.at_start(problem)).fit):
         np.testing.assert_allclose(ours.coef, fit.coef, atol=1e-7)
-        np.testing.assert_allclose(ours.level, fit.level, atol=1e-7)
+        np.testing.assert_allclose(ours.intercept, fit.intercept, atol=1e-7)
 
 
 @of_losses

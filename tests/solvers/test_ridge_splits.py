@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.curvature import Direction, factor
+from onefit.fit import Fit
 from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
@@ -33,7 +34,7 @@ def test_as_if_solved_alone(penalty, mean_scaled, weigh, fit_intercept):
     for one, removed in ((problem, np.array([3, 8, 20])), (other, np.arange(10))):
         assert splits.serves(one)
         fit, curvature = splits.without(one.without(removed), removed)
-        alone = solve(one.without(removed).at_start()).fit
+        alone = solve(Fit.at_start(one.without(removed))).fit
         np.testing.assert_allclose(fit.coef, alone.coef, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(fit.eta, alone.eta, rtol=1e-9, atol=1e-12)
         gradient = Direction(np.arange(1.0, P + 1), np.array(2.0 if fit_intercept else 0.0))

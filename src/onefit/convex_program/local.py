@@ -22,9 +22,10 @@ from onefit._typing import Array, Design, Mask
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import shown
 from onefit.curvature import Curvature, Direction, Sandwich, factor
+from onefit.fit import Fit
 from onefit.losses import Loss
 from onefit.penalties import Penalty, Subspace
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import SelfSolved
 
@@ -52,7 +53,7 @@ def solution(program: SplitProgram) -> Fit:
     rows, ones = np.arange(program.n, dtype=np.float64), np.ones(program.n)
     problem = Problem(loss, penalty, program.X, rows, ones, np.array(program.intercept))
     slope = np.where(pinned, -dual, loss.gradient(rows, eta))
-    return Fit(problem, coef, level).known(eta=eta, slope=slope, pinned=pinned)
+    return Fit(problem, coef, level).known(eta=eta, gradient=slope, pinned=pinned)
 
 
 # --- the loss ----------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class ProgramLoss(Loss, SelfSolved):
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
             return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
-        fit = Fit(problem, found.coef, found.level)
+        fit = Fit(problem, found.coef, found.intercept)
         return Solution(fit, Deferred(fit))
 
     @cached_property

@@ -10,14 +10,14 @@ from sklearn.utils.metaestimators import available_if
 
 from onefit import _linalg
 from onefit._typing import Array
-from onefit._validation import check_new_rows, check_rows, class_numbers
-from onefit.adapters import Reading, as_fit
 from onefit.convex_program.local import ProgramLoss, solution
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import split
 from onefit.exceptions import NotFittedToDataError
-from onefit.problem import Fit
+from onefit.fit import Fit
+from onefit.readers import Reading, as_fit
 from onefit.risk.response import Margin, Value
+from onefit.validation import check_new_rows, check_rows, class_numbers
 
 if TYPE_CHECKING:
     import cvxpy as cp
@@ -150,7 +150,7 @@ class ConvexProgram(BaseEstimator):
         kept = np.zeros(program.n, dtype=bool)
         kept[program.numbers_of(X)] = True
         found = program.solve(kept, whole.eta)
-        return self._take(Fit(whole.problem, found.coef, found.level))
+        return self._take(Fit(whole.problem, found.coef, found.intercept))
 
     @property
     def _program(self) -> SplitProgram:
@@ -159,7 +159,7 @@ class ConvexProgram(BaseEstimator):
         return loss.program
 
     def _take(self, fit: Fit) -> Self:
-        self.coef_, self.intercept_, self.X_ = fit.coef, float(fit.level), self.solution.problem.X
+        self.coef_, self.intercept_, self.X_ = fit.coef, float(fit.intercept), self.solution.problem.X
         self.n_features_in_ = len(fit.coef)
         return self
 

@@ -38,13 +38,13 @@ class Solved(NamedTuple):
     Attributes
     ----------
     coef : (p,) array
-    level : () array
+    intercept : () array
     dual : (n,) array
         Dual variables of u = X β + b: minus the slopes of the rows.
     """
 
     coef: Array
-    level: Array
+    intercept: Array
     dual: Array
 
 

@@ -16,10 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import check_range, check_rows, check_strengths, check_weights, class_numbers
-from onefit.adapters import Reading, as_fit
-from onefit.clones import reference
 from onefit.estimators.self_tuned import SelfTuned, decades
+from onefit.fit import Fit
 from onefit.losses import (
     EpsilonInsensitive,
     Exponential,
@@ -37,12 +35,15 @@ from onefit.losses import (
     Tweedie,
 )
 from onefit.penalties import L2, AnalysisPenalty, Penalty, SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
+from onefit.readers import Reading, as_fit
+from onefit.refits import reference
 from onefit.risk.response import Margin, Mean, Pinball, Probability, Response, Value
-from onefit.search.path import search_path, settle
-from onefit.search.selection import Selection
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
+from onefit.tuning.path import search_path, settle
+from onefit.tuning.selection import Selection
+from onefit.validation import check_range, check_rows, check_strengths, check_weights, class_numbers
 
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "squared": lambda _: Squared(),
@@ -183,11 +184,11 @@ class _LinearModel(BaseEstimator):
 
     def _take(self, fit: Fit) -> None:
         if fit.coef.ndim == 2:
-            self.coef_, self.intercept_ = fit.coef.T, fit.level - fit.level.mean()
+            self.coef_, self.intercept_ = fit.coef.T, fit.intercept - fit.intercept.mean()
         elif _has_classes(self):
-            self.coef_, self.intercept_ = fit.coef[None], np.atleast_1d(fit.level)
+            self.coef_, self.intercept_ = fit.coef[None], np.atleast_1d(fit.intercept)
         else:
-            self.coef_, self.intercept_ = fit.coef, float(fit.level)
+            self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
 
     def _as_fit(self, problem: Problem) -> Fit:
         """Return the fitted coefficients as a fit."""
@@ -307,7 +308,7 @@ class GeneralizedLinear(_LinearModel):
         """
         data, _ = self._check(X, y, sample_weight)
         with _linalg.one_thread_if_small(data[0]):
-            self._take(solve(self._problem(data, self._find_penalty()).at_start()).fit)
+            self._take(solve(Fit.at_start(self._problem(data, self._find_penalty()))).fit)
         return self
 
 

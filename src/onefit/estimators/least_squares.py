@@ -10,21 +10,22 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import (
+from onefit.estimators.self_tuned import PenalisedPath, SelfTuned, decades, with_its_choice
+from onefit.fit import Fit
+from onefit.losses import Squared
+from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
+from onefit.problem import Problem
+from onefit.readers import Reading, as_fit
+from onefit.refits import reference
+from onefit.risk.response import Value
+from onefit.tuning.path import SearchResult
+from onefit.tuning.ridge import RidgeSpectrum, search_ridge
+from onefit.tuning.selection import Selection
+from onefit.validation import (
     check_rows,
     check_strengths,
     check_weights,
 )
-from onefit.adapters import Reading, as_fit
-from onefit.clones import reference
-from onefit.estimators.self_tuned import PenalisedPath, SelfTuned, decades, with_its_choice
-from onefit.losses import Squared
-from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
-from onefit.problem import Fit, Problem
-from onefit.risk.response import Value
-from onefit.search.path import SearchResult
-from onefit.search.ridge import RidgeSpectrum, search_ridge
-from onefit.search.selection import Selection
 
 
 class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
@@ -229,7 +230,7 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         result, fit, left_out = self._settle(data, found, ratio, Value())
         self._take_path(result, alphas, weights, *(path for _, _, path in paths if path is not found))
         self.l1_ratio_ = ratio
-        self.coef_, self.intercept_ = fit.coef, float(fit.level)
+        self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
         self._judge(left_out, Value(), data[1], sample_weight)
         return self
 
@@ -237,7 +238,7 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         return self.l1_ratio
 
     def _path(self, data: tuple[Design, Array, Array], ratio: float) -> tuple[Array, SearchResult]:
-        start = self._problem(*data, 1.0, ratio).at_start()
+        start = Fit.at_start(self._problem(*data, 1.0, ratio))
         alphas = check_strengths("alphas", self.alphas, lambda: _down_from_null(start, ratio, self.eps))
         return alphas, self._walk(data, alphas, ratio, Value())
 

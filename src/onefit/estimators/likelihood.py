@@ -13,7 +13,16 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import (
+from onefit.estimators.self_tuned import PenalisedPath, decades, with_its_choice
+from onefit.fit import Fit
+from onefit.losses import Logistic, Loss, Multinomial, Poisson
+from onefit.penalties import L2, ElasticNet
+from onefit.problem import Problem
+from onefit.readers import Reading, as_fit
+from onefit.refits import reference
+from onefit.risk.response import Mean, Probability
+from onefit.tuning.selection import Selection
+from onefit.validation import (
     check_range,
     check_rows,
     check_share,
@@ -21,14 +30,6 @@ from onefit._validation import (
     check_weights,
     class_numbers,
 )
-from onefit.adapters import Reading, as_fit
-from onefit.clones import reference
-from onefit.estimators.self_tuned import PenalisedPath, decades, with_its_choice
-from onefit.losses import Logistic, Loss, Multinomial, Poisson
-from onefit.penalties import L2, ElasticNet
-from onefit.problem import Fit, Problem
-from onefit.risk.response import Mean, Probability
-from onefit.search.selection import Selection
 
 
 class LogisticLOO(ClassifierMixin, PenalisedPath):
@@ -144,7 +145,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         self._take_path(result, Cs, weights)
         self.coef_, self.intercept_ = (
             np.atleast_2d(fit.coef.T),
-            np.atleast_1d(self._without_common(fit.level)),
+            np.atleast_1d(self._without_common(fit.intercept)),
         )
         details = {"target": data[1], "classes": self.classes_}
         self._judge(left_out, response, labels, sample_weight, **details)
@@ -171,7 +172,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         """Largest and smallest of the automatic inverse strengths."""
         if self.l1_ratio == 0:
             return 1e4, 1e-4
-        start = self._problem(*data, 1.0, self.l1_ratio).at_start()
+        start = Fit.at_start(self._problem(*data, 1.0, self.l1_ratio))
         highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / self.l1_ratio
         lowest = 1.0 / highest if highest > np.finfo(float).tiny else 1.0
         return 1e4 * lowest, lowest
@@ -300,7 +301,7 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
         result = self._walk(data, alphas, 0.0, response)
         result, fit, left_out = self._settle(data, result, 0.0, response)
         self._take_path(result, alphas, weights)
-        self.coef_, self.intercept_ = fit.coef, float(fit.level)
+        self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
         self._judge(left_out, response, y, sample_weight)
         return self
 

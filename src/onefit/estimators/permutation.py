@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit._validation import check_weights
 from onefit.exceptions import NotOptimalWarning, UnreliableWarning
 from onefit.risk.permutation import (
     draw_permutations,
@@ -23,9 +22,10 @@ from onefit.risk.permutation import (
     permuted_targets,
     varying_outputs,
 )
-from onefit.search.closed_form import FAMILIES, Family
-from onefit.search.permutation import LBFGS, Adam, Minimum, with_tolerance
-from onefit.search.ridge_coordinates import CentredDesign, Coordinates, coordinates
+from onefit.tuning.closed_form import FAMILIES, Family
+from onefit.tuning.permutation import LBFGS, Adam, Minimum, with_tolerance
+from onefit.tuning.ridge_coordinates import CentredDesign, Coordinates, coordinates
+from onefit.validation import check_weights
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
 

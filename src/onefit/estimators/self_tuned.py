@@ -12,15 +12,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit._validation import (
-    check_weights,
-)
-from onefit.problem import Fit, Problem
+from onefit.fit import Fit
+from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
-from onefit.search.path import SearchResult, search_path, settle
-from onefit.search.selection import Contest, Selection, contest
+from onefit.tuning.path import SearchResult, search_path, settle
+from onefit.tuning.selection import Contest, Selection, contest
+from onefit.validation import (
+    check_weights,
+)
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 

@@ -24,7 +24,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
-from onefit.problem import Fit, Problem
+from onefit.fit import Fit
+from onefit.problem import Problem
 from onefit.risk.folds import Folds, removed_share
 from onefit.risk.left_out_steps import MAX_STEPS, End, FactoredAnew, Refits, newton, repeat_steps
 from onefit.risk.one_fit import SAFE_SLACK, is_wide_ridge, residual_form
@@ -87,7 +88,7 @@ def leave_out(fit: Fit, curvature: Curvature | None, folds: Folds, *, refine: bo
     >>> from onefit.risk.folds import by_group
     >>> from onefit.solvers.solve import solve
     >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 2.0, 3.0, 9.0, 9.0])
-    >>> solution = solve(Problem(Squared(), L2(0.0), X, y, np.ones(6)).at_start())
+    >>> solution = solve(Fit.at_start(Problem(Squared(), L2(0.0), X, y, np.ones(6))))
     >>> left_out = leave_out(*solution, by_group([0, 0, 0, 0, 1, 1], 6))
     >>> left_out.eta.round(6), left_out.exact
     (array([9., 9., 9., 9., 4., 5.]), array([ True,  True]))
@@ -315,7 +316,7 @@ def _bends(ledger: _Ledger, forms: _Forms, eta: Array, change: Array) -> Mask:
     slope = problem.loss.gradient(problem.y[rows.ravel()], flat).reshape(eta.shape)
     slope = slope * problem.weights[rows].reshape(*rows.shape, *(1,) * (eta.ndim - 2))
     there = forms.stack(slope)
-    bent = there - forms.stack(ledger.fit.slope[rows]) - _times(forms.D, forms.stack(change))
+    bent = there - forms.stack(ledger.fit.gradient[rows]) - _times(forms.D, forms.stack(change))
     effect = np.abs(np.sum(there * _times(forms.H, bent), axis=(1, 2)))
     risk = problem.per_row(problem.loss.value(problem.y, ledger.fit.eta)).sum()
     return effect > NEGLIGIBLE * risk / len(ledger.folds)
@@ -324,7 +325,7 @@ def _bends(ledger: _Ledger, forms: _Forms, eta: Array, change: Array) -> Mask:
 def _forms(ledger: _Ledger, batch: _Batch) -> _Forms:
     fit, rows = ledger.fit, batch.rows
     f, b = rows.shape
-    bend = fit.bend[rows]
+    bend = fit.hessian[rows]
     if ledger.coupled > 1:
         c = ledger.coupled
         D = np.zeros((f, b, c, b, c))
@@ -359,7 +360,7 @@ def _forms_by_rows(fit: Fit, batch: _Batch) -> Array:
     support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
     left = columns[support].T.reshape(f, 1, b, -1)
     right = answer.coef[support].reshape(left.shape[-1], -1, f, b).transpose(2, 1, 0, 3)
-    level = answer.level.reshape(-1, f, b).transpose(1, 0, 2)
+    level = answer.intercept.reshape(-1, f, b).transpose(1, 0, 2)
     return left @ right + level[:, :, None, :]
 
 
@@ -377,7 +378,7 @@ def _coupled_forms(fit: Fit, batch: _Batch) -> Array:
     right = answer.coef[support].reshape(-1, c, f, b * c).transpose(2, 0, 1, 3)
     left = columns[support].T.reshape(f, b, -1)
     forms = (left @ right.reshape(f, left.shape[-1], -1)).reshape(f, b, c, b * c)
-    forms += answer.level.reshape(c, f, b * c).transpose(1, 0, 2)[:, None]
+    forms += answer.intercept.reshape(c, f, b * c).transpose(1, 0, 2)[:, None]
     return forms.reshape(f, 1, b * c, b * c)
 
 
@@ -391,16 +392,16 @@ def _rescaled(ledger: _Ledger, batch: _Batch) -> tuple[Array, Array]:
     """
     fit, rows, curvature = ledger.fit, batch.rows, batch.curvature
     problem = fit.problem
-    slope, shift = fit.slope[rows], np.zeros_like(fit.eta[rows])
+    slope, shift = fit.gradient[rows], np.zeros_like(fit.eta[rows])
     one_a_fold = (-1, *(1,) * (shift.ndim - 1))
     if problem.mean_scaled:
-        penalty = Direction(fit.tangent.gradient, np.zeros_like(fit.level))
+        penalty = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
         shift += curvature.respond(penalty)[rows] * ledger.share[batch.which].reshape(one_a_fold)
     if problem.balance is None or ledger.growth is None:
         return slope, shift
     growth, classes = ledger.growth[batch.which], problem.balance.classes
     for k in range(growth.shape[1]):
-        own = (fit.slope.T * (classes == k)).T
+        own = (fit.gradient.T * (classes == k)).T
         gradient = Direction(
             np.where(fit.tangent.support, _linalg.transposed_times(problem.X, own), 0.0),
             np.where(problem.intercept, own.sum(axis=0), 0.0),
@@ -434,7 +435,7 @@ class _Downdated:
         scattered[rows, ..., own] = forms.unstack(inside, outputs)
         coef = _linalg.transposed_times(self.problem.X, scattered)
         second = self.curvature.solve(Direction(coef, scattered.sum(axis=0)))
-        return Direction(first.coef + second.coef, first.level + second.level)
+        return Direction(first.coef + second.coef, first.intercept + second.intercept)
 
 
 def _factor_anew(ledger: _Ledger, which: Index) -> None:

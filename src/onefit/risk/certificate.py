@@ -20,8 +20,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, ScalarCurvature, factor_scalar
+from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit
 from onefit.risk.left_out_optimality import solves_without
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
@@ -36,7 +36,7 @@ def leaves_nothing(fit: Fit) -> Mask:
         return gone & (problem.balance.raw_weights == 0)
     if not problem.loss.has_corners or problem.mean_scaled:
         return gone
-    return gone | ((fit.slope == 0) & ~fit.pinned)
+    return gone | ((fit.gradient == 0) & ~fit.pinned)
 
 
 def step_is_exact(fit: Fit) -> bool:
@@ -73,7 +73,7 @@ def pattern_stays(fit: Fit, eta: Array) -> Mask:
     l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
     curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
-    residual = fit.slope + fit.bend * (eta - fit.eta)  # c_i, the slope at the left-out solution
+    residual = fit.gradient + fit.hessian * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns
     kept = _signs_kept(fit, l1, residual * steps.coef + np.outer(_free(fit, drift.coef), shrink))
@@ -103,7 +103,7 @@ def _correlations_kept(
     steps: Direction,
 ) -> Mask:
     """Whether no coordinate off the support would enter."""
-    problem, d = fit.problem, fit.bend
+    problem, d = fit.problem, fit.hessian
     off = np.flatnonzero(~fit.tangent.support & np.isfinite(l1))
     if off.size == 0:
         return np.ones(problem.n, dtype=bool)
@@ -129,9 +129,9 @@ def _correlations_kept(
 
 def _left_out_correlations(fit: Fit, columns: Index, rows: Index, residual: Array, steps: Direction) -> Array:
     """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
-    problem, d = fit.problem, fit.bend
+    problem, d = fit.problem, fit.hessian
     cross, level = _linalg.weighted_cross(problem.X, columns, fit.tangent.support, d)
     part = problem.X[:, columns][rows]
     own = np.asarray(part.toarray() if _linalg.is_sparse(part) else part).T
-    along = cross @ steps.coef[:, rows] + np.outer(level, steps.level[rows])
+    along = cross @ steps.coef[:, rows] + np.outer(level, steps.intercept[rows])
     return fit.loss_gradient[columns][:, None] + residual[rows] * (along - own)

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.curvature import factor
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.response import Response
@@ -143,5 +143,7 @@ def first_order_change(fit: Fit) -> Array:
     """h_i g_i, the derivative of a row's own predictor as its weight goes to zero: the shape of ``eta``."""
     forms = factor(fit).quadratic_forms()
     if forms.ndim == 3:
-        return np.einsum("nab,nb->na", forms, fit.slope)
-    return forms.reshape(len(forms), *(1,) * (fit.slope.ndim - forms.ndim), *forms.shape[1:]) * fit.slope
+        return np.einsum("nab,nb->na", forms, fit.gradient)
+    return (
+        forms.reshape(len(forms), *(1,) * (fit.gradient.ndim - forms.ndim), *forms.shape[1:]) * fit.gradient
+    )

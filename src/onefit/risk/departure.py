@@ -19,7 +19,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.curvature import Curvature, Direction
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.refit import Solved, refit_rows
 from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
@@ -62,8 +62,8 @@ class Departures:
         """c_i, the slope of row i at its left-out value: the shape of ``eta``."""
         fit = self.fit
         change = self.left_out.eta - fit.eta
-        bent = np.einsum("nab,nb->na", fit.bend, change) if fit.bend.ndim == 3 else fit.bend * change
-        return (fit.slope.T * (1.0 + self._rescaling.growth)).T + bent
+        bent = np.einsum("nab,nb->na", fit.hessian, change) if fit.hessian.ndim == 3 else fit.hessian * change
+        return (fit.gradient.T * (1.0 + self._rescaling.growth)).T + bent
 
     def blocks(self) -> Iterator[slice]:
         """Rows in blocks whose coefficients take a few megabytes."""
@@ -84,21 +84,21 @@ class Departures:
         coef, level = self.answers(rows, self.slopes[rows])
         for direction, amount in zip(self._rescaling.directions, self._rescaling.amounts, strict=True):
             coef = coef + direction.coef[..., None] * amount[rows]
-            level = level + np.multiply.outer(direction.level, amount[rows])
+            level = level + np.multiply.outer(direction.intercept, amount[rows])
         for i, solved in self.solved.items():
             if rows.start <= i < rows.stop:
                 coef[..., i - rows.start] = solved.coef - self.fit.coef
-                level[..., i - rows.start] = solved.level - self.fit.level
+                level[..., i - rows.start] = solved.intercept - self.fit.intercept
         return Direction(coef, level)
 
     def predict(self, new: Design) -> Array:
         """Linear predictors x̃ᵀθ̃⁽ⁱ⁾ of new rows without each old one: (m, n) or (m, n, c)."""
         fit = self.fit
-        base = _linalg.times(new, fit.coef) + fit.level
+        base = _linalg.times(new, fit.coef) + fit.intercept
         eta = base[:, None] + self.curvature.carry(new, self.slopes)
         for direction, amount in zip(self._rescaling.directions, self._rescaling.amounts, strict=True):
-            along = _linalg.times(new, direction.coef) + direction.level
+            along = _linalg.times(new, direction.coef) + direction.intercept
             eta += along[:, None] * amount.reshape(1, -1, *(1,) * (along.ndim - 1))
         for i, solved in self.solved.items():
-            eta[:, i] = _linalg.times(new, solved.coef) + solved.level
+            eta[:, i] = _linalg.times(new, solved.coef) + solved.intercept
         return eta

@@ -219,7 +219,9 @@ class RiskEstimate:
         if readout.constant:
             last = [departures.fit.coef[-1, ..., None] + change.coef[-1] for change in changes]
             return readout.constant * np.concatenate(last, axis=-1).T
-        level = np.concatenate([departures.fit.level[..., None] + change.level for change in changes], -1).T
+        level = np.concatenate(
+            [departures.fit.intercept[..., None] + change.intercept for change in changes], -1
+        ).T
         return level[:, 0] if self._has_scale(departures) else level
 
     def _has_scale(self, departures: Departures) -> bool:

@@ -17,8 +17,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature, Direction
+from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit
 
 ALONG = 1e-8  # share of the largest change of a coefficient that is one
 
@@ -43,17 +43,17 @@ def let_go(fit: Fit, curvature: Curvature, forms: Array, shift: Array, rows: Ind
     u = curvature.solve(Direction(z, np.where(fit.problem.intercept, np.ones(len(rows)), 0.0)))
     eta = fit.eta[rows].copy()
     for place, i in enumerate(rows):
-        along = np.sign(fit.slope[i]) * u.coef[:, place]
+        along = np.sign(fit.gradient[i]) * u.coef[:, place]
         j = _first_to_leave(fit, along)
         if j is None:
             continue
         unit = np.zeros(len(fit.coef))
         unit[j] = 1.0
-        kappa = curvature.solve(Direction(unit, np.zeros_like(fit.level))).coef[j]
+        kappa = curvature.solve(Direction(unit, np.zeros_like(fit.intercept))).coef[j]
         own = u.coef[j, place]
         moved = -fit.coef[j] * own / kappa
-        h, slope = forms[i] - own**2 / kappa, fit.slope[i] + fit.bend[i] * moved
-        slack = 1.0 - fit.bend[i] * h
+        h, slope = forms[i] - own**2 / kappa, fit.gradient[i] + fit.hessian[i] * moved
+        slack = 1.0 - fit.hessian[i] * h
         eta[place] += moved + ((h * slope + shift[i]) / slack if slack > ALONG else 0.0)
     return eta
 

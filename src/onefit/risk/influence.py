@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.risk.departure import Departures
 
 if TYPE_CHECKING:
@@ -98,15 +98,15 @@ def _dispersion(fit: Fit, df: float) -> float:
 
 def _curved_squares(fit: Fit, change: Array) -> Array:
     """Σ_j Δη_jᵀ D_j Δη_j for changes along the last axis: (r,)."""
-    if fit.bend.ndim == 3:
-        return np.einsum("nar,nab,nbr->r", change, fit.bend, change, optimize=True)
-    return np.sum(fit.bend[..., None] * change**2, axis=tuple(range(fit.bend.ndim)))
+    if fit.hessian.ndim == 3:
+        return np.einsum("nar,nab,nbr->r", change, fit.hessian, change, optimize=True)
+    return np.sum(fit.hessian[..., None] * change**2, axis=tuple(range(fit.hessian.ndim)))
 
 
 def _variance(departures: Departures, rows: slice) -> Array:
     """Part of some rows in diag K⁻¹ Zᵀ D Z K⁻¹: the shape of the coefficients."""
     fit = departures.fit
-    bend = fit.bend[rows]
+    bend = fit.hessian[rows]
     if fit.coef.ndim == 1:
         return departures.answers(rows, np.ones(len(bend))).coef ** 2 @ bend
     c = fit.coef.shape[1]

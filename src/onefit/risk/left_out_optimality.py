@@ -16,8 +16,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Pinned
+from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
-from onefit.problem import Fit
 from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
@@ -30,7 +30,7 @@ class _Moved(NamedTuple):
     rows: Index
     coef: Array  # (p, r)
     eta: Array  # (n, r)
-    slope: Array  # (n, r), zero for the row that left
+    gradient: Array  # (n, r), zero for the row that left
     share: Array  # (r,), of the penalty that left with the row
 
 
@@ -47,7 +47,7 @@ def solves_without(fit: Fit, eta: Array) -> Mask:
     problem = fit.problem
     curvature = curvature_of_refits(fit)
     rescaled = rescaling(fit, curvature)
-    slopes = fit.slope * (1.0 + rescaled.growth) + fit.bend * (eta - fit.eta)
+    slopes = fit.gradient * (1.0 + rescaled.growth) + fit.hessian * (eta - fit.eta)
     solves = np.zeros(problem.n, dtype=bool)
     rows = np.flatnonzero(np.isfinite(eta))
     size = max(1, _linalg.BLOCK_SIZE // max(problem.n, len(fit.coef)))
@@ -63,14 +63,14 @@ def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slo
     coef, level = curvature.leave(rows, Direction(columns * slopes, slopes))
     for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
         coef = coef + np.outer(direction.coef, amount[rows])
-        level = level + direction.level * amount[rows]
+        level = level + direction.intercept * amount[rows]
     change = curvature.predict(Direction(coef, level))
-    slope = fit.slope[:, None] + fit.bend[:, None] * change
+    slope = fit.gradient[:, None] + fit.hessian[:, None] * change
     share = fit.problem.weights[rows] / fit.problem.weights.sum() * fit.problem.mean_scaled
     if isinstance(curvature, Pinned):
         slope[curvature.pins] += curvature.duals(rows, slopes)
         if fit.problem.mean_scaled:
-            gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.level))
+            gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
             slope[curvature.pins] += np.outer(curvature.hold(gradient), share)
     slope[rows, np.arange(len(rows))] = 0.0
     return _Moved(rows, fit.coef[:, None] + coef, fit.eta[:, None] + change, slope, share)
@@ -89,7 +89,7 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = _interval(fit, corners, slopes)
     tie = TIE * np.abs(slopes).max()
-    held = (moved.slope >= least[:, None] - tie) & (moved.slope <= most[:, None] + tie)
+    held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
     stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
     stays[moved.rows, np.arange(len(moved.rows))] = True
     return stays.all(axis=0)
@@ -99,7 +99,7 @@ def _reach(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
     """Ends of the piece that each row is on, by its slope: (n,) each."""
     edge = np.full(len(corners), np.inf)
     ends = np.column_stack([-edge, corners, edge])
-    return _two_of(ends, np.abs(slopes - fit.slope[:, None]).argmin(axis=1))
+    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
 
 
 def _interval(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
@@ -117,9 +117,9 @@ def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:
     """Whether minus the gradient of the loss is a subgradient of the penalty, as weak as it then is."""
     if not fit.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
-    gradient = _linalg.transposed_times(fit.problem.X, moved.slope) / (1.0 - moved.share)
+    gradient = _linalg.transposed_times(fit.problem.X, moved.gradient) / (1.0 - moved.share)
     # where no kink holds anything the gradient is but rounding: then it is judged by the terms of its sums
-    norms = _linalg.column_norms(fit.problem.X, np.ones(len(moved.slope)), centred=False)
-    terms = ROUNDING * np.linalg.norm(moved.slope, axis=0) * norms.max(initial=0.0)
+    norms = _linalg.column_norms(fit.problem.X, np.ones(len(moved.gradient)), centred=False)
+    terms = ROUNDING * np.linalg.norm(moved.gradient, axis=0) * norms.max(initial=0.0)
     size = np.maximum(np.abs(gradient).max(axis=0, initial=0.0), terms)
     return fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)

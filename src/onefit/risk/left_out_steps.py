@@ -22,8 +22,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
+from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS, MAX_NEWTON = 15, 20  # steps with one factor, and with one each
@@ -35,7 +36,7 @@ class Point(NamedTuple):
     """Parameters and linear predictors of several folds, along the last axis."""
 
     coef: Array
-    level: Array
+    intercept: Array
     eta: Array
 
     def only(self, which: slice) -> Point:
@@ -96,7 +97,7 @@ class Refits:
     def at_fit(self) -> Point:
         """Each of them at the parameters of the fit."""
         f = len(self.problems)
-        values = (self.fit.coef, self.fit.level, self.fit.eta)
+        values = (self.fit.coef, self.fit.intercept, self.fit.eta)
         return Point(*(np.repeat(np.asarray(value)[..., None], f, axis=-1) for value in values))
 
     def at_zero(self) -> Point:
@@ -107,7 +108,7 @@ class Refits:
     def tol(self) -> float:
         """Change of η that is none: relative to ‖g‖/‖D‖, which has the units of η."""
         fit = self.fit
-        unit = np.linalg.norm(fit.slope) / max(float(np.linalg.norm(fit.bend)), np.finfo(float).tiny)
+        unit = np.linalg.norm(fit.gradient) / max(float(np.linalg.norm(fit.hessian)), np.finfo(float).tiny)
         relative = SETTLED_QUADRATIC if fit.problem.loss.quadratic else SETTLED
         return float(relative * unit + 1e-11 * np.max(np.abs(fit.eta), initial=0.0))
 
@@ -198,7 +199,7 @@ class FactoredAnew:
 
     def solve(self, gradient: Direction) -> Direction:
         each = [
-            K.solve(Direction(gradient.coef[..., j], gradient.level[..., j]))
+            K.solve(Direction(gradient.coef[..., j], gradient.intercept[..., j]))
             for j, K in enumerate(self.curvatures)
         ]
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))

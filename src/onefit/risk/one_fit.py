@@ -21,8 +21,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
+from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit
 from onefit.risk import full_leverage
 from onefit.risk.certificate import leaves_nothing, pattern_stays, step_is_exact
 from onefit.risk.paths import cost, follow, has_paths
@@ -196,7 +196,7 @@ def loo(fit: Fit, curvature: Curvature | None = None, *, thorough: bool = True) 
         left_out.eta[alone] = full_leverage.let_go(fit, curvature, step.forms, step.shift, alone)
     if not fit.problem.loss.quadratic:
         eta, unsettled = refine(
-            fit, curvature, left_out.eta, step.forms, step.slope, step.shift, thorough=thorough
+            fit, curvature, left_out.eta, step.forms, step.gradient, step.shift, thorough=thorough
         )
         left_out = replace(left_out, eta=eta).without_slack(unsettled)
     return _made_sure(left_out) if thorough else _followed(left_out, left_out.strained, STRAINED_IN_PASSING)
@@ -211,7 +211,7 @@ class Step(NamedTuple):
     """The ingredients of the Newton step of a smooth loss."""
 
     forms: Array  # h, in the shape that ``quadratic_forms`` has
-    slope: Array  # g, grown by what the refit rescales: the shape of ``eta``
+    gradient: Array  # g, grown by what the refit rescales: the shape of ``eta``
     shift: Array  # s
     rescaled: Rescaling
 
@@ -219,13 +219,13 @@ class Step(NamedTuple):
     def of(cls, fit: Fit, curvature: Curvature) -> Step:
         """Read them off a fit and the curvature of its refits."""
         rescaled = rescaling(fit, curvature)
-        slope = (fit.slope.T * (1.0 + rescaled.growth)).T
+        slope = (fit.gradient.T * (1.0 + rescaled.growth)).T
         return cls(curvature.quadratic_forms(), slope, rescaled.shift(curvature, fit), rescaled)
 
     def taken(self, fit: Fit) -> LeftOut:
         """One step for every row, and nothing more."""
         step = _coupled if fit.problem.loss.coupled else _separable
-        return step(fit, self.forms, self.slope, self.shift)
+        return step(fit, self.forms, self.gradient, self.shift)
 
 
 def _least_slack(fit: Fit) -> float:
@@ -295,7 +295,7 @@ def _keeps_its_pattern(left_out: LeftOut, rows: Mask) -> Mask:
 
 def _separable(fit: Fit, h: Array, g: Array, shift: Array) -> LeftOut:
     h = h.reshape(len(h), -1) if g.ndim == 2 else h
-    leverages = fit.bend * h
+    leverages = fit.hessian * h
     slack = 1.0 - leverages
     eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
     if g.ndim == 2:
@@ -308,7 +308,7 @@ def _leave_out_of_corners(fit: Fit) -> LeftOut:
     problem = fit.problem
     if problem.mean_scaled or problem.balance is not None:
         return _released(fit)
-    acting = np.flatnonzero((fit.slope != 0) | fit.pinned)
+    acting = np.flatnonzero((fit.gradient != 0) | fit.pinned)
     few = _released(fit.of_rows(acting))
     eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)
     eta[acting], leverages[acting], slack[acting] = few.eta, few.leverages, few.slack
@@ -322,17 +322,17 @@ def _released(fit: Fit) -> LeftOut:
     """
     curvature = curvature_of_refits(fit)
     h, rescaled = curvature.quadratic_forms(), rescaling(fit, curvature)
-    g, shift = fit.slope * (1.0 + rescaled.growth), rescaled.shift(curvature, fit)
+    g, shift = fit.gradient * (1.0 + rescaled.growth), rescaled.shift(curvature, fit)
     loose = np.isinf(h)
     h = np.where(loose, 0.0, h)
-    leverages = np.where(fit.pinned, 1.0, fit.bend * h)
+    leverages = np.where(fit.pinned, 1.0, fit.hessian * h)
     slack = np.where(fit.pinned, 1.0, 1.0 - leverages)
     eta = fit.eta + (h * g + shift) / np.maximum(slack, FULL_LEVERAGE)
     return LeftOut(fit, eta, np.clip(leverages, 0.0, 1.0), np.where(loose, 0.0, slack))
 
 
 def _coupled(fit: Fit, H: Array, g: Array, shift: Array) -> LeftOut:
-    D, eye = fit.bend, np.eye(g.shape[1])
+    D, eye = fit.hessian, np.eye(g.shape[1])
     kept = eye - D @ H
     slack: Array = np.linalg.svd(kept, compute_uv=False)[:, -1].astype(np.float64)
     kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)

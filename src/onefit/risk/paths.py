@@ -11,8 +11,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
+from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.risk.refit import Solved
 from onefit.solvers import left_out_corners, left_out_path
 from onefit.solvers.lasso_coordinates import LassoCoordinates
@@ -45,7 +46,7 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     if not isinstance(lasso, LassoCoordinates):
         return _along_lasso(fit, rows)
     found = _along_lasso(lasso.restate(fit), rows)
-    return {i: Solved(one.eta, *lasso.parameters(one.coef, one.level)) for i, one in found.items()}
+    return {i: Solved(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
 
 
 def cost(fit: Fit, rows: int) -> float:
@@ -71,14 +72,14 @@ def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
     done = np.flatnonzero(ends.solved)
     coef = np.zeros((done.size, fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]
-    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.level[done]
-    return _by_row(rows[done], own, coef, ends.level[done])
+    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.intercept[done]
+    return _by_row(rows[done], own, coef, ends.intercept[done])
 
 
 def _out_of_corners(fit: Fit, rows: Index) -> dict[int, Solved]:
     ends = left_out_corners.leave_out_along_path(fit, rows)
     done = ends.solved
-    return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.level[done])
+    return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
 
 
 def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, Solved]:

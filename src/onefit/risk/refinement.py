@@ -19,7 +19,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
-from onefit.problem import Fit
+from onefit.fit import Fit
 
 MAX_STEPS, FEW_STEPS = 30, 6  # chord steps, thorough or in passing
 NEGLIGIBLE = 1e-3  # second-order effect of all rows without chord steps together, relative to the risk
@@ -31,8 +31,8 @@ SETTLED = 1e-4  # change of a left-out linear predictor at which the iteration s
 class LeftOutStep(NamedTuple):
     """The ingredients of the Newton step, with an axis for the outputs: c = 1 for scalar losses."""
 
-    slope: Array  # (n, c): g, grown by what the refit rescales
-    bend: Array  # (n, c, c): D
+    gradient: Array  # (n, c): g, grown by what the refit rescales
+    hessian: Array  # (n, c, c): D
     forms: Array  # (n, c, c): H
     shift: Array  # (n, c): s
 
@@ -51,7 +51,7 @@ def refine(
     n, c = len(eta), eta[0].size
     step = LeftOutStep(
         slope.reshape(n, c),
-        _linalg.row_matrices(fit.bend, c),
+        _linalg.row_matrices(fit.hessian, c),
         _linalg.row_matrices(forms, c),
         shift.reshape(n, c),
     )
@@ -67,11 +67,11 @@ def refine(
 
 def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
     """Rows by the size of the second-order effect of the step, largest first."""
-    n, c = step.slope.shape
+    n, c = step.gradient.shape
     problem = fit.problem
     change = (eta - fit.eta).reshape(n, c)
     there = problem.per_row(problem.loss.gradient(problem.y, eta)).reshape(n, c)
-    bent = there - fit.slope.reshape(n, c) - np.einsum("nab,nb->na", step.bend, change)
+    bent = there - fit.gradient.reshape(n, c) - np.einsum("nab,nb->na", step.hessian, change)
     effect = np.abs(np.einsum("na,nab,nb->n", there, step.forms, bent))
     losses = problem.per_row(problem.loss.value(problem.y, eta))
     alone = _without_rest(step)
@@ -86,7 +86,7 @@ def _rows_that_bend(fit: Fit, step: LeftOutStep, eta: Array) -> Index:
 
 def _without_rest(step: LeftOutStep) -> Mask:
     """Rows of leverage one: the others say nothing about where a step would end."""
-    kept = np.eye(step.slope.shape[1]) - step.bend @ step.forms
+    kept = np.eye(step.gradient.shape[1]) - step.hessian @ step.forms
     return np.asarray(np.abs(np.linalg.det(kept)) < SINGULAR)
 
 
@@ -102,14 +102,14 @@ def _chord(
     fit: Fit, curvature: Curvature, step: LeftOutStep, rows: Index, max_steps: int
 ) -> tuple[Array, Mask]:
     """Iterate to the left-out solution of some rows; (r, c) predictors and which of them settled."""
-    (n, c), r = step.slope.shape, len(rows)
+    (n, c), r = step.gradient.shape, len(rows)
     base = fit.eta.reshape(n, c)
     own = np.arange(r)
     unit = np.zeros((n, c, r, c))
     for a in range(c):
         unit[rows, a, own, a] = 1.0
     columns = _hat(curvature, unit.reshape(n, c, r * c), fit).reshape(n, c, r, c)
-    kept = np.eye(c) - step.bend[rows] @ step.forms[rows]
+    kept = np.eye(c) - step.hessian[rows] @ step.forms[rows]
     remainder = np.zeros((n, c, r))
     previous = np.full((r, c), np.inf)
     moved = np.full((r, c), np.inf)
@@ -119,7 +119,7 @@ def _chord(
             at_row = others[rows, :, own] + step.shift[rows]
             inside = np.linalg.solve(
                 kept,
-                (step.slope[rows] + np.einsum("rab,rb->ra", step.bend[rows], at_row))[:, :, None],
+                (step.gradient[rows] + np.einsum("rab,rb->ra", step.hessian[rows], at_row))[:, :, None],
             )[:, :, 0]
             change = others + np.einsum("nbra,ra->nbr", columns, inside)
             value = at_row + np.einsum("rab,rb->ra", step.forms[rows], inside)
@@ -145,5 +145,5 @@ def _remainder(fit: Fit, step: LeftOutStep, base: Array, change: Array) -> Array
     eta = (base[:, :, None] + change).transpose(2, 0, 1).reshape(r * n, c)
     eta = eta[:, 0] if fit.eta.ndim == 1 else eta
     slope = problem.loss.gradient(np.concatenate([problem.y] * r), eta).reshape(r, n, c).transpose(1, 2, 0)
-    linear = np.einsum("nab,nbr->nar", step.bend, change)
-    return problem.weights[:, None, None] * slope - fit.slope.reshape(n, c, 1) - linear
+    linear = np.einsum("nab,nbr->nar", step.hessian, change)
+    return problem.weights[:, None, None] * slope - fit.gradient.reshape(n, c, 1) - linear

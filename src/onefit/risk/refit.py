@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.solvers.solve import solve
 
 Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how many
@@ -25,7 +25,7 @@ class Solved(NamedTuple):
 
     eta: Array  # the left-out value of the row: () or (c,)
     coef: Array  # (p,) or (p, c)
-    level: Array  # () or (c,)
+    intercept: Array  # () or (c,)
 
 
 def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
@@ -35,7 +35,7 @@ def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
     minimum norm.
     """
     left = fit.problem.without(rows)
-    return solve(replace(fit, problem=left) if warm else left.at_start()).fit
+    return solve(replace(fit, problem=left) if warm else Fit.at_start(left)).fit
 
 
 def refit_rows(
@@ -72,4 +72,4 @@ def _solve(fit: Fit, i: int, warm: bool) -> Solved | None:
         refit = without(fit, i, warm=warm)
     except SolverError:
         return None
-    return Solved(refit.eta[i], refit.coef, refit.level)
+    return Solved(refit.eta[i], refit.coef, refit.intercept)

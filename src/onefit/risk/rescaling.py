@@ -9,7 +9,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
-from onefit.problem import Fit
+from onefit.fit import Fit
 
 
 class Rescaling(NamedTuple):
@@ -50,7 +50,7 @@ def rescaling(fit: Fit, curvature: Curvature) -> Rescaling:
     growth = np.zeros(problem.n)
     directions, amounts = [], []
     if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
-        directions.append(curvature.solve(Direction(fit.tangent.gradient, np.zeros_like(fit.level))))
+        directions.append(curvature.solve(Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))))
         amounts.append(problem.weights / problem.weights.sum())
     n_classes = 0 if problem.balance is None else int(problem.balance.classes.max()) + 1
     for k in range(n_classes):
@@ -58,7 +58,7 @@ def rescaling(fit: Fit, curvature: Curvature) -> Rescaling:
         own = problem.balance.classes == k
         change = problem.balance.growth(k)
         growth[own] = change[own]
-        slope = (fit.slope.T * own).T
+        slope = (fit.gradient.T * own).T
         gradient = Direction(
             np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
             np.where(problem.intercept, slope.sum(axis=0), 0.0),

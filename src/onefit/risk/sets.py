@@ -9,7 +9,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.exceptions import SolverError
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.risk import blocks, one_fit
 from onefit.risk.folds import Folds
 from onefit.risk.one_fit import SAFE_SLACK, Refinement

@@ -19,8 +19,8 @@ from typing import Any, final
 import numpy as np
 
 from onefit import _linalg
-from onefit._cholesky import UpdatableCholesky
 from onefit._typing import Array, Index, Mask
+from onefit.cholesky import UpdatableCholesky
 from onefit.solvers.column_store import ColumnStore
 from onefit.solvers.leverages import Leverages
 

@@ -34,11 +34,12 @@ import scipy.linalg
 from scipy.optimize import linprog
 
 from onefit import _linalg
-from onefit._cholesky import UpdatableCholesky
 from onefit._typing import Array, Design, Index, Mask
+from onefit.cholesky import UpdatableCholesky
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 
 # Distance from a corner of the start, relative to 1 + |η|, that counts as none.
 _AT_CORNER = 1e-6
@@ -110,8 +111,8 @@ def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:
     """Duals of the start, where it has them."""
-    if "slope" in vars(start):
-        return start.slope[rows]
+    if "gradient" in vars(start):
+        return start.gradient[rows]
     if isinstance(start.problem.X, _linalg.RowGram) and np.any(start.coef):
         return -(start.problem.penalty.ridge(start.coef.shape) * start.coef)[rows]
     return None
@@ -127,7 +128,7 @@ def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
     level = np.asarray(extra.sum())
     eta = problem.linear_predictor(coef, level)
     eta[rows[dual.pins]] = dual.held_at(dual.pins)
-    return Fit(problem, coef, level).known(eta=eta, slope=slope, pinned=pinned)
+    return Fit(problem, coef, level).known(eta=eta, gradient=slope, pinned=pinned)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,7 @@ class Rows:
     free: Array
     columns: Index
     to_columns: Array
-    bend: Array
+    hessian: Array
 
     @classmethod
     def of(cls, X: Design, l2: Array, extra: Array, bend: Array | None = None) -> Rows:
@@ -203,7 +204,7 @@ class Rows:
 
     @cached_property
     def _diagonal(self) -> Array:
-        return self._lengths + self.bend
+        return self._lengths + self.hessian
 
     @cached_property
     def _lengths(self) -> Array:
@@ -216,8 +217,8 @@ class Rows:
     def times(self, duals: Array) -> Array:
         """G g."""
         if self.gram is not None:
-            return _linalg.product(self.gram, duals) + self.bend * duals
-        return self.bend * duals + _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
+            return _linalg.product(self.gram, duals) + self.hessian * duals
+        return self.hessian * duals + _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
 
     def among(self, left: Index, right: Index) -> Array:
         """Entries of G + τ Q Qᵀ, in Fortran order."""
@@ -228,7 +229,7 @@ class Rows:
         else:
             block = _linalg.product(self.scaled[left], self.scaled[right].T)
         if left is right:
-            block = block + np.diag(self.bend[left])
+            block = block + np.diag(self.hessian[left])
         return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)
 
     def primal(self, duals: Array, free: Array) -> tuple[Array, Array]:

@@ -15,9 +15,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Along, ScalarCurvature, factor
+from onefit.fit import Fit
 from onefit.losses import Loss, Squared
 from onefit.penalties import L1, AnalysisPenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 
 
@@ -128,8 +129,8 @@ class LassoCoordinates:
         steps[kinked.signs(fit.coef) == 0] = 0.0
         theta = np.concatenate([steps, self.T[:, len(steps) :].T @ fit.coef])
         if not self.is_stacked:
-            return Fit(lasso, theta, fit.level)
-        own = np.full(int(fit.problem.intercept), float(fit.level))
+            return Fit(lasso, theta, fit.intercept)
+        own = np.full(int(fit.problem.intercept), float(fit.intercept))
         return Fit(lasso, np.concatenate([theta, own]), np.zeros(()))
 
     def parameters(self, theta: Array, level: Array) -> tuple[Array, Array]:
@@ -139,7 +140,7 @@ class LassoCoordinates:
 
     def fit(self, problem: Problem, found: Fit) -> Fit:
         """Return the fit of a problem from what solves it in lasso coordinates."""
-        return Fit(problem, *self.parameters(found.coef, found.level)).known(eta=found.eta[: problem.n])
+        return Fit(problem, *self.parameters(found.coef, found.intercept)).known(eta=found.eta[: problem.n])
 
     def solution(self, problem: Problem, found: Solution) -> Solution:
         """Return the solution of a problem from that in lasso coordinates."""

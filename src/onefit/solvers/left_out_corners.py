@@ -22,8 +22,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
+from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
-from onefit.problem import Fit
 
 MOST_PIVOTS = 400
 MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
@@ -39,7 +39,7 @@ class Ends(NamedTuple):
     """
 
     coef: Array  # (p, r)
-    level: Array  # (r,)
+    intercept: Array  # (r,)
     eta: Array  # (r,), of the row that left
     pivots: Index  # (r,)
     solved: Mask  # (r,)
@@ -106,13 +106,13 @@ class _Paths:
     def place(self) -> Index:
         """Corner that a row of V is in, 1 … q; piece that another is on, 0 … q."""
         corner = np.abs(self.corners[:, 1:-1] - self.fit.eta[:, None]).argmin(axis=1) + 1
-        piece = np.abs(self.slopes - self.fit.slope[:, None]).argmin(axis=1)
+        piece = np.abs(self.slopes - self.fit.gradient[:, None]).argmin(axis=1)
         return np.where(self.in_corner, corner, piece)
 
     @cached_property
     def base(self) -> Array:
         """What stands on the left of the tableau: g of rows in corners, η of others."""
-        return np.where(self.in_corner, self.fit.slope, self.fit.eta)
+        return np.where(self.in_corner, self.fit.gradient, self.fit.eta)
 
     @cached_property
     def _tableau(self) -> tuple[Array, Mask]:
@@ -160,15 +160,15 @@ class _Paths:
         coef, level = K.solve(Direction(gradient, forces.sum(axis=0)))
         if isinstance(K, Pinned):
             lift = K.lift
-            coef, level = coef + lift.coef @ changes[K.pins], level + lift.level @ changes[K.pins]
+            coef, level = coef + lift.coef @ changes[K.pins], level + lift.intercept @ changes[K.pins]
         eta = fit.eta[:, None] + K.predict(Direction(coef, level))
         moving = np.flatnonzero(changes.any(axis=1))
         along = _linalg.product(self.columns(moving).T, changes[moving])
-        dual = fit.slope[:, None] + np.where(self.in_corner[:, None], along, changes)
+        dual = fit.gradient[:, None] + np.where(self.in_corner[:, None], along, changes)
         dual[rows, np.arange(rows.size)] = 0.0
         solved = reached & self._optimal(rows, eta, dual)
         own = eta[rows, np.arange(rows.size)]
-        return Ends(fit.coef[:, None] + coef, fit.level + level, own, pivots, solved)
+        return Ends(fit.coef[:, None] + coef, fit.intercept + level, own, pivots, solved)
 
     def _optimal(self, rows: Index, eta: Array, dual: Array) -> Mask:
         """Whether every dual is a slope of its row's loss there: (r,)."""
@@ -213,7 +213,7 @@ class _Path:
     def _line(self) -> tuple[Array, Array] | None:
         """Right-hand sides as functions of s: constant and slope."""
         paths, i = self.paths, self.i
-        fading = -float(paths.fit.slope[i])
+        fading = -float(paths.fit.gradient[i])
         constant, slope = self.given.copy(), np.zeros(len(self.place))
         U = np.fromiter(self.wanted, dtype=np.intp)
         if not paths.in_corner[i]:
@@ -244,7 +244,7 @@ class _Path:
         left, pace = paths.base + constant[moving] @ columns, slope[moving] @ columns
         changed = np.fromiter(self.wanted, dtype=np.intp)
         # a row that changed places moves on the other side of the tableau
-        own = np.where(paths.in_corner[changed], paths.fit.eta[changed], paths.fit.slope[changed])
+        own = np.where(paths.in_corner[changed], paths.fit.eta[changed], paths.fit.gradient[changed])
         left[changed], pace[changed] = own + constant[changed], slope[changed]
         low, high = self._room()
         low[self.i], high[self.i] = -np.inf, np.inf
@@ -274,7 +274,7 @@ class _Path:
         if self.in_corner[row]:
             self.place[row] += 0 if up else -1  # the piece after corner k is number k
             self.in_corner[row] = False
-            target = paths.slopes[row, self.place[row]] - paths.fit.slope[row]
+            target = paths.slopes[row, self.place[row]] - paths.fit.gradient[row]
         else:
             self.place[row] += 1 if up else 0  # the corner after piece k is number k + 1
             self.in_corner[row] = True

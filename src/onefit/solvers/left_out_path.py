@@ -27,7 +27,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.problem import Fit
+from onefit.fit import Fit
 
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
@@ -47,7 +47,7 @@ class Ends(NamedTuple):
 
     columns: Index
     coef: Array
-    level: Array
+    intercept: Array
     pivots: Index
     solved: Mask
 
@@ -76,9 +76,9 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
     >>> from onefit.problem import Problem
     >>> from onefit.solvers.solve import solve
     >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
-    >>> fit = solve(Problem(Squared(), L1(2.0), X, y, np.ones(4)).at_start()).fit
+    >>> fit = solve(Fit.at_start(Problem(Squared(), L1(2.0), X, y, np.ones(4)))).fit
     >>> ends = leave_out_along_path(fit, np.array([3]))
-    >>> ends.coef, ends.level, ends.pivots, ends.solved
+    >>> ends.coef, ends.intercept, ends.pivots, ends.solved
     (array([[0.]]), array([2.]), array([1]), array([ True]))
     """
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
@@ -129,8 +129,8 @@ def _merged(ends: Ends, which: Index, again: Ends) -> Ends:
     coef = np.zeros((len(ends.coef), len(again.columns)))
     coef[:, np.searchsorted(again.columns, ends.columns)] = ends.coef
     coef[which] = again.coef
-    level, pivots, solved = ends.level.copy(), ends.pivots.copy(), ends.solved.copy()
-    level[which], pivots[which], solved[which] = again.level, again.pivots, again.solved
+    level, pivots, solved = ends.intercept.copy(), ends.pivots.copy(), ends.solved.copy()
+    level[which], pivots[which], solved[which] = again.intercept, again.pivots, again.solved
     return Ends(again.columns, coef, level, pivots, solved)
 
 
@@ -229,7 +229,7 @@ class _Paths:
         self.tableau, self.f = tableau, f[:, None]
         self.pulls = tableau.pulls(rows).T
         # where the row alone holds a direction up it has leverage one, and lets go of it at once, forwards
-        self.weights, self.slopes = (1.0 - LETS_GO) * fit.problem.weights[rows], fit.slope[rows]
+        self.weights, self.slopes = (1.0 - LETS_GO) * fit.problem.weights[rows], fit.gradient[rows]
         own = tableau.A[rows][:, inside]
         self.offset = 1.0 / float(fit.problem.weights.sum()) if fit.problem.intercept else 0.0
         self.leverages = np.einsum("ij,ij->i", own, self.pulls[:, inside]) + self.offset
@@ -369,7 +369,7 @@ def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level
         )
         beyond[columns] &= ~on
         level_free = np.abs(slope.sum(axis=0)) if problem.intercept else np.zeros(slope.shape[1])
-        scale = np.abs(fit.slope).sum() * STATIONARY
+        scale = np.abs(fit.gradient).sum() * STATIONARY
         solved[part] = ~beyond.any(axis=0) & (off_target <= unit).all(axis=0) & (level_free <= scale)
         joining |= beyond.any(axis=1)
     return solved, joining

@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from onefit._cholesky import UpdatableCholesky
 from onefit._typing import Array, Index
+from onefit.cholesky import UpdatableCholesky
 from onefit.solvers.column_store import ColumnStore
 
 # Relative rounding that following the leverages may gather before they are computed afresh, and the

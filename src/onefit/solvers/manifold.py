@@ -15,7 +15,7 @@ import numpy as np
 from onefit import _linalg
 from onefit.curvature import Direction, factor
 from onefit.exceptions import SolverError
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.solvers.newton import Solution, is_short
 
 ROUNDS = 300  # Newton steps, and bursts of proximal steps
@@ -32,7 +32,7 @@ class _Metric(NamedTuple):
     """Step sizes of coefficients and intercept."""
 
     coef: float
-    level: float
+    intercept: float
 
 
 class _Point(NamedTuple):
@@ -44,7 +44,7 @@ class _Point(NamedTuple):
     @classmethod
     def at(cls, fit: Fit) -> _Point:
         ridge = fit.problem.penalty.ridge(fit.coef.shape)
-        level = np.where(fit.problem.intercept, fit.slope.sum(axis=0), 0.0)
+        level = np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0)
         return cls(fit, Direction(fit.loss_gradient + ridge * fit.coef, level))
 
 
@@ -61,7 +61,7 @@ def solve(start: Fit) -> Solution:
     SolverError
         If no optimum is reached.
     """
-    constant = start.problem.at_start()
+    constant = Fit.at_start(start.problem)
     scale = max(constant.objective, np.finfo(float).tiny)
     metric = _first_metric(start)
     size = _size_of_gradients(constant, metric)
@@ -104,9 +104,9 @@ def _newton_step(here: _Point) -> tuple[Direction | None, float]:
     fit = here.fit
     if fit.tangent.size > WIDE * fit.problem.n and not fit.tangent.is_curved:
         return None, np.inf
-    gradient = Direction(fit.loss_gradient + fit.tangent.gradient, here.gradient.level)
-    step = factor(fit).solve(Direction(-gradient.coef, -gradient.level))
-    decrement = -float(gradient.coef @ step.coef + gradient.level * step.level)
+    gradient = Direction(fit.loss_gradient + fit.tangent.gradient, here.gradient.intercept)
+    step = factor(fit).solve(Direction(-gradient.coef, -gradient.intercept))
+    decrement = -float(gradient.coef @ step.coef + gradient.intercept * step.intercept)
     return (step, decrement) if decrement >= 0 and np.isfinite(decrement) else (None, np.inf)
 
 
@@ -115,7 +115,7 @@ def _along(here: _Point, step: Direction, decrement: float, metric: _Metric, *, 
     fit, length = here.fit, 1.0
     for _ in range(HALVINGS):
         with np.errstate(over="ignore", invalid="ignore"):
-            ahead = fit.moved(fit.coef + length * step.coef, fit.level + length * step.level)
+            ahead = fit.moved(fit.coef + length * step.coef, fit.intercept + length * step.intercept)
             moved = _proximal_step(_Point.at(ahead), metric)
             if small or moved.objective <= fit.objective - 1e-3 * length * decrement:
                 return _Point.at(moved)
@@ -131,7 +131,7 @@ def _proximal_step(at: _Point, metric: _Metric) -> Fit:
     fit = at.fit
     kinked = fit.problem.penalty.without_ridge()
     coef = kinked.prox(fit.coef - metric.coef * at.gradient.coef, metric.coef)
-    return fit.moved(coef, fit.level - metric.level * at.gradient.level)
+    return fit.moved(coef, fit.intercept - metric.intercept * at.gradient.intercept)
 
 
 def _subgradient_error(at: _Point, metric: _Metric) -> float:
@@ -139,7 +139,7 @@ def _subgradient_error(at: _Point, metric: _Metric) -> float:
     back = _proximal_step(at, metric)
     moved = np.linalg.norm(back.coef - at.fit.coef) / metric.coef
     # an intercept has the units of y, its gradient those of a column of ones
-    return float(moved + np.abs(at.gradient.level) * np.sqrt(metric.level / metric.coef))
+    return float(moved + np.abs(at.gradient.intercept) * np.sqrt(metric.intercept / metric.coef))
 
 
 def _accelerated(start: _Point, metric: _Metric, steps: int) -> tuple[_Point, _Metric]:
@@ -149,7 +149,7 @@ def _accelerated(start: _Point, metric: _Metric, steps: int) -> tuple[_Point, _M
     for _ in range(steps):
         moved = _proximal_step(ahead, metric)
         while not _is_majorised(ahead, moved, metric):
-            metric = _Metric(0.5 * metric.coef, 0.5 * metric.level)
+            metric = _Metric(0.5 * metric.coef, 0.5 * metric.intercept)
             moved = _proximal_step(ahead, metric)
         if moved.objective > here.fit.objective and ahead is not here:
             ahead, momentum = here, 1.0
@@ -163,8 +163,8 @@ def _accelerated(start: _Point, metric: _Metric, steps: int) -> tuple[_Point, _M
 
 def _beyond(last: Fit, here: Fit, share: float) -> Fit:
     """On from the last point through this one."""
-    coef, level = here.coef - last.coef, here.level - last.level
-    ahead = here.moved(here.coef + share * coef, here.level + share * level)
+    coef, level = here.coef - last.coef, here.intercept - last.intercept
+    ahead = here.moved(here.coef + share * coef, here.intercept + share * level)
     return ahead.known(eta=here.eta + share * (here.eta - last.eta))
 
 
@@ -177,9 +177,9 @@ def _smooth(fit: Fit) -> float:
 
 def _is_majorised(at: _Point, moved: Fit, metric: _Metric) -> bool:
     """Whether the smooth part lies below the parabola that the step sizes stand for."""
-    coef, level = moved.coef - at.fit.coef, moved.level - at.fit.level
-    parabola = 0.5 * float(coef @ coef / metric.coef + level**2 / metric.level)
-    along = float(at.gradient.coef @ coef + at.gradient.level * level)
+    coef, level = moved.coef - at.fit.coef, moved.intercept - at.fit.intercept
+    parabola = 0.5 * float(coef @ coef / metric.coef + level**2 / metric.intercept)
+    along = float(at.gradient.coef @ coef + at.gradient.intercept * level)
     base = _smooth(at.fit)
     with np.errstate(over="ignore", invalid="ignore"):
         return _smooth(moved) <= base + along + parabola + 1e-12 * abs(base)
@@ -188,7 +188,7 @@ def _is_majorised(at: _Point, moved: Fit, metric: _Metric) -> bool:
 def _first_metric(start: Fit) -> _Metric:
     """One over the largest curvature at the start, by a few power iterations."""
     problem = start.problem
-    bend = np.maximum(start.bend, problem.weights * (2.0 if problem.loss.jumps else 0.0))
+    bend = np.maximum(start.hessian, problem.weights * (2.0 if problem.loss.jumps else 0.0))
     direction = np.ones(start.coef.shape)
     curvature = 1.0
     for _ in range(8):

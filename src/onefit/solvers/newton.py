@@ -16,8 +16,8 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.penalties import Tangent
-from onefit.problem import Fit
 
 
 class Solution(NamedTuple):
@@ -46,7 +46,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         If the steps do not become small: the problem has no finite minimum (perfectly separable
         classes without a penalty), or is not convex.
     """
-    scale = max(start.problem.at_start().objective, np.finfo(float).tiny)
+    scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
     fit, last, step = start, np.inf, None
     # pieces of a loss whose second derivative jumps are gone through one by one
     max_steps = 10 * max_steps if fit.problem.loss.jumps and fit.is_kinked else max_steps
@@ -99,7 +99,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
         curvature, is_fresh = _curvature(fit, tangent, last)
         gradient = Direction(
             np.where(tangent.support, fit.loss_gradient + tangent.gradient, 0.0),
-            np.where(fit.problem.intercept, fit.slope.sum(axis=0), 0.0),
+            np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0),
         )
         direction = Direction(*(-part for part in curvature.solve(gradient)))
         wrong = (fit.coef == 0) & (orthant != 0) & (np.sign(direction.coef) == -orthant)
@@ -108,7 +108,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
         orthant = np.where(wrong, 0.0, orthant)
     decrement = -_inner(fit, gradient, direction)
     if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
-        direction = Direction(-gradient.coef, -gradient.level)
+        direction = Direction(-gradient.coef, -gradient.intercept)
         decrement = _inner(fit, gradient, gradient)
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
@@ -131,7 +131,7 @@ def _with_room(fit: Fit, orthant: Array) -> Array:
 
 def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:
     coef = _linalg.pairing(fit.problem.X, gradient.coef, direction.coef)
-    return coef + float(np.sum(gradient.level * direction.level))
+    return coef + float(np.sum(gradient.intercept * direction.intercept))
 
 
 def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool]:
@@ -191,13 +191,13 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
         until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
-    change, best = fit.problem.linear_predictor(down, -step.gradient.level), fit
+    change, best = fit.problem.linear_predictor(down, -step.gradient.intercept), fit
     for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
         if length > until[first] or not np.isfinite(length):
             continue
         coef = fit.coef + length * down
         coef[first] = 0.0 if length == until[first] else coef[first]
-        moved = fit.moved(coef, fit.level - length * step.gradient.level)
+        moved = fit.moved(coef, fit.intercept - length * step.gradient.intercept)
         moved = moved.known(eta=fit.eta + length * change)
         best = moved if moved.objective < best.objective else best
     return None if best is fit else best
@@ -207,7 +207,7 @@ def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> 
     """Move, and stop coordinates at zero instead of letting them cross it."""
     coef = fit.coef + length * step.direction.coef
     crossed = (step.orthant != 0) & (np.sign(coef) == -step.orthant)
-    level = fit.level + length * step.direction.level
+    level = fit.intercept + length * step.direction.intercept
     if crossed.any():
         return fit.moved(np.where(crossed, 0.0, coef), level)
     return fit.moved(coef, level).known(eta=fit.eta + length * change)

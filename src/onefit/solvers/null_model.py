@@ -8,8 +8,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array
+from onefit.fit import Fit
 from onefit.penalties import L2, Coordinates, Penalty, Subspace, Tangent
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers import corners, newton
 
 DECADES = 12  # above and below a first guess, in which the strength is looked for
@@ -63,15 +64,17 @@ def _unit(penalty: Penalty, gradient: Array) -> float:
 
 def _null_fit(problem: Problem) -> tuple[Array, Array]:
     """Coefficients that minimise the loss on the null space of the penalty, and its gradient there."""
-    start = problem.at_start()
+    start = Fit.at_start(problem)
     basis = _null_basis(problem.penalty.tangent(start.coef))
     if problem.loss.coupled or start.coef.ndim == 2:
         return start.coef, start.loss_gradient
     inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
-    inner_start = Fit(inner, np.zeros(basis.shape[1]), start.level)
+    inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
     solver = corners.solve if problem.loss.has_corners else _newton
     found = solver(inner_start)
-    fit = Fit(problem, np.asarray(basis @ found.coef), found.level).known(eta=found.eta, slope=found.slope)
+    fit = Fit(problem, np.asarray(basis @ found.coef), found.intercept).known(
+        eta=found.eta, gradient=found.gradient
+    )
     return fit.coef, fit.loss_gradient
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction, Sandwich, ScalarCurvature
-from onefit.problem import Fit, Problem
+from onefit.fit import Fit
+from onefit.problem import Problem
 from onefit.solvers import newton
 from onefit.solvers.active_set import ActiveSet
 
@@ -19,7 +20,7 @@ def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
     last: Fit | None = None
     for problem in problems:
-        start = problem.at_start() if last is None else Fit(problem, last.coef, last.level)
+        start = Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept)
         solution = newton.solve(start)
         last = solution.fit
         yield solution
@@ -51,19 +52,19 @@ class ActiveSetCurvature(ScalarCurvature):
         return self.active.quadratic_forms()
 
     def _free(self, gradient: Direction) -> Array:
-        rhs = gradient.coef[self.support] - np.multiply.outer(self.active.means, gradient.level)
+        rhs = gradient.coef[self.support] - np.multiply.outer(self.active.means, gradient.intercept)
         return self.active.solve_factor(rhs)
 
     def solve(self, gradient: Direction) -> Direction:
         free = self._free(gradient)
         coef = np.zeros_like(gradient.coef)
         coef[self.support] = free
-        offset = gradient.level * self.active.intercept_leverage
+        offset = gradient.intercept * self.active.intercept_leverage
         return Direction(coef, offset - self.active.means @ free)
 
     def predict(self, direction: Direction) -> Array:
         free = direction.coef[self.support]
-        return self.active.design_times(free) + (direction.level + self.active.means @ free)
+        return self.active.design_times(free) + (direction.intercept + self.active.means @ free)
 
     def cross(self, new: Design) -> Array:
         columns = _linalg.rows_as_columns(new)

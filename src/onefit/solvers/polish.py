@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit.problem import Fit
+from onefit.fit import Fit
 from onefit.solvers import newton
 from onefit.solvers.solve import solve
 
@@ -32,7 +32,7 @@ class Polished(NamedTuple):
 def polish(fit: Fit) -> Polished:
     """Solve from ``fit`` to machine precision, following changes of the active pattern."""
     solution = solve(fit)
-    start, best = fit.problem.at_start().objective, solution.fit.objective
+    start, best = Fit.at_start(fit.problem).objective, solution.fit.objective
     achievable = max(start - best, 0.1 * abs(start), np.finfo(float).tiny)
     excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf
     size = max(float(np.linalg.norm(solution.fit.coef)), np.finfo(float).tiny)

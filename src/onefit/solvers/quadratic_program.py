@@ -25,10 +25,11 @@ from scipy.optimize import linprog
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear, Squared
 from onefit.penalties import AnalysisPenalty, Box, Penalty, SeparablePenalty, Slope, Sum
 from onefit.penalties.separable import broadcast
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers.corners import DualActiveSet, Rows, intervals
 
 NEWTON_STEPS = 50
@@ -86,7 +87,7 @@ class PiecewiseRows:
     extra: Array
     corners: Array
     ends: Array
-    bend: Array
+    hessian: Array
 
     @classmethod
     def of(cls, X: Design, corners: Array, ends: Array, extra: Array | None = None) -> PiecewiseRows:
@@ -109,7 +110,7 @@ class PiecewiseRows:
             scipy.linalg.block_diag(self.extra, other.extra),
             np.vstack([_padded(part.corners, q, np.inf) for part in parts]),
             np.vstack([_padded(part.ends, q + 1, None) for part in parts]),
-            np.concatenate([part.bend for part in parts]),
+            np.concatenate([part.hessian for part in parts]),
         )
 
 
@@ -232,7 +233,9 @@ def _solve_once(start: Fit) -> Fit:
     own, l2 = _rows_of_loss(problem, rows), problem.penalty.ridge((p,))
     penalised = kinks(problem.penalty.without_ridge(), p)
     program = (own + penalised).densified() if not _linalg.is_sparse(own.X) else own + penalised
-    dual = DualActiveSet(Rows.of(program.X, l2, program.extra, program.bend), program.corners, program.ends)
+    dual = DualActiveSet(
+        Rows.of(program.X, l2, program.extra, program.hessian), program.corners, program.ends
+    )
     dual.place(*_guess(start, program, l2))
     dual.settle()
     coef, extra = dual.primal()
@@ -245,15 +248,15 @@ def _solve_once(start: Fit) -> Fit:
     pins = dual.pins[dual.pins < len(rows)]
     slope[rows], pinned[rows[pins]] = dual.duals[: len(rows)], True
     eta[rows[pins]] = dual.held_at(pins)
-    return fit.known(eta=eta, slope=slope, pinned=pinned)
+    return fit.known(eta=eta, gradient=slope, pinned=pinned)
 
 
 def _guess(start: Fit, program: PiecewiseRows, l2: Array) -> tuple[Array, Array | None]:
     """Linear predictors of all rows, and duals where they are known: of the start, or of a linear program."""
-    curved = np.any(program.bend) or np.any((l2 > 0) & np.isfinite(l2))
+    curved = np.any(program.hessian) or np.any((l2 > 0) & np.isfinite(l2))
     if not curved:  # a linear program is solved anew sooner than its vertex is left by pivots
         return _vertex(program, l2)
-    level = np.atleast_1d(start.level)[: int(bool(start.problem.intercept))]
+    level = np.atleast_1d(start.intercept)[: int(bool(start.problem.intercept))]
     extra = np.concatenate([level, _thresholds(start.problem.penalty, start.coef)])
     eta = _linalg.times(program.X, start.coef) + program.extra @ extra
     return np.clip(eta, *_allowed(program)), None
@@ -318,11 +321,11 @@ def _solve_by_newton(start: Fit) -> Fit:
     """Proximal Newton: the quadratic model of the loss with the penalty as it is, and a line search."""
     fit = start
     for _ in range(NEWTON_STEPS):
-        bend = np.maximum(fit.bend, 1e-12 * float(fit.bend.max()))
+        bend = np.maximum(fit.hessian, 1e-12 * float(fit.hessian.max()))
         bend = np.where(fit.problem.weights > 0, bend, 0.0)
-        y = fit.eta - np.divide(fit.slope, bend, out=np.zeros_like(bend), where=bend > 0)
+        y = fit.eta - np.divide(fit.gradient, bend, out=np.zeros_like(bend), where=bend > 0)
         model = replace(fit.problem, loss=Squared(), y=y, weights=bend)
-        target = _solve_once(Fit(model, fit.coef, fit.level))
+        target = _solve_once(Fit(model, fit.coef, fit.intercept))
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
         moved = _toward(fit, target)
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
@@ -341,7 +344,7 @@ def _toward(fit: Fit, target: Fit) -> Fit:
     for _ in range(40):
         moved = fit.moved(
             fit.coef + length * (target.coef - fit.coef) if length < 1.0 else target.coef,
-            fit.level + length * (target.level - fit.level),
+            fit.intercept + length * (target.intercept - fit.intercept),
         )
         if moved.objective <= allowed:
             return moved

@@ -15,9 +15,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
+from onefit.fit import Fit
 from onefit.losses import Squared
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 
 LEAST_SHARE = 1e-8  # smallest pivot of a down-dated factor, relative to the largest, that is no rounding
 
@@ -33,7 +34,7 @@ class Downdated(NamedTuple):
         """K⁻¹ ``gradient``."""
         if not self.intercept:
             return Direction(_linalg.factor_solve(self.cholesky, gradient.coef), np.zeros(()))
-        stacked = np.append(gradient.coef - self.means * gradient.level, gradient.level)
+        stacked = np.append(gradient.coef - self.means * gradient.intercept, gradient.intercept)
         found = _linalg.factor_solve(self.cholesky, stacked)
         return Direction(found[:-1], np.asarray(found[-1] - self.means @ found[:-1]))
 

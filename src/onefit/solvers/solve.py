@@ -11,8 +11,9 @@ import numpy as np
 
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
 from onefit.solvers import corners, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
@@ -100,6 +101,6 @@ def _path_in_lasso_coordinates(
 def _path_of_starts(problems: Iterable[Problem]) -> Iterator[Solution]:
     last: Fit | None = None
     for problem in problems:
-        solution = solve(problem.at_start() if last is None else Fit(problem, last.coef, last.level))
+        solution = solve(Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept))
         last = solution.fit
         yield solution

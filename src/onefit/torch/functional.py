@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.func import vmap
 
 from onefit._typing import Array, Index
-from onefit._validation import check_audit
 from onefit.exceptions import SolverError
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import clustered, mean_and_error
@@ -38,6 +37,7 @@ from onefit.torch.objective import (
     check_objective,
 )
 from onefit.torch.tuning import Scale, StepSize, Tuning, descend
+from onefit.validation import check_audit
 
 Method: TypeAlias = Literal["newton", "influence", "linear"]
 Curvature: TypeAlias = Literal["hessian", "gauss_newton"]

@@ -22,11 +22,12 @@ from sklearn.base import clone
 
 from onefit import _linalg
 from onefit._typing import Array
-from onefit.adapters import read
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import SolverError
+from onefit.fit import Fit
 from onefit.penalties import Penalty
-from onefit.problem import Fit, Problem
+from onefit.problem import Problem
+from onefit.readers import read
 from onefit.solvers.solve import solve
 from onefit.torch.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State
 
@@ -102,7 +103,7 @@ class LinearLevels(Levels):
 
     @property
     def start(self) -> State:
-        return _state(self.train.at_start())
+        return _state(Fit.at_start(self.train))
 
     @property
     def key(self) -> bytes:
@@ -250,7 +251,7 @@ def _mean_loss(fit: Fit) -> float:
 
 
 def _state(fit: Fit) -> State:
-    return {"coef": torch.tensor(fit.coef), "level": torch.tensor(np.asarray(fit.level))}
+    return {"coef": torch.tensor(fit.coef), "level": torch.tensor(np.asarray(fit.intercept))}
 
 
 def _fit(problem: Problem, state: State) -> Fit:

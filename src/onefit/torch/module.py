@@ -23,7 +23,6 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.utils.data import DataLoader
 
 from onefit._typing import Array
-from onefit._validation import check_audit
 from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import mean_and_error
@@ -32,6 +31,7 @@ from onefit.torch.kronecker import KroneckerCurvature
 from onefit.torch.left_out import STRAINED, LeftOutRisk, Sets, Steps
 from onefit.torch.minimum import DENSE, newton, quasi_newton
 from onefit.torch.objective import BUDGET, Objective, Split, as_device, as_rows, as_weights, check_scalar
+from onefit.validation import check_audit
 
 Decay: TypeAlias = float | Mapping[str, float]
 Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]

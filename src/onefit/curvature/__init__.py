@@ -1,0 +1,37 @@
+"""The curvature K = Zᵀ D Z + C of a fit on its tangent, factored once.
+
+Z holds the free columns of X and a column of ones for the intercept, D the second derivatives of the loss
+in the linear predictor, C the penalty's curvature.  Leave-one-out, degrees of freedom, certificates,
+Newton steps and hyperparameter gradients all come from two methods:
+
+* ``quadratic_forms()``: h_i = z_iᵀ K⁻¹ z_i,
+* ``solve(...)``: K⁻¹ times directions.
+
+``factor`` picks the side: k × k (``Primal``), n × n when there are more free columns than rows and all of
+them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``Block``).  The
+intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
+Free directions that are not coordinates are made so (``Along``), and rows in a corner of the loss are held
+there (``Pinned``).
+"""
+
+from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature
+from onefit.curvature.choose import factor, factor_scalar
+from onefit.curvature.constrained import Along, Pinned
+from onefit.curvature.dual import Dual
+from onefit.curvature.outputs import Block, Independent
+from onefit.curvature.primal import Primal
+
+__all__ = [
+    "Along",
+    "Block",
+    "Curvature",
+    "Direction",
+    "Dual",
+    "Independent",
+    "Pinned",
+    "Primal",
+    "Sandwich",
+    "ScalarCurvature",
+    "factor",
+    "factor_scalar",
+]

@@ -1,0 +1,125 @@
+"""What every curvature can do, and the directions it is asked about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Design, Index
+
+
+class Direction(NamedTuple):
+    """A direction in parameter space, or a gradient there."""
+
+    coef: Array  # of the shape of the coefficients
+    intercept: Array  # of the shape of the intercepts
+
+
+class Sandwich(NamedTuple):
+    """Q = K⁻¹ Zᵀ E Z K⁻¹, by which Σ_i ⟨E_i, h_i⟩ falls as K grows.
+
+    Attributes
+    ----------
+    rows : (n,), (n, t) or (n, c, c) array
+        q_i = z_iᵀ Q z_i.
+    free : array
+        Q on the free directions: (k, k), or its diagonal in the shape of the coefficients.
+    """
+
+    rows: Array
+    free: Array
+
+
+class Curvature(ABC):
+    """K, ready to be solved with."""
+
+    @abstractmethod
+    def sandwich(self, middle: Array) -> Sandwich:
+        """Q for weights E of the rows: (n,), (n, t), or symmetric (n, c, c) of coupled outputs."""
+
+    @abstractmethod
+    def quadratic_forms(self) -> Array:
+        """h_i = z_iᵀ K⁻¹ z_i: (n,) shared by all outputs, (n, t) one an output, or (n, c, c)."""
+
+    @abstractmethod
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``, zero off the tangent; both parts may have one more axis, of several gradients."""
+
+    @abstractmethod
+    def predict(self, direction: Direction) -> Array:
+        """Z θ, the change of the linear predictor along a direction on the tangent: (n,) or (n, c).
+
+        As in ``solve``, one more axis stands for several directions.
+        """
+
+    @abstractmethod
+    def carry(self, new: Design, slopes: Array) -> Array:
+        """X̃ K⁻¹ z_i c_i: what each row's own slope c_i, (n,) or (n, c), does to each new row.
+
+        Parameters
+        ----------
+        new : (m, p) design
+            New rows; for a kernel model their kernel with the rows of the fit, (m, n).
+        slopes : (n,) or (n, c) array
+
+        Returns
+        -------
+        (m, n) or (m, n, c) array
+        """
+
+    def respond(self, gradient: Direction) -> Array:
+        """Z K⁻¹ ``gradient``: the linear predictor's answer to a gradient, (n,) or (n, c)."""
+        return self.predict(self.solve(gradient))
+
+    @abstractmethod
+    def hat(self, rows: Array) -> Array:
+        """Z K⁻¹ Zᵀ times columns of one number a row and output: (n, r), or (n, c, r)."""
+
+    def leave(self, rows: Index, gradients: Direction) -> Direction:
+        """K⁻¹ z_i c_i for some rows i that leave, given z_i c_i, along the last axis."""
+        return self.solve(gradients)
+
+
+class ScalarCurvature(Curvature):
+    """K of a single output."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def responses(self) -> Direction:
+        """K⁻¹ Zᵀ on the k free directions: coef (k, n) and intercept (n,)."""
+
+    @abstractmethod
+    def hat_matrix(self) -> Array:
+        """Z K⁻¹ Zᵀ: (n, n)."""
+
+    def hat_columns(self, rows: Index) -> Array:
+        """Some columns of Z K⁻¹ Zᵀ: (n, r)."""
+        unit = np.zeros((self.n, len(rows)))
+        unit[rows, np.arange(len(rows))] = 1.0
+        return self.hat(unit)
+
+    @abstractmethod
+    def cross(self, new: Design) -> Array:
+        """X̃ K⁻¹ Zᵀ: (m, n)."""
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        return self.cross(new) * slopes
+
+
+def total_curvature(d: Array, intercept: bool) -> float:
+    """Σ d, by which an intercept is curved; infinite where there is none to move."""
+    if not intercept:
+        return np.inf
+    total = float(d.sum())
+    return total if total > 0 else np.inf
+
+
+def outer(means: Array, intercept: Array) -> Array:
+    """Means · intercept, with a column for each right-hand side."""
+    return means.reshape(-1, *(1,) * np.ndim(intercept)) * intercept

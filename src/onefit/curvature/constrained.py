@@ -1,0 +1,191 @@
+"""K along a basis, and K with rows of the loss held on their kinks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature
+
+LOOSE = 1e-9  # tension of a pinned row, relative to ρ, that is rounding
+
+
+@dataclass(frozen=True)
+class Along(ScalarCurvature):
+    """K along the columns of a basis B: that of the design X B."""
+
+    inner: ScalarCurvature
+    X: Design
+    basis: Design  # (p, k)
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    def quadratic_forms(self) -> Array:
+        return self.inner.quadratic_forms()
+
+    def solve(self, gradient: Direction) -> Direction:
+        free = _linalg.transposed_times(self.basis, gradient.coef)
+        coef, intercept = self.inner.solve(Direction(free, gradient.intercept))
+        return Direction(_linalg.times(self.basis, coef), intercept)
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self.X, direction.coef) + direction.intercept
+
+    def hat(self, rows: Array) -> Array:
+        return self.inner.hat(rows)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        return self.inner.sandwich(middle)
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix()
+
+    def cross(self, new: Design) -> Array:
+        return self.inner.cross(_linalg.project(new, self.basis))
+
+    def responses(self) -> Direction:
+        return self.inner.responses()
+
+
+@dataclass(frozen=True)
+class Pinned(ScalarCurvature):
+    """K on the directions that leave some rows V where they are: those in a corner of the loss.
+
+    With any curvature ρ > 0 on these rows, K_ρ = K + ρ Z_Vᵀ Z_V, S = Z_V K_ρ⁻¹ Z_Vᵀ and R = K_ρ⁻¹ Z_Vᵀ S⁻¹,
+
+        K⁻¹ on {Z_V θ = 0}  =  K_ρ⁻¹ − R S Rᵀ,        T = S⁻¹ − ρ I  (= (Z_V K⁻¹ Z_Vᵀ)⁻¹ where K has one)
+
+    whatever ρ is (Wang et al. 2018, section 4.2: the limit of ever sharper smooth corners).  A pinned row i
+    that leaves is released: its form is then z_iᵀ K⁻¹ z_i = 1 / T_ii and K⁻¹ z_i = R e_i / T_ii, infinite
+    where nothing but that row held the fit in its place.
+    """
+
+    inner: ScalarCurvature
+    X: Design
+    pins: Index  # (v,)
+    held: float  # ρ
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Z K_ρ⁻¹ Z_Vᵀ: (n, v)."""
+        return self.inner.hat_columns(self.pins)
+
+    @cached_property
+    def _pin_inverse(self) -> Array:
+        """S⁻¹, or its generalised inverse where rows pin the same direction."""
+        S = self._columns[self.pins]
+        S = 0.5 * (S + S.T)
+        L = _linalg.cholesky(S)
+        if L is not None:
+            return _linalg.factor_solve(L, np.eye(len(S)))
+        W = _linalg.pseudo_factor(S)
+        return W @ W.T
+
+    @cached_property
+    def lift(self) -> Direction:
+        """R: what moves each pinned row by one and the others not, (p, v) and (v,)."""
+        columns = _linalg.rows_as_columns(self.X, self.pins)
+        coef, intercept = self.inner.solve(Direction(columns, np.ones(columns.shape[1])))
+        return Direction(coef @ self._pin_inverse, intercept @ self._pin_inverse)
+
+    @cached_property
+    def released(self) -> Array:
+        """1 / T_ii, infinite where the row alone holds a direction: (v,)."""
+        tension = self._pin_inverse.diagonal() - self.held
+        loose = tension <= LOOSE * self.held
+        return np.where(loose, np.inf, 1.0 / np.where(loose, 1.0, tension))
+
+    @cached_property
+    def _steps(self) -> Array:
+        """The same where finite; a pinned row without which the fit is undetermined does not move: (v,)."""
+        return np.where(np.isfinite(self.released), self.released, 0.0)
+
+    def quadratic_forms(self) -> Array:
+        moved = np.einsum("iv,iv->i", self.lifted_rows, self._columns)
+        forms = np.maximum(self.inner.quadratic_forms() - moved, 0.0)
+        forms[self.pins] = self.released
+        return forms
+
+    def solve(self, gradient: Direction) -> Direction:
+        coef, intercept = self.inner.solve(gradient)
+        moved = self.inner.predict(Direction(coef, intercept))[self.pins]
+        return Direction(coef - self.lift.coef @ moved, intercept - self.lift.intercept @ moved)
+
+    def leave(self, rows: Index, gradients: Direction) -> Direction:
+        coef, intercept = self.solve(gradients)
+        for place in np.flatnonzero(np.isin(rows, self.pins)):
+            pin = int(np.searchsorted(self.pins, rows[place]))
+            step = self._steps[pin] * gradients.intercept[place]
+            coef[..., place], intercept[place] = (
+                self.lift.coef[:, pin] * step,
+                self.lift.intercept[pin] * step,
+            )
+        return Direction(coef, intercept)
+
+    def hold(self, gradient: Direction) -> Array:
+        """Duals with which the pinned rows hold against a gradient: (v,)."""
+        return self._pin_inverse @ self.inner.respond(gradient)[self.pins]
+
+    def duals(self, rows: Index, slopes: Array) -> Array:
+        """Change of the duals of the pinned rows when each of some rows leaves, with slope c_i: (v, r).
+
+        That of a pinned row that leaves is minus what it was.
+        """
+        change = self._pin_inverse @ (self._columns[rows].T * slopes)
+        for place in np.flatnonzero(np.isin(rows, self.pins)):
+            pin = int(np.searchsorted(self.pins, rows[place]))
+            change[:, place] = -self._pin_inverse[:, pin] * self._steps[pin] * slopes[place]
+            change[pin, place] = -slopes[place]
+        return change
+
+    def predict(self, direction: Direction) -> Array:
+        return self.inner.predict(direction)
+
+    def hat(self, rows: Array) -> Array:
+        pulled = self._pin_inverse @ (self._columns.T @ rows)
+        return self.inner.hat(rows) - self._columns @ pulled
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        raise TypeError(
+            "rows in a corner of the loss answer to the weights of no row: Q says nothing of them"
+        )
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix() - _linalg.product(self.lifted_rows, self._columns.T)
+
+    def hat_columns(self, rows: Index) -> Array:
+        return self.inner.hat_columns(rows) - _linalg.product(self.lifted_rows, self._columns[rows].T)
+
+    @cached_property
+    def lifted_rows(self) -> Array:
+        """Z R, what moving each pinned row by one does to all rows: (n, v)."""
+        return _linalg.product(self._columns, self._pin_inverse)
+
+    @cached_property
+    def tension(self) -> Array:
+        """T: (v, v)."""
+        return self._pin_inverse - self.held * np.eye(len(self.pins))
+
+    def cross(self, new: Design) -> Array:
+        crossed = self.inner.cross(new)
+        lifted = crossed[:, self.pins] @ self._pin_inverse
+        crossed = crossed - lifted @ self._columns.T
+        crossed[:, self.pins] = lifted * self._steps
+        return crossed
+
+    def responses(self) -> Direction:
+        coef, intercept = self.inner.responses()
+        lifted, raised = coef[:, self.pins] @ self._pin_inverse, intercept[self.pins] @ self._pin_inverse
+        coef, intercept = coef - lifted @ self._columns.T, intercept - raised @ self._columns.T
+        coef[:, self.pins], intercept[self.pins] = lifted * self._steps, raised * self._steps
+        return Direction(coef, intercept)

@@ -1,0 +1,151 @@
+"""K on the side of the rows: n × n, for more free columns than rows (Woodbury)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+
+
+@dataclass(frozen=True)
+class Dual(ScalarCurvature):
+    """n × n, for more free columns than rows: M = I + D^½ G D^½ with G = X C⁻¹ Xᵀ, centred.
+
+    h = G − G D^½ M⁻¹ D^½ G and, where d > 0, d h = 1 − diag M⁻¹ (Woodbury).
+    """
+
+    X: Design
+    support: Index | None
+    p: int
+    hessian: Array  # (k,), all positive
+    d: Array  # (n,), all at least 0
+    intercept: bool
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def _bent(self) -> Index | slice:
+        """Rows with d > 0: the others have no part in M."""
+        return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
+
+    @cached_property
+    def _root(self) -> Array:
+        """√d of the rows that bend."""
+        return np.sqrt(self.d[self._bent])
+
+    @cached_property
+    def _share(self) -> Array:
+        """Weights of the centring: d / Σd, or zeros."""
+        return self.d / total_curvature(self.d, self.intercept)
+
+    @cached_property
+    def _gram(self) -> Array:
+        G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
+        return _linalg.centred_gram(G, self._share)
+
+    @cached_property
+    def _cholesky(self) -> Array:
+        own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
+        M = np.asarray(own * np.outer(self._root, self._root), order="F")
+        M[np.diag_indices_from(M)] += 1.0
+        L = _linalg.cholesky(M)
+        if L is None:  # cannot be: M ≥ I, unless the data are not finite
+            raise np.linalg.LinAlgError("the n x n curvature is not positive definite")
+        return L
+
+    def quadratic_forms(self) -> Array:
+        offset = 1.0 / total_curvature(self.d, self.intercept)
+        if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
+            half = _linalg.half_solve(self._cholesky, np.eye(len(self.d)))
+            return (1.0 - np.einsum("ij,ij->i", half, half)) / self.d + offset
+        half = _linalg.half_solve(
+            self._cholesky, np.ascontiguousarray(self._gram[:, self._bent] * self._root)
+        )
+        return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
+
+    def solve(self, gradient: Direction) -> Direction:
+        profiled = gradient.coef - outer(self._transposed(self._share), gradient.intercept)
+        rows = _linalg.times(self.X, self._scaled(profiled))
+        dual = self._explained(rows - self._share @ rows)
+        coef = self._scaled(profiled - self._transposed(dual - outer(self._share, dual.sum(axis=0))))
+        shift = self._share @ _linalg.times(self.X, coef)
+        return Direction(coef, gradient.intercept / total_curvature(self.d, self.intercept) - shift)
+
+    def cross(self, new: Design) -> Array:
+        """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
+        inverse = np.zeros(self.p)
+        inverse[slice(None) if self.support is None else self.support] = 1.0 / self.hessian
+        kernel = _linalg.cross_gram(new, self.X, inverse)
+        centre = _linalg.cross_gram(self.X, self.X, inverse) @ self._share
+        kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
+        return kernel - self._fitted(kernel.T).T + 1.0 / total_curvature(self.d, self.intercept)
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self.X, direction.coef) + direction.intercept
+
+    def hat(self, rows: Array) -> Array:
+        along = _linalg.product(self._gram, rows)
+        return along - self._fitted(along) + rows.sum(axis=0) / total_curvature(self.d, self.intercept)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        free = np.zeros(self.p)
+        free[slice(None) if self.support is None else self.support] = self.responses().coef ** 2 @ middle
+        return Sandwich(self.hat_matrix() ** 2 @ middle, free)
+
+    def hat_matrix(self) -> Array:
+        return self._gram - self._fitted(self._gram) + 1.0 / total_curvature(self.d, self.intercept)
+
+    def hat_columns(self, rows: Index) -> Array:
+        along = self._gram[:, rows]
+        return along - self._fitted(along) + 1.0 / total_curvature(self.d, self.intercept)
+
+    def responses(self) -> Direction:
+        dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
+        centred = dual - np.outer(self._share, dual.sum(axis=0))
+        rows = self._transposed(centred)
+        free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
+        if isinstance(self.X, _linalg.RowGram):  # of dual coordinates: means are those of G's columns
+            means = _linalg.times(self.X, self._share)
+        else:
+            means = self._restrict(self._transposed(self._share))
+        return Direction(free, 1.0 / total_curvature(self.d, self.intercept) - means @ free)
+
+    def _explained(self, rows: Array) -> Array:
+        """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
+        bent = np.asfortranarray((self._root * rows[self._bent].T).T)
+        inner = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
+        if isinstance(self._bent, slice):
+            return inner
+        explained = np.zeros_like(rows)
+        explained[self._bent] = inner
+        return explained
+
+    def _fitted(self, rows: Array) -> Array:
+        """G D^½ M⁻¹ D^½ times values of the rows: (n, r)."""
+        return _linalg.product(self._bent_gram, self._explained(rows)[self._bent])
+
+    @cached_property
+    def _bent_gram(self) -> Array:
+        return self._gram[:, self._bent]
+
+    def _transposed(self, rows: Array) -> Array:
+        return _linalg.transposed_times(self.X, rows)
+
+    def _restrict(self, coef: Array) -> Array:
+        return coef if self.support is None else coef[self.support]
+
+    def _scaled(self, coef: Array) -> Array:
+        """C⁻¹ times coefficients, zero off the support."""
+        free = (self._restrict(coef).T / self.hessian).T
+        if self.support is None:
+            return free
+        scaled = np.zeros_like(coef)
+        scaled[self.support] = free
+        return scaled

@@ -1,0 +1,205 @@
+"""K of several outputs: independent ones, and ones that the loss ties together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.penalties import Tangent
+from onefit.problem import Problem
+
+
+@dataclass(frozen=True)
+class Independent(Curvature):
+    """Several outputs, each with a curvature of its own; ``group[j]`` is that of output j."""
+
+    factors: Sequence[Curvature]
+    group: Index
+
+    def quadratic_forms(self) -> Array:
+        forms = [K.quadratic_forms() for K in self.factors]
+        return forms[0] if len(forms) == 1 else np.stack(forms, axis=1)[:, self.group]
+
+    def solve(self, gradient: Direction) -> Direction:
+        coef, intercept = np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept)
+        for j, which in enumerate(self.group):
+            one = Direction(gradient.coef[:, j], gradient.intercept[j])
+            coef[:, j], intercept[j] = self.factors[which].solve(one)
+        return Direction(coef, intercept)
+
+    def predict(self, direction: Direction) -> Array:
+        columns = [
+            self.factors[which].predict(Direction(direction.coef[:, j], direction.intercept[j]))
+            for j, which in enumerate(self.group)
+        ]
+        return np.stack(columns, axis=1)
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        columns = [self.factors[which].carry(new, slopes[:, j]) for j, which in enumerate(self.group)]
+        return np.stack(columns, axis=-1)
+
+    def hat(self, rows: Array) -> Array:
+        columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
+        return np.stack(columns, axis=1)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        parts = [self.factors[which].sandwich(middle[:, j]) for j, which in enumerate(self.group)]
+        return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Block(Curvature):
+    """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
+
+    Output a has its own free columns S_a and perhaps an intercept.  Where adding a constant to all
+    outputs changes neither loss nor penalty (symmetric multinomial models), K is singular in a direction
+    that no prediction depends on; it is made definite there, which changes nothing that is read.
+    """
+
+    problem: Problem
+    tangent: Tangent
+    d: Array  # (n, c, c)
+
+    @cached_property
+    def _means(self) -> Array | None:
+        """Plain centring, for conditioning; allowed where every output has an intercept."""
+        if isinstance(self.problem.X, _linalg.RowGram) or not np.all(self.problem.intercept):
+            return None
+        return _linalg.column_means(self.problem.X, self.problem.weights)
+
+    @cached_property
+    def _free(self) -> list[Index]:
+        """Free coordinates of each output among the p columns and, as number p, the intercept."""
+        free = np.vstack([self.tangent.support, self.problem.intercept[None]])
+        return [np.flatnonzero(column) for column in free.T]
+
+    @cached_property
+    def _ends(self) -> Index:
+        return np.concatenate([[0], np.cumsum([len(f) for f in self._free])])
+
+    def _rows(self) -> list[tuple[slice, Array]]:
+        blocks = _linalg.centred_blocks(self.problem.X, self._means)
+        return [(rows, np.hstack([block, np.ones((len(block), 1))])) for rows, block in blocks]
+
+    def _weighted(self, middle: Array) -> Array:
+        """Zᵀ E Z, blocks on and below the diagonal."""
+        ends, free = self._ends, self._free
+        K = np.zeros((ends[-1], ends[-1]), order="F")
+        for rows, Z in self._rows():
+            for a in range(len(free)):
+                Za = Z[:, free[a]].T
+                for b in range(a + 1):
+                    Zb = Z[:, free[b]] * middle[rows, a, b][:, None]
+                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += _linalg.product(Za, Zb)
+        return K
+
+    @cached_property
+    def _gram(self) -> Array:
+        free, K = self._free, self._weighted(self.d)
+        curved = np.vstack([self.tangent.hessian, np.zeros((1, len(free)))])
+        K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
+        return self._pinned(K)
+
+    def _pinned(self, K: Array) -> Array:
+        """Add curvature along shifts common to all outputs where there is none."""
+        n_outputs = len(self._free)
+        shift_free = np.abs(self.d.sum(axis=2)).max() <= 1e-10 * np.abs(self.d).max()
+        if not shift_free:
+            return K
+        position = np.full((self.problem.X.shape[1] + 1, n_outputs), -1)
+        for a, f in enumerate(self._free):
+            position[f, a] = self._ends[a] + np.arange(len(f))
+        flat = np.append(self.tangent.hessian.max(axis=1) == 0, True)
+        for common in position[flat & (position >= 0).all(axis=1)]:
+            K[np.ix_(common, common)] += K[common, common].mean() + np.finfo(float).tiny
+        return K
+
+    @cached_property
+    def _cholesky(self) -> Array | None:
+        return _linalg.cholesky(self._gram)
+
+    @cached_property
+    def _pseudo(self) -> Array:
+        return _linalg.pseudo_factor(self._gram)
+
+    def _half(self, columns: Array) -> Array:
+        """Rows (r, K) times a square root of K⁻¹."""
+        if self._cholesky is not None:
+            return _linalg.half_solve(self._cholesky, np.ascontiguousarray(columns))
+        return _linalg.product(columns, self._pseudo)
+
+    def quadratic_forms(self) -> Array:
+        ends, n_outputs = self._ends, len(self._free)
+        forms = np.empty((self.problem.n, n_outputs, n_outputs))
+        size = max(16, _linalg.BLOCK_SIZE // max(1, int(ends[-1]) * n_outputs))
+        for rows, Z in self._rows():
+            for start in range(0, len(Z), size):
+                part = Z[start : start + size]
+                spread = np.zeros((len(part), n_outputs, ends[-1]))
+                for a, f in enumerate(self._free):
+                    spread[:, a, ends[a] : ends[a + 1]] = part[:, f]
+                half = self._half(spread.reshape(-1, ends[-1])).reshape(len(part), n_outputs, -1)
+                inside = slice(rows.start + start, rows.start + start + len(part))
+                forms[inside] = half @ half.transpose(0, 2, 1)
+        return forms
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        ends, n_outputs = self._ends, len(self._free)
+        inner = self._weighted(middle)
+        inner = np.tril(inner) + np.tril(inner, -1).T
+        Q = self._inverse(self._inverse(inner).T)
+        forms = np.empty_like(middle)
+        for rows, Z in self._rows():
+            for a, b in np.ndindex(n_outputs, n_outputs):
+                part = Q[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
+                along = _linalg.product(Z[:, self._free[a]], part)
+                forms[rows, a, b] = np.einsum("ij,ij->i", along, Z[:, self._free[b]])
+        free, diagonal = np.zeros((self.problem.X.shape[1] + 1, n_outputs)), Q.diagonal()
+        for a, f in enumerate(self._free):
+            free[f, a] = diagonal[ends[a] : ends[a + 1]]
+        return Sandwich(forms, free[:-1])
+
+    def _inverse(self, stacked: Array) -> Array:
+        if self._cholesky is not None:
+            return _linalg.factor_solve(self._cholesky, stacked)
+        return self._pseudo @ (self._pseudo.T @ stacked)
+
+    def _inverse_times(self, rhs: Array) -> Array:
+        """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
+        stacked = np.concatenate([rhs[f, a] for a, f in enumerate(self._free)])
+        flat = self._inverse(stacked)
+        full = np.zeros_like(rhs)
+        for a, f in enumerate(self._free):
+            full[f, a] = flat[self._ends[a] : self._ends[a + 1]]
+        return full
+
+    def solve(self, gradient: Direction) -> Direction:
+        means = np.zeros(len(gradient.coef)) if self._means is None else self._means
+        profiled = gradient.coef - np.multiply.outer(means, gradient.intercept)
+        step = self._inverse_times(np.concatenate([profiled, gradient.intercept[None]]))
+        return Direction(step[:-1], step[-1] - np.tensordot(means, step[:-1], 1))
+
+    def predict(self, direction: Direction) -> Array:
+        return self.problem.linear_predictor(*direction)
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        columns = _linalg.rows_as_columns(new)
+        n_outputs = len(self._free)
+        carried = np.empty((columns.shape[1], *slopes.shape))
+        for a in range(n_outputs):
+            coef = np.zeros((len(columns), n_outputs, columns.shape[1]))
+            intercept = np.zeros(coef.shape[1:])
+            coef[:, a], intercept[a] = columns, 1.0
+            carried[:, :, a] = np.einsum("nbm,nb->mn", self.respond(Direction(coef, intercept)), slopes)
+        return carried
+
+    def hat(self, rows: Array) -> Array:
+        gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())
+        full = self._inverse_times(np.asarray(gradient))
+        return np.concatenate([np.tensordot(Z, full, (1, 0)) for _, Z in self._rows()])

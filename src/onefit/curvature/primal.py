@@ -1,0 +1,156 @@
+"""K on the side of the coefficients: k × k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit.problem import Moments
+
+
+@dataclass(frozen=True)
+class Primal(ScalarCurvature):
+    """k × k: Cholesky, or a generalised inverse where K has no factor.
+
+    Several right-hand sides are columns of the direction.
+    """
+
+    X: Design
+    support: Index | None  # None: all columns
+    p: int
+    hessian: Array  # (k,), or (k, k) where it is not diagonal
+    d: Array  # (n,)
+    intercept: bool
+    moments: Moments | None = None  # with which K need not be summed over the rows
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def _active(self) -> Design:
+        return _linalg.active_columns(self.X, self.support)
+
+    @cached_property
+    def _means(self) -> Array | None:
+        if not self.intercept or not np.isfinite(total_curvature(self.d, True)):
+            return None
+        if self.moments is not None:
+            return self.moments.means if self.support is None else self.moments.means[self.support]
+        return _linalg.column_means(self._active, self.d)
+
+    @cached_property
+    def _gram(self) -> Array:
+        if self.moments is not None:
+            gram = self.moments.gram
+            K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
+        else:
+            K = _linalg.weighted_gram(self._active, self._means, self.d)
+        if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
+            rounding = _linalg.centring_error(self._active) * np.abs(self.d.sum()) * self._means**2
+            constant = K.diagonal() <= rounding
+            K[constant], K[:, constant] = 0.0, 0.0
+        if self.hessian.ndim == 2:
+            return K + self.hessian
+        K[np.diag_indices_from(K)] += self.hessian
+        return K
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether more columns than rows, without curvature of the penalty, make K singular for sure."""
+        return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
+
+    @cached_property
+    def _cholesky(self) -> Array | None:
+        return None if self._is_wide else _linalg.cholesky(self._gram)
+
+    @cached_property
+    def _pseudo(self) -> Array:
+        if self._is_wide:
+            return _linalg.wide_pseudo_factor(self._active, self._means, self.d)
+        return _linalg.pseudo_factor(self._gram)
+
+    def quadratic_forms(self) -> Array:
+        offset = 1.0 / total_curvature(self.d, self.intercept)
+        L = self._cholesky
+        if L is not None:
+            return _linalg.row_quadratic_forms(self._active, self._means, L) + offset
+        forms = np.empty(self.X.shape[0])
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
+            forms[rows] = np.sum((block @ self._pseudo) ** 2, axis=1)
+        return forms + offset
+
+    def _inverse_times(self, rhs: Array) -> Array:
+        if self._cholesky is not None:
+            return _linalg.factor_solve(self._cholesky, rhs)
+        return self._pseudo @ (self._pseudo.T @ rhs)
+
+    def solve(self, gradient: Direction) -> Direction:
+        rhs = gradient.coef if self.support is None else gradient.coef[self.support]
+        means = np.zeros(len(rhs)) if self._means is None else self._means
+        free = self._inverse_times(rhs - outer(means, gradient.intercept))
+        intercept = gradient.intercept / total_curvature(self.d, self.intercept) - means @ free
+        if self.support is None:
+            return Direction(free, intercept)
+        coef = np.zeros_like(gradient.coef)
+        coef[self.support] = free
+        return Direction(coef, intercept)
+
+    def predict(self, direction: Direction) -> Array:
+        coef = direction.coef if self.support is None else direction.coef[self.support]
+        return _linalg.times(self._active, coef) + direction.intercept
+
+    def hat(self, rows: Array) -> Array:
+        total = rows.sum(axis=0)
+        gradient = _linalg.transposed_times(self._active, rows)
+        means = np.zeros(len(gradient)) if self._means is None else self._means
+        free = self._inverse_times(gradient - np.outer(means, total))
+        return (
+            _linalg.times(self._active, free) - means @ free + total / total_curvature(self.d, self.intercept)
+        )
+
+    def hat_matrix(self) -> Array:
+        offset = 1.0 / total_curvature(self.d, self.intercept)
+        Z = np.vstack([block for _, block in _linalg.centred_blocks(self._active, self._means)])
+        half = Z @ self._pseudo if self._cholesky is None else _linalg.half_solve(self._cholesky, Z)
+        return _linalg.product(half, half.T) + offset
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        offset = 1.0 / total_curvature(self.d, self.intercept)
+        k = len(self.hessian)
+        inner = np.zeros((k, k))
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
+            inner += _linalg.product(block.T, block * middle[rows, None])
+        Q = self._inverse_times(self._inverse_times(inner).T)
+        means = np.zeros(k) if self._means is None else self._means
+        side = self._inverse_times(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
+        forms = np.empty(self.n)
+        for rows, block in _linalg.centred_blocks(self._active, self._means):
+            along = _linalg.product(block, Q) + 2.0 * offset * side
+            forms[rows] = np.einsum("ij,ij->i", along, block)
+        return Sandwich(
+            forms + offset**2 * middle.sum(), Q if self.hessian.ndim == 2 else self._spread(Q.diagonal())
+        )
+
+    def _spread(self, free: Array) -> Array:
+        """Values of the free columns among all columns: (p,)."""
+        if self.support is None:
+            return free.copy()
+        full = np.zeros(self.p)
+        full[self.support] = free
+        return full
+
+    def cross(self, new: Design) -> Array:
+        columns = _linalg.rows_as_columns(new)
+        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
+
+    def responses(self) -> Direction:
+        blocks = _linalg.centred_blocks(self._active, self._means)
+        free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
+        intercept = np.full(free.shape[1], 1.0 / total_curvature(self.d, self.intercept))
+        return Direction(free, intercept if self._means is None else intercept - self._means @ free)

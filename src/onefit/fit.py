@@ -1,0 +1,115 @@
+"""A problem and the coefficients that are meant to solve it, whoever computed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.losses import PiecewiseLinear
+from onefit.penalties import Tangent
+from onefit.problem import Problem
+
+IN_CORNER = 1e-7  # distance from a corner of the loss, relative to 1 + |η|, that is none
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A problem and coefficients that are meant to solve it.
+
+    Attributes
+    ----------
+    problem : Problem
+    coef : (p,) or (p, c) array
+        For a RowGram the dual coefficients, (n,) or (n, c).
+    intercept : array of shape () or (c,)
+        Intercepts, zero where there is none.
+    """
+
+    problem: Problem
+    coef: Array
+    intercept: Array
+
+    @classmethod
+    def at_start(cls, problem: Problem) -> Fit:
+        """Return the constant model that solvers start from."""
+        intercept = np.where(problem.intercept, problem.loss.start(problem.y, problem.weights), 0.0)
+        outputs = problem.intercept.shape
+        eta = np.broadcast_to(intercept, (problem.n, *outputs)).copy()
+        return cls(problem, np.zeros((problem.X.shape[1], *outputs)), intercept).known(eta=eta)
+
+    @cached_property
+    def eta(self) -> Array:
+        """Linear predictor of each row: (n,) or (n, c)."""
+        return self.problem.linear_predictor(self.coef, self.intercept)
+
+    @cached_property
+    def pinned(self) -> Mask:
+        """Rows that sit in a corner of their loss: (n,).  Solvers say which; for others it is told by η."""
+        problem = self.problem
+        if not isinstance(problem.loss, PiecewiseLinear):
+            return np.zeros(problem.n, dtype=bool)
+        distance = np.abs(self.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
+        return (distance <= IN_CORNER * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
+
+    @cached_property
+    def gradient(self) -> Array:
+        """g_i = w_i ∂ℓ/∂η: the shape of ``eta``.
+
+        In a corner of the loss it is the dual variable, which solvers know.
+        """
+        return self.problem.per_row(self.problem.loss.gradient(self.problem.y, self.eta))
+
+    @cached_property
+    def hessian(self) -> Array:
+        """d_i = w_i ∂²ℓ/∂η²: the shape of ``eta``, or (n, c, c) for a coupled loss."""
+        return self.problem.per_row(self.problem.loss.hessian(self.problem.y, self.eta))
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """Smooth piece of the penalty through the coefficients."""
+        penalty = self.problem.penalty
+        return penalty.tangent(self.coef, self.loss_gradient if penalty.bends_with_subgradient else None)
+
+    @cached_property
+    def is_kinked(self) -> bool:
+        """Whether the penalty has kinks, which make an active pattern."""
+        return self.problem.penalty.has_kinks(self.coef.shape)
+
+    @cached_property
+    def has_free_directions(self) -> bool:
+        """Whether a direction has no penalty: it may lose its only row, and refits then start from zero."""
+        return self.problem.penalty.has_free_directions(self.coef.shape)
+
+    @cached_property
+    def loss_gradient(self) -> Array:
+        """Xᵀ g: the shape of the coefficients."""
+        return _linalg.transposed_times(self.problem.X, self.gradient)
+
+    @cached_property
+    def objective(self) -> float:
+        """Σ w ℓ + P."""
+        return self.problem.objective(self.coef, self.eta)
+
+    def of_rows(self, rows: Index) -> Fit:
+        """Return the fit of a few rows, where the others have neither gradient nor curvature."""
+        problem = self.problem
+        few = replace(
+            problem, X=_linalg.some_rows(problem.X, rows), y=problem.y[rows], weights=problem.weights[rows]
+        )
+        coef = self.coef[rows] if isinstance(problem.X, _linalg.RowGram) else self.coef
+        known = {"eta": self.eta[rows], "gradient": self.gradient[rows], "pinned": self.pinned[rows]}
+        return Fit(few, coef, self.intercept).known(**known)
+
+    def known(self, **values: Any) -> Self:
+        """Take values of ``eta`` and the like that a solver has at hand, instead of computing them."""
+        self.__dict__.update(values)
+        return self
+
+    def moved(self, coef: Array, intercept: Array) -> Fit:
+        """Return the same problem at other coefficients."""
+        return replace(self, coef=coef, intercept=intercept)

@@ -1,0 +1,245 @@
+"""Derivatives of a risk in what makes up the problem at a fit, and what a hyperparameter changes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.fit import Fit
+from onefit.losses import Loss, PiecewiseLinear
+from onefit.penalties import Penalty, SeparablePenalty
+
+STEP = 1e-3  # of a five-point difference, in the scale of the hyperparameter
+CENTRAL = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12.0  # error of order STEP⁴
+ONE_SIDED = np.arange(5.0), np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
+
+
+class OfLoss(NamedTuple):
+    """Derivative of a risk in the loss of the rows, weights included, at the predictors that they have."""
+
+    gradient: Array  # ∂R/∂g: the shape of η; zero for rows in corners, whose duals are what the others leave
+    hessian: Array | None = None  # ∂R/∂d: the shape of d; None where the risk does not depend on it
+    corner: Array | None = None  # ∂R/∂κ, of the corners that rows sit in: (n,); None where there are none
+
+
+class OfGram(NamedTuple):
+    """Derivative of a risk in the Gram matrix of a kernel model: left rightᵀ, each (n, r)."""
+
+    left: Array
+    right: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Cotangent:
+    """Derivative of a risk in what makes up the problem, at a fit and on its tangent.
+
+    Attributes
+    ----------
+    gradient : array of the shape of the coefficients
+        ∂R/∂∇P, zero off the tangent.
+    hessian : array of the shape of the tangent's, or None
+        ∂R/∂C; None where the risk does not depend on it.
+    loss : OfLoss or None
+    gram : OfGram or None
+        Only of kernel models.
+    """
+
+    gradient: Array
+    hessian: Array | None = None
+    loss: OfLoss | None = None
+    gram: OfGram | None = None
+
+    def __add__(self, other: Cotangent) -> Cotangent:
+        """Sum of two risks' of one fit; what either does not know of the loss or the Gram matrix is lost."""
+        loss = gram = None
+        if self.loss is not None and other.loss is not None:
+            loss = OfLoss(*(_total(parts) for parts in zip(self.loss, other.loss, strict=True)))
+        if self.gram is not None and other.gram is not None:
+            gram = OfGram(*(np.hstack(parts) for parts in zip(self.gram, other.gram, strict=True)))
+        return Cotangent(self.gradient + other.gradient, _total((self.hessian, other.hessian)), loss, gram)
+
+    def along(self, change: TangentChange) -> float:
+        """Derivative of the risk along a change of the penalty."""
+        total = float(np.sum(self.gradient * change.gradient))
+        return total if self.hessian is None else total + float(np.sum(self.hessian * change.hessian))
+
+    def along_loss(self, change: LossChange) -> float:
+        """Derivative of the risk along a change of the loss."""
+        if self.loss is None:
+            raise TypeError("this gradient is known for changes of the penalty only")
+        total = float(np.sum(self.loss.gradient * change.gradient))
+        if self.loss.hessian is not None:
+            total += float(np.sum(self.loss.hessian * change.hessian))
+        return total if self.loss.corner is None else total + float(self.loss.corner @ change.corner)
+
+    def by_coordinate(self, change: TangentChange) -> Array:
+        """The same as a sum over features: (p,).  For a penalty that treats each on its own."""
+        parts = self.gradient * change.gradient
+        parts = parts if self.hessian is None else parts + self.hessian * change.hessian
+        return parts.reshape(len(parts), -1).sum(axis=1)
+
+
+def _total(parts: Sequence[Array | None]) -> Any:
+    """Sum of what is there, or None."""
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if known else None
+
+
+def in_gram(cotangents: Sequence[Cotangent]) -> Array:
+    """Sum of the derivatives of a risk in the Gram matrix that several fits share: (n, n)."""
+    factors = [cotangent.gram for cotangent in cotangents]
+    known = [one for one in factors if one is not None]
+    if len(known) < len(factors):
+        raise TypeError("this gradient is known for changes of the penalty only")
+    left, right = (np.hstack(parts) for parts in zip(*known, strict=True))
+    return _linalg.product(left, right.T)
+
+
+class TangentChange(NamedTuple):
+    """∂_m ∇P and ∂_m C at fixed coefficients, in the shapes that the tangent has."""
+
+    gradient: Array
+    hessian: Array
+
+
+class LossChange(NamedTuple):
+    """∂_m g, ∂_m d and ∂_m κ at fixed predictors, weights included; κ are the corners that rows sit in."""
+
+    gradient: Array
+    hessian: Array
+    corner: Array
+
+
+class Stencil(NamedTuple):
+    """Points of a difference, and their weights in the derivative."""
+
+    places: Array
+    weights: Array
+
+
+def stencil(below: float = np.inf, above: float = np.inf, width: float = 1.0) -> Stencil:
+    """Five points around 0, or on one side where there is no room on the other.
+
+    Parameters
+    ----------
+    below, above : float
+        Room on either side.
+    width : float
+        Scale of the number; the points are ``STEP`` of it apart.
+    """
+    h = min(STEP * min(width, 1.0), max(below, above) / 4.0)
+    if below >= 2 * h and above >= 2 * h:
+        return Stencil(h * CENTRAL[0], CENTRAL[1] / h)
+    sign = 1.0 if above >= below else -1.0
+    return Stencil(sign * h * ONE_SIDED[0], sign * ONE_SIDED[1] / h)
+
+
+def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> TangentChange:
+    """Derivative of the tangent of a penalty that depends on a number, with the pattern held.
+
+    A five-point difference: exact for whatever is linear in the number, as strengths are.
+
+    Parameters
+    ----------
+    penalties : sequence
+        The penalty at each point of the stencil.
+    points : Stencil
+    fit : Fit
+    """
+    rate = relative_rate(penalties, points, fit.problem.penalty)
+    if rate is not None:
+        return stretched(fit, rate)
+    gradient, hessian = np.zeros_like(fit.tangent.gradient), np.zeros_like(fit.tangent.hessian)
+    slope = fit.loss_gradient if fit.problem.penalty.bends_with_subgradient else None
+    for penalty, weight in zip(penalties, points.weights, strict=True):
+        there = penalty.tangent(fit.coef, slope)
+        gradient += weight * there.gradient
+        hessian += weight * there.hessian
+    return TangentChange(gradient, hessian)
+
+
+def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
+    """Σ of some losses' slopes, bends and corners at a fit, times weights: a derivative of the loss.
+
+    Rows of a loss with corners stay on the piece, or in the corner, that they are on.
+
+    Parameters
+    ----------
+    losses : sequence
+        The loss at each point of a stencil, or the parts of a mixture.
+    weights : array
+        Their weights, one each.
+    fit : Fit
+    """
+    problem = fit.problem
+    own, y, eta, none = problem.loss, problem.y, fit.eta, np.zeros(problem.n)
+    if not isinstance(own, PiecewiseLinear):
+        slope = _sum(weights, [loss.gradient(y, eta) for loss in losses])
+        bend = _sum(weights, [loss.hessian(y, eta) for loss in losses])
+        return LossChange(problem.per_row(slope), problem.per_row(bend), none)
+    pieces = [loss for loss in losses if isinstance(loss, PiecewiseLinear)]
+    nearest = np.abs(eta[:, None] - own.corners(y)).argmin(axis=1)[:, None]
+    corners = _sum(weights, [np.take_along_axis(one.corners(y), nearest, 1)[:, 0] for one in pieces])
+    on = own.piece(y, eta)[:, None]
+    slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
+    held = fit.pinned
+    return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, corners, 0.0))
+
+
+def _sum(weights: Array, parts: Sequence[Array]) -> Array:
+    return np.sum([weight * part for weight, part in zip(weights, parts, strict=True)], axis=0)
+
+
+def relative_rate(penalties: Sequence[Penalty], points: Stencil, own: Penalty) -> Array | None:
+    """Derivative of log alpha, where penalties at the points differ from that of a fit in alpha alone.
+
+    Returns
+    -------
+    () or (p,) array, or None
+        The tangent changes by this share of itself, coordinate by coordinate where there is one a feature.
+    """
+    params = own.get_params(deep=False)
+    alpha = np.asarray(params.pop("alpha", None), dtype=np.float64)
+    several = alpha.ndim > 0
+    if several and not (alpha.ndim == 1 and isinstance(own, SeparablePenalty)):
+        return None
+    if not np.all((alpha > 0) & np.isfinite(alpha)):
+        return None
+    rate: Array = np.zeros(())
+    for weight, penalty in zip(points.weights, penalties, strict=True):
+        others = penalty.get_params(deep=False)
+        there = np.asarray(others.pop("alpha", np.nan), dtype=np.float64)
+        same = type(penalty) is type(own) and all(_equal(others[name], params[name]) for name in params)
+        if not same or there.shape != alpha.shape:
+            return None
+        rate = rate + weight * (there / alpha)
+    return rate
+
+
+def stretched(fit: Fit, rate: Array) -> TangentChange:
+    """Change of a tangent in proportion to itself, at one rate or at one for each feature."""
+    tangent = fit.tangent
+    by_feature = rate.reshape(-1, *(1,) * (tangent.gradient.ndim - 1)) if rate.ndim else rate
+    return TangentChange(by_feature * tangent.gradient, by_feature * tangent.hessian)
+
+
+def same_penalty(one: Penalty, other: Penalty) -> bool:
+    """Whether two penalties are of one kind and have the same parameters."""
+    ours, theirs = (
+        {name: value for name, value in penalty.get_params().items() if not isinstance(value, Penalty)}
+        for penalty in (one, other)
+    )
+    return (
+        type(one) is type(other)
+        and ours.keys() == theirs.keys()
+        and all(_equal(value, theirs[name]) for name, value in ours.items())
+    )
+
+
+def _equal(one: object, other: object) -> bool:
+    return one is other or (not callable(one) and bool(np.array_equal(np.asarray(one), np.asarray(other))))

@@ -1,0 +1,156 @@
+"""From a derivative in the parameters, or in held-out predictors, to one in the problem: one solve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.curvature import Direction, Pinned, factor
+from onefit.fit import Fit
+from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
+from onefit.penalties import Coordinates
+
+
+class Solves(Protocol):
+    """What a gradient needs of a curvature."""
+
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``."""
+
+
+class Answer(NamedTuple):
+    """What the fit answers to a derivative v of the risk in its parameters: u = K⁻¹ v."""
+
+    u: Direction
+    cotangent: Cotangent
+
+
+def implicit(fit: Fit, curvature: Solves, of_parameters: Direction) -> Answer:
+    """Pull a derivative in (β, b) back to the problem, by one solve."""
+    u = curvature.solve(of_parameters)
+    held = curvature.hold(of_parameters) if isinstance(curvature, Pinned | InCorners) else None
+    return Answer(u, through_solution(fit, u, held))
+
+
+def through_solution(fit: Fit, u: Direction, held: Array | None = None) -> Cotangent:
+    """∂R/∂(Zᵀ g + ∇P) = −u, of the problem's parts; ``held`` is what the risk owes to corners that hold."""
+    along = fit.problem.linear_predictor(*u)
+    slope, corner = -along, None
+    if held is not None:
+        slope, corner = np.where(fit.pinned, 0.0, slope), np.zeros(fit.problem.n)
+        corner[fit.pinned] = held
+    loss = OfLoss(slope, corner=corner)
+    if not isinstance(fit.problem.X, _linalg.RowGram):
+        return Cotangent(-u.coef, loss=loss)
+    gram = OfGram(as_columns(u.coef), as_columns(fit.tangent.gradient))
+    return Cotangent(u.intercept - along, loss=loss, gram=gram)  # ⟨u, v⟩ is uᵀ G v
+
+
+def as_columns(values: Array) -> Array:
+    """One column an output: (n, c)."""
+    return values.reshape(len(values), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class InCorners:
+    """K⁻¹ on the directions that leave rows V in their corners, where nothing bends but a ridge penalty Λ.
+
+    With S = X Λ⁻¹ Xᵀ, K u = v is Λ u = v − X_Vᵀ μ, where the forces μ hold the rows:
+
+        S_VV μ − b 1 = X_V Λ⁻¹ v,      1ᵀ μ = v_b.
+
+    The system is as large as V, which is what makes the gradients of many left-out fits affordable.
+    """
+
+    X: Any
+    pins: Index
+    strengths: Array  # diagonal of Λ, all positive
+    intercept: bool
+
+    @classmethod
+    def of(cls, fit: Fit) -> InCorners | None:
+        """Read them off a fit; None where the penalty has kinks, or leaves directions free."""
+        curved = fit.tangent.hessian
+        problem = fit.problem
+        if not problem.loss.has_corners or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
+            return None
+        pins = np.flatnonzero(fit.pinned)
+        if not (np.all(curved > 0) and np.all(fit.tangent.support)) or not pins.size:
+            return None
+        return cls(problem.X, pins, curved, bool(problem.intercept))
+
+    @cached_property
+    def _rows(self) -> Any:
+        """X_V; of a kernel model G_V."""
+        if isinstance(self.X, _linalg.RowGram):
+            return self.X.gram[self.pins]
+        return _linalg.rows_as_columns(self.X, self.pins).T
+
+    def _transposed(self, forces: Array) -> Array:
+        """X_Vᵀ μ, in the coordinates of the coefficients."""
+        everywhere = np.zeros(self.X.shape[0])
+        everywhere[self.pins] = forces
+        return _linalg.transposed_times(self.X, everywhere)
+
+    @cached_property
+    def _system(self) -> Array:
+        v = len(self.pins)
+        scaled = self._rows / self.strengths
+        kernel = isinstance(self.X, _linalg.RowGram)
+        S = scaled[:, self.pins] if kernel else _linalg.product(scaled, self._rows.T)
+        if not self.intercept:
+            return S
+        bordered = np.zeros((v + 1, v + 1))
+        bordered[:v, :v], bordered[:v, v], bordered[v, :v] = S, -1.0, 1.0
+        return bordered
+
+    def _forces(self, gradient: Direction) -> tuple[Array, float]:
+        rhs = self._rows @ (gradient.coef / self.strengths)
+        rhs = np.append(rhs, gradient.intercept) if self.intercept else rhs
+        try:
+            found = np.linalg.solve(self._system, rhs)
+        except np.linalg.LinAlgError:  # rows that hold the same direction
+            found = np.linalg.lstsq(self._system, rhs, rcond=None)[0]
+        return (found[:-1], float(found[-1])) if self.intercept else (found, 0.0)
+
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``, of one right-hand side."""
+        forces, level = self._forces(gradient)
+        return Direction((gradient.coef - self._transposed(forces)) / self.strengths, np.asarray(level))
+
+    def hold(self, gradient: Direction) -> Array:
+        """Forces μ with which the rows hold against a gradient: (v,)."""
+        return self._forces(gradient)[0]
+
+
+def of_rows(fit: Fit, by_row: Array) -> Direction:
+    """Zᵀ c: a derivative in the linear predictors as one in the parameters."""
+    level = np.where(fit.problem.intercept, by_row.sum(axis=0), 0.0)
+    return Direction(_linalg.transposed_times(fit.problem.X, by_row), level)
+
+
+def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = None) -> Cotangent:
+    """Cotangent of a risk that is judged on rows without weight in the fit: one split of the data.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of the training rows; the others have no weight.
+    tested : (t,) int array
+    by_row : (t,) or (t, c) array
+        Derivative of the risk in their linear predictors, weights and the mean included.
+    """
+    return answer_to_held_out(fit, tested, by_row, curvature).cotangent
+
+
+def answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = None) -> Answer:
+    """Return the same with what the parameters answer."""
+    everywhere = np.zeros_like(fit.eta)
+    everywhere[tested] = by_row
+    solves = InCorners.of(fit) or curvature
+    return implicit(fit, factor(fit) if solves is None else solves, of_rows(fit, everywhere))

@@ -1,0 +1,202 @@
+"""Losses of straight pieces, and their rounded or squared kin."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.losses.base import Loss
+
+LEAST_WIDTH = 0.05  # of a corner that is rounded
+
+
+class PiecewiseLinear(Loss):
+    """Straight pieces that meet in corners, where the derivative jumps: a row may sit in one.
+
+    The first corner has the value zero.
+    """
+
+    quadratic = True
+    has_corners = True
+
+    @abstractmethod
+    def corners(self, y: Array) -> Array:
+        """Linear predictors of the corners, ascending: (n, q)."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> Array:
+        """Derivatives on the pieces, ascending: (n, q + 1)."""
+
+    def piece(self, y: Array, eta: Array) -> Index:
+        """Number of the piece that each row is on, 0 … q; the one before where it sits in a corner."""
+        return np.asarray((eta[:, None] > self.corners(y)).sum(axis=1))
+
+    def value(self, y: Array, eta: Array) -> Array:
+        corners, slopes = self.corners(y), self.slopes(y)
+        beyond = np.maximum(eta[:, None] - corners, 0.0)
+        return slopes[:, 0] * (eta - corners[:, 0]) + np.sum(np.diff(slopes, axis=1) * beyond, axis=1)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        """Derivative on the piece; the one before a corner in a corner."""
+        return np.take_along_axis(self.slopes(y), self.piece(y, eta)[:, None], axis=1)[:, 0]
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+
+@dataclass(frozen=True)
+class Hinge(PiecewiseLinear):
+    """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine."""
+
+    of_two_classes = True
+
+    def corners(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[:, None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.stack([-y, 1.0 - y], axis=1)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.sign(2.0 * np.average(y, weights=weights) - 1.0))
+
+
+@dataclass(frozen=True)
+class Quantile(PiecewiseLinear):
+    """Pinball loss: level · (y − η) below the response, (1 − level) · (η − y) above it."""
+
+    level: float = 0.5
+
+    def corners(self, y: Array) -> Array:
+        return y[:, None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.tile(np.array([-self.level, 1.0 - self.level]), (len(y), 1))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        order = np.argsort(y)
+        below = np.cumsum(weights[order]) < self.level * weights.sum()
+        return np.asarray(y[order][min(int(below.sum()), len(y) - 1)])
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(PiecewiseLinear):
+    """max(0, |y − η| − epsilon): support vector regression; the absolute loss where epsilon is 0."""
+
+    epsilon: float = 0.1
+
+    def corners(self, y: Array) -> Array:
+        return y[:, None] if self.epsilon == 0 else np.stack([y - self.epsilon, y + self.epsilon], axis=1)
+
+    def slopes(self, y: Array) -> Array:
+        return np.tile(np.array([-1.0, 1.0] if self.epsilon == 0 else [-1.0, 0.0, 1.0]), (len(y), 1))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return Quantile(0.5).start(y, weights)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}."""
+
+    of_two_classes = True
+    jumps = True
+
+    def _short(self, y: Array, eta: Array) -> Array:
+        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._short(y, eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -2.0 * (2.0 * y - 1.0) * self._short(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.where(self._short(y, eta) > 0, 2.0, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(Loss):
+    """The hinge with its corner rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
+
+    It has the slopes of the hinge outside 0 < m < width.
+
+    Parameters
+    ----------
+    width : float, default 0.5
+        At least 0.05: Newton's method does not settle on sharper corners.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SmoothedHinge(1.0).value(np.ones(3), np.array([2.0, 0.5, -1.0]))
+    array([0.   , 0.125, 1.5  ])
+    """
+
+    width: float = 0.5
+    of_two_classes = True
+    jumps = True
+
+    def __post_init__(self) -> None:
+        if not LEAST_WIDTH <= self.width < np.inf:
+            raise ValueError(
+                f"width must be a number from {LEAST_WIDTH:g} on, got {self.width!r}: for a sharper corner "
+                "take Hinge(), which has a solver of its own"
+            )
+
+    def _short(self, y: Array, eta: Array) -> Array:
+        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        short = self._short(y, eta)
+        return np.where(short < self.width, short**2 / (2.0 * self.width), short - 0.5 * self.width)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -(2.0 * y - 1.0) * np.minimum(self._short(y, eta) / self.width, 1.0)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        short = self._short(y, eta)
+        return np.where((short > 0) & (short < self.width), 1.0 / self.width, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return SquaredHinge().start(y, weights)
+
+
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(Loss):
+    """max(0, |y − η| − epsilon)²."""
+
+    epsilon: float = 0.1
+    jumps = True
+
+    def _beyond(self, y: Array, eta: Array) -> Array:
+        return np.maximum(np.abs(eta - y) - self.epsilon, 0.0)
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._beyond(y, eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return 2.0 * np.sign(eta - y) * self._beyond(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.where(self._beyond(y, eta) > 0, 2.0, 0.0)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.average(y, weights=weights))

@@ -1,0 +1,259 @@
+"""Losses with two continuous derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax, xlogy
+
+from onefit._typing import Array, Mask
+from onefit.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """½ (y − η)²; several outputs are independent."""
+
+    quadratic = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return 0.5 * (y - eta) ** 2
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return eta - y
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return np.ones_like(eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.average(y, axis=0, weights=weights)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + exp(η)) − y η, with y in {0, 1}."""
+
+    of_two_classes = True
+    unit_dispersion = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return np.logaddexp(0.0, eta) - y * eta
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return expit(eta) - y
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return expit(eta) * expit(-eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return expit(eta) * expit(-eta) * (expit(-eta) - expit(eta))
+
+    def start(self, y: Array, weights: Array) -> Array:
+        share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
+        return np.log(share / (1 - share))
+
+
+@dataclass(frozen=True)
+class Exponential(Loss):
+    """exp(−s η), with s = 2y − 1 for y in {0, 1}: boosting's loss, smallest in the mean at half the log odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Exponential().value(np.array([1.0, 0.0]), np.zeros(2))
+    array([1., 1.])
+    """
+
+    of_two_classes = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return np.exp(-(2.0 * y - 1.0) * eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return -(2.0 * y - 1.0) * self.value(y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self.value(y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self.gradient(y, eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return 0.5 * Logistic().start(y, weights)
+
+
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
+
+    unit_dispersion = True
+
+    n_classes: int
+    coupled = True
+
+    def _one_hot(self, y: Array) -> Array:
+        return np.eye(self.n_classes)[y.astype(np.intp)]
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return -np.take_along_axis(log_softmax(eta, axis=1), y.astype(np.intp)[:, None], 1)[:, 0]
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return softmax(eta, axis=1) - self._one_hot(y)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        share = softmax(eta, axis=1)
+        return share[:, :, None] * (np.eye(self.n_classes) - share[:, None, :])
+
+    def third(self, y: Array, eta: Array) -> Array:
+        p = softmax(eta, axis=1)
+        eye = np.eye(self.n_classes)
+        centred = eye[None] - p[:, None, :]  # (n, category, c): one-hot minus mean
+        return np.einsum("na,nab,nac,nad->nbcd", p, centred, centred, centred)  # third cumulant
+
+    def start(self, y: Array, weights: Array) -> Array:
+        share = np.bincount(y.astype(np.intp), weights, self.n_classes) / weights.sum()
+        logits = np.log(np.clip(share, 1e-6, None))
+        return logits - logits.mean()
+
+
+@dataclass(frozen=True)
+class Tweedie(Loss):
+    """Half the unit deviance of a Tweedie family, with mean μ = exp(η) or μ = η.
+
+    ``power`` 0 is the normal, 1 the Poisson, 2 the gamma, 3 the inverse Gaussian family; with
+    1 < power < 2 the response may be zero.
+    """
+
+    power: float
+    link: Literal["log", "identity"] = "log"
+
+    def mean(self, eta: Array) -> Array:
+        """Return the mean response μ, of the shape of ``eta``."""
+        return np.exp(eta) if self.link == "log" else eta
+
+    def value(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if q == 0:
+            return 0.5 * (y - mu) ** 2
+        if q == 1:
+            return xlogy(y, y / mu) - y + mu
+        if q == 2:
+            return np.log(mu / y) + y / mu - 1
+        at_y = np.maximum(y, 0) ** (2 - q) / ((1 - q) * (2 - q))
+        return at_y - y * mu ** (1 - q) / (1 - q) + mu ** (2 - q) / (2 - q)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        slope = (mu - y) * mu ** (-q)  # dℓ/dμ
+        return slope * mu if self.link == "log" else slope
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if self.link == "log":
+            return (2 - q) * mu ** (2 - q) - (1 - q) * y * mu ** (1 - q)
+        return (1 - q) * mu ** (-q) + q * y * mu ** (-q - 1)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        mu, q = self.mean(eta), self.power
+        if self.link == "log":
+            return (2 - q) ** 2 * mu ** (2 - q) - (1 - q) ** 2 * y * mu ** (1 - q)
+        return -q * (1 - q) * mu ** (-q - 1) - q * (q + 1) * y * mu ** (-q - 2)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        mean = np.average(y, weights=weights)
+        return np.log(np.maximum(mean, 1e-30)) if self.link == "log" else np.asarray(mean)
+
+
+@dataclass(frozen=True)
+class Poisson(Tweedie):
+    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
+
+    unit_dispersion = True
+
+    power: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gamma(Tweedie):
+    """log(μ / y) + y / μ − 1, μ = exp(η): half the gamma deviance."""
+
+    power: float = 2.0
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
+
+    delta: float = 1.35
+    jumps = True
+
+    def value(self, y: Array, eta: Array) -> Array:
+        r = np.abs(y - eta)
+        return np.where(r <= self.delta, 0.5 * r**2, self.delta * (r - 0.5 * self.delta))
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return np.clip(eta - y, -self.delta, self.delta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return (np.abs(y - eta) <= self.delta).astype(np.float64)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.average(y, weights=weights))
+
+
+@dataclass(frozen=True)
+class ConcomitantHuber(Loss):
+    """σ + σ H((y − μ)/σ), jointly in η = (μ, σ), with H(z) = z² or 2 epsilon |z| − epsilon².
+
+    The scale is estimated with the coefficients (Owen 2007), so it is one more smooth coordinate
+    and moves too when a row leaves.
+    """
+
+    epsilon: float = 1.35
+    coupled = True
+    jumps = True
+
+    def _inside(self, y: Array, eta: Array) -> Mask:
+        return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]
+
+    def value(self, y: Array, eta: Array) -> Array:
+        r, s, e = y - eta[:, 0], eta[:, 1], self.epsilon
+        inner, outer = r**2 / s, 2 * e * np.abs(r) - e**2 * s
+        return np.where(s > 0, s + np.where(self._inside(y, eta), inner, outer), np.inf)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        r, s, e = y - eta[:, 0], eta[:, 1], self.epsilon
+        inside = self._inside(y, eta)
+        in_mean = np.where(inside, -2 * r / s, -2 * e * np.sign(r))
+        in_scale = np.where(inside, 1 - (r / s) ** 2, 1 - e**2)
+        return np.stack([in_mean, in_scale], axis=1)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        r, s = y - eta[:, 0], eta[:, 1]
+        z = r / s
+        quadratic = np.stack([np.ones_like(z), z, z, z**2], axis=1).reshape(-1, 2, 2)
+        return quadratic * (2 * self._inside(y, eta) / s)[:, None, None]
+
+    def third(self, y: Array, eta: Array) -> Array:
+        r, s = y - eta[:, 0], eta[:, 1]
+        scale = -2 * self._inside(y, eta) / s**2
+        n_sigma = np.indices((2, 2, 2)).sum(axis=0)  # how often σ is differentiated
+        factor = np.array([0.0, 1.0, 2.0, 3.0])[n_sigma]
+        z = (r / s)[:, None, None, None]
+        power = np.where(n_sigma > 0, z ** np.maximum(n_sigma - 1, 0), 0.0)
+        return scale[:, None, None, None] * factor * power
+
+    def start(self, y: Array, weights: Array) -> Array:
+        mean = np.average(y, weights=weights)
+        return np.array([mean, np.sqrt(np.average((y - mean) ** 2, weights=weights)) + 1e-12])
+
+
+# --- mixtures --------------------------------------------------------------------------------------

@@ -1,0 +1,442 @@
+"""Refits of the estimator itself: the slow answer that every formula stands for.
+
+Works for whatever can be cloned and fitted, with preprocessing, feature selection and all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial, singledispatch
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn import linear_model
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import _safe_split
+
+from onefit._typing import Array, Index
+from onefit.exceptions import UnsupportedModelError
+from onefit.losses import Tweedie
+from onefit.risk.response import Location, Margin, Mean, Probability, Response, Value
+from onefit.validation import class_numbers
+
+# --- the reference: which estimator is fitted again --------------------------------------------------
+
+TIGHT: dict[type, dict[str, float]] = {  # at these a refit is the optimum, to six digits (Huber's to four)
+    linear_model.Lasso: {"tol": 1e-12, "max_iter": 1_000_000},
+    linear_model.ElasticNet: {"tol": 1e-12, "max_iter": 1_000_000},
+    linear_model.MultiTaskLasso: {"tol": 1e-12, "max_iter": 1_000_000},
+    linear_model.MultiTaskElasticNet: {"tol": 1e-12, "max_iter": 1_000_000},
+    linear_model.Ridge: {"tol": 1e-12},
+    linear_model.RidgeClassifier: {"tol": 1e-12},
+    linear_model.HuberRegressor: {"tol": 1e-10, "max_iter": 100_000},
+    linear_model.LogisticRegression: {"tol": 1e-10, "max_iter": 10_000},
+    linear_model.PoissonRegressor: {"tol": 1e-10, "max_iter": 10_000},
+    linear_model.GammaRegressor: {"tol": 1e-10, "max_iter": 10_000},
+    linear_model.TweedieRegressor: {"tol": 1e-10, "max_iter": 10_000},
+}
+SMOOTH = {"lbfgs", "newton-cg", "newton-cholesky", "sag"}  # solvers that may stand in for one another
+LARGE = 300  # coefficients from which on a Newton step by Cholesky is dear
+
+
+@singledispatch
+def reference(model: Any) -> Any:
+    """Return the unfitted estimator whose refits leave-one-out is about.
+
+    A clone with the same hyperparameters; classes that tune themselves keep what they have chosen, since
+    a refit must not choose anew.  Linear models that iterate get a tight tolerance, so that a refit is the
+    optimum and its stopping noise does not hide what one row does.  Register a function here for a class
+    of your own.
+
+    Parameters
+    ----------
+    model : fitted estimator
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import RidgeCV
+    >>> from onefit.refits import reference
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> reference(RidgeCV(alphas=[0.1, 1.0]).fit(X, y))
+    Ridge(alpha=0.1, tol=1e-12)
+    """
+    return _tightened(clone(model), model)
+
+
+def _tightened(unfitted: Any, model: Any) -> Any:
+    """Ask the solver for the optimum, and for a solver that reaches it."""
+    wanted = TIGHT.get(type(unfitted), {})
+    closer = {"tol": min, "max_iter": max}
+    given = unfitted.get_params(deep=False)
+    changes = {name: closer[name](given[name], limit) for name, limit in wanted.items()}
+    cheap = np.size(getattr(model, "coef_", ())) <= LARGE
+    if given.get("solver") in SMOOTH and isinstance(unfitted, linear_model.LogisticRegression):
+        changes["solver"] = "newton-cholesky" if cheap else "newton-cg"
+    if given.get("solver") == "lbfgs" and cheap:  # which stops where the objective is flat to rounding
+        changes.setdefault("solver", "newton-cholesky")
+    return unfitted.set_params(**changes)
+
+
+@reference.register(Pipeline)
+def _pipeline(model: Pipeline) -> Pipeline:
+    unfitted = clone(model)
+    name, last = model.steps[-1]
+    unfitted.steps[-1] = (name, reference(last))
+    return unfitted
+
+
+def untuned(model: Any, target: type, **chosen: Any) -> Any:
+    """Return an unfitted ``target`` with what was chosen and with the parameters that both classes share."""
+    given = model.get_params(deep=False)
+    shared = target().get_params(deep=False).keys() & given.keys() - chosen.keys() - {"penalty", "precompute"}
+    return clone(target(**{name: given[name] for name in shared}, **chosen))
+
+
+def _chosen(model: Any, target: type, **attributes: str) -> Any:
+    values = {parameter: getattr(model, attribute) for parameter, attribute in attributes.items()}
+    return _tightened(untuned(model, target, **values), model)
+
+
+for _tuned, _plain, _attributes in (
+    (linear_model.RidgeCV, linear_model.Ridge, {"alpha": "alpha_"}),
+    (linear_model.RidgeClassifierCV, linear_model.RidgeClassifier, {"alpha": "alpha_"}),
+    (linear_model.LassoCV, linear_model.Lasso, {"alpha": "alpha_"}),
+    (linear_model.ElasticNetCV, linear_model.ElasticNet, {"alpha": "alpha_", "l1_ratio": "l1_ratio_"}),
+    (linear_model.MultiTaskLassoCV, linear_model.MultiTaskLasso, {"alpha": "alpha_"}),
+    (
+        linear_model.MultiTaskElasticNetCV,
+        linear_model.MultiTaskElasticNet,
+        {"alpha": "alpha_", "l1_ratio": "l1_ratio_"},
+    ),
+    (linear_model.LassoLarsCV, linear_model.LassoLars, {"alpha": "alpha_"}),
+    (linear_model.LassoLarsIC, linear_model.LassoLars, {"alpha": "alpha_"}),
+):
+    reference.register(_tuned, partial(_chosen, target=_plain, **_attributes))
+
+
+@reference.register(linear_model.LogisticRegressionCV)
+def _logistic_cv(model: linear_model.LogisticRegressionCV) -> Any:
+    strengths, mixes = np.unique(model.C_), _mixes(model)
+    if len(strengths) > 1 or len(mixes) > 1 or not model.refit:  # no single model that could be named
+        return clone(model)
+    C = np.inf if model.penalty is None else float(strengths[0])
+    chosen = untuned(model, linear_model.LogisticRegression, C=C, l1_ratio=float(mixes[0]))
+    return _tightened(chosen, model)
+
+
+def _mixes(model: Any) -> Array:
+    """Shares of the ℓ1 penalty that were chosen, from either way of naming the penalty."""
+    if model.penalty in ("l1", "l2"):
+        return np.array([float(model.penalty == "l1")])
+    return np.unique([ratio or 0.0 for ratio in np.atleast_1d(model.l1_ratio_)])
+
+
+# --- the refits ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refit that raised an error.
+
+    Attributes
+    ----------
+    fold : int
+    removed : (r,) int array
+        Rows that it was fitted without.
+    error : str
+    """
+
+    fold: int
+    removed: Index
+    error: str
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Predictions of refits.
+
+    Attributes
+    ----------
+    predictions : list of arrays
+        One a fold, (r,) or (r, c) for its tested rows; NaN where the refit failed.
+    failures : tuple of Failure
+    warned : dict
+        How many refits warned, by the name of the warning.
+    """
+
+    predictions: list[Any]
+    failures: tuple[Failure, ...]
+    warned: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What a refit takes its rows from, and what it is asked for."""
+
+    X: Any
+    y: Any
+    sample_weight: Array | None
+    weight_name: str
+    method: str
+    classes: Any | None
+
+
+def left_out_predictions(
+    model: Any,
+    X: Any,
+    y: Any,
+    removed: Sequence[Index],
+    tested: Sequence[Index],
+    *,
+    sample_weight: Any = None,
+    method: str = "predict",
+    n_jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Refits:
+    """Refit the ``reference`` of a model without some rows, fold after fold, and predict others.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : array-like, sparse matrix or DataFrame of shape (n, p)
+        Given to the estimator as it is; for one that takes kernels, (n, n).
+    y : array-like of shape (n,) or (n, t)
+    removed, tested : sequences of int arrays
+        Rows that each refit is fitted without, and rows that it predicts.
+    sample_weight : array-like of shape (n,), optional
+        Passed to ``fit``, for a pipeline to its last step.  Rows of weight zero stay, with weight zero.
+    method : str, default "predict"
+        Columns of ``predict_proba`` are those of all classes of ``model``: a class that a refit has not
+        seen has probability 0.  A ``decision_function`` without all classes counts as a failure.
+    n_jobs : int, optional
+        As in joblib; None follows ``joblib.parallel_config``.
+    progress : callable, optional
+        Called with the number of refits that are done.
+
+    Returns
+    -------
+    Refits
+
+    Raises
+    ------
+    ValueError
+        If every refit fails.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from onefit.refits import left_out_predictions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> rows = [np.array([0]), np.array([1])]
+    >>> model = DecisionTreeRegressor(max_depth=1).fit(X, y)
+    >>> np.round(left_out_predictions(model, X, y, rows, rows).predictions, 1)
+    array([[193.3],
+           [110.1]])
+    """
+    X, y, weights = indexable(X, y, None if sample_weight is None else np.asarray(sample_weight))
+    weight_name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
+    sample = _Sample(X, y, weights, weight_name, method, getattr(model, "classes_", None))
+    estimator = reference(model)
+    tasks = (delayed(_refit)(estimator, sample, *rows) for rows in zip(removed, tested, strict=True))
+    with closing(Parallel(n_jobs=n_jobs, return_as="generator")(tasks)) as results:
+        return _collected(results, removed, tested, progress)
+
+
+def _refit(estimator: Any, sample: _Sample, removed: Index, tested: Index) -> tuple[Any, str, list[str]]:
+    """Predictions of one refit, or the error that it raised, and what it warned of."""
+    kept = np.setdiff1d(np.arange(len(sample.y)), removed)
+    weights = {} if sample.sample_weight is None else {sample.weight_name: sample.sample_weight[kept]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = clone(estimator).fit(*_safe_split(estimator, sample.X, sample.y, kept), **weights)
+            outside, _ = _safe_split(estimator, sample.X, None, tested, kept)
+            predictions = _aligned(fitted, getattr(fitted, sample.method)(outside), sample)
+        except Exception as error:  # whatever an estimator may raise: the other refits go on
+            return None, f"{type(error).__name__}: {error}", []
+    return predictions, "", sorted({warning.category.__name__ for warning in caught})
+
+
+def _aligned(fitted: Any, predictions: Any, sample: _Sample) -> Any:
+    """Predictions with one column for each class, also for classes that the refit does not know."""
+    if sample.method == "predict" or sample.classes is None or len(fitted.classes_) == len(sample.classes):
+        return predictions
+    if sample.method != "predict_proba":
+        known = ", ".join(map(repr, fitted.classes_.tolist()))
+        raise ValueError(f"the refit knows only the classes {known}: its {sample.method} lacks the others")
+    full = np.zeros((len(predictions), len(sample.classes)))
+    full[:, np.searchsorted(sample.classes, fitted.classes_)] = predictions
+    return full
+
+
+def _collected(
+    results: Iterator[tuple[Any, str, list[str]]],
+    removed: Sequence[Index],
+    tested: Sequence[Index],
+    progress: Callable[[int], None] | None,
+) -> Refits:
+    """Take results as they come, in the order of the folds."""
+    predictions, failures, warned = [], [], Counter[str]()
+    for fold, (prediction, error, names) in enumerate(results):
+        predictions.append(prediction)
+        warned.update(names)
+        if error:
+            failures.append(Failure(fold, removed[fold], error))
+        if progress is not None:
+            progress(fold + 1)
+    if failures and len(failures) == len(predictions):
+        raise ValueError(f"all {len(failures)} refits failed, the first with {failures[0].error}")
+    columns = next((np.shape(found)[1:] for found in predictions if found is not None), ())
+    for failure in failures:
+        predictions[failure.fold] = np.full((len(tested[failure.fold]), *columns), np.nan)
+    return Refits(predictions, tuple(failures), dict(warned))
+
+
+# --- the judgement: from predictions to losses ---------------------------------------------------------
+
+
+class Judgement(ABC):
+    """Which method of an estimator is judged, and by which loss of each row.
+
+    The losses of missing (NaN) predictions are missing.
+    """
+
+    method: str
+    loss_name: str
+
+    @abstractmethod
+    def losses(self, y: Any, predictions: Any) -> Array:
+        """Loss of each row: (r,).  ``y`` is what the estimator was given: for classifiers, labels."""
+
+
+@dataclass(frozen=True)
+class SquaredError(Judgement):
+    """Squared error of a prediction, the mean over several outputs."""
+
+    method = "predict"
+    loss_name = Value.loss_name
+
+    def losses(self, y: Any, predictions: Any) -> Array:
+        y = np.asarray(y, dtype=np.float64)
+        return Value().losses(y, np.asarray(predictions, dtype=np.float64).reshape(y.shape))
+
+
+@dataclass(frozen=True)
+class Deviance(Judgement):
+    """Unit deviance of a predicted mean."""
+
+    family: Tweedie
+    method = "predict"
+    loss_name = Mean.loss_name
+
+    def losses(self, y: Any, predictions: Any) -> Array:
+        eta = predictions if self.family.link == "identity" else np.log(predictions)
+        return Mean(self.family).losses(np.asarray(y, dtype=np.float64), eta)
+
+
+@dataclass(frozen=True, eq=False)
+class LogLoss(Judgement):
+    """Log-loss of class probabilities, which count as at least the rounding of their type.
+
+    The bound is that of ``sklearn.metrics.log_loss``: a class that was thought impossible costs 36.
+    """
+
+    classes: Any
+    method = "predict_proba"
+    loss_name = Probability.loss_name
+
+    def losses(self, y: Any, predictions: Any) -> Array:
+        numbers = class_numbers(y, self.classes)
+        own = np.take_along_axis(np.asarray(predictions), numbers[:, None], axis=1)[:, 0]
+        eps = np.finfo(own.dtype).eps
+        return -np.log(np.clip(own, eps, 1.0 - eps).astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearClassifier(Judgement):
+    """A decision function, judged as the formulas judge linear predictors: hinge, or unclipped log-loss."""
+
+    classes: Any
+    response: Response
+    method = "decision_function"
+
+    @property
+    def loss_name(self) -> str:  # type: ignore[override]
+        return self.response.loss_name
+
+    def losses(self, y: Any, predictions: Any) -> Array:
+        numbers = class_numbers(y, self.classes).astype(np.float64)
+        return self.response.losses(numbers, np.asarray(predictions, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class ZeroOne(Judgement):
+    """Whether a predicted label is wrong, the share of them for several outputs."""
+
+    method = "predict"
+    loss_name = "zero-one loss"
+
+    def losses(self, y: Any, predictions: Any) -> Array:
+        labels = np.asarray(predictions)
+        wrong = np.asarray(np.asarray(y) != labels, dtype=np.float64)
+        wrong[labels != labels] = np.nan  # NaN, also among objects
+        return wrong if wrong.ndim == 1 else wrong.mean(axis=1)
+
+
+def judgement(model: Any) -> Judgement:
+    """Choose how an estimator without a formula is judged.
+
+    Classifiers by the log-loss of ``predict_proba`` if they have it, else by the hinge loss of
+    ``decision_function``, else by wrong labels; regressors by squared error.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For what is neither a classifier nor a regressor.
+    """
+    if is_regressor(model):
+        return SquaredError()
+    if not is_classifier(model):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is neither a classifier nor a regressor: its predictions have no loss"
+        )
+    classes = model.classes_
+    if isinstance(classes, list):  # several outputs
+        return ZeroOne()
+    if hasattr(model, "predict_proba"):
+        return LogLoss(classes)
+    return _decided(Margin(classes), classes) if hasattr(model, "decision_function") else ZeroOne()
+
+
+@singledispatch
+def as_judged(response: Response, classes: Any = None) -> Judgement:
+    """Judge refits of a model with a formula by the same loss as the formula does."""
+    raise UnsupportedModelError(f"no judgement of refits for {type(response).__name__}")
+
+
+@as_judged.register(Value)
+@as_judged.register(Location)
+def _value(response: Response, classes: Any = None) -> Judgement:
+    return SquaredError()
+
+
+@as_judged.register(Mean)
+def _mean(response: Mean, classes: Any = None) -> Judgement:
+    return Deviance(response.family)
+
+
+@as_judged.register(Probability)
+@as_judged.register(Margin)
+def _decided(response: Response, classes: Any = None) -> Judgement:
+    return LinearClassifier(classes, response)

@@ -1,0 +1,337 @@
+"""Risks by which hyperparameters are judged, each with its derivative in what makes up the problem.
+
+Every fit is solved to machine precision from the last solution, so that gradients are exact.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from onefit import _linalg, gradients
+from onefit._typing import Array, Index
+from onefit.fit import Fit
+from onefit.gradients import Cotangent
+from onefit.losses import Squared
+from onefit.penalties import SeparablePenalty
+from onefit.problem import Moments, Problem
+from onefit.risk import one_fit
+from onefit.risk.certificate import leaves_nothing
+from onefit.risk.exact import exactly
+from onefit.risk.folds import Folds
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.paths import has_paths
+from onefit.risk.response import Response, Value
+from onefit.solvers.newton import Solution
+from onefit.solvers.ridge_splits import RidgeSplits
+from onefit.solvers.solve import solve
+
+MOST_MOMENTS = 2**24  # numbers that sums over all training sets may take: 128 MiB
+
+
+class Part(NamedTuple):
+    """A fit that the risk depends on, by its cotangent, and the share of the penalty that it keeps."""
+
+    fit: Fit
+    cotangent: Cotangent
+    share: float
+
+
+class Judged(NamedTuple):
+    """A risk, what it depends on, and the fits to go on from."""
+
+    value: float
+    parts: list[Part]
+    fits: list[Fit]
+
+
+class Judge(ABC):
+    """How the hyperparameters are judged."""
+
+    in_loss: bool = True  # whether they cover changes of the loss
+
+    @abstractmethod
+    def has_gradient(self, problem: Problem) -> bool:
+        """Whether the cotangents are known for this problem; differences of the risk serve where not."""
+
+    @abstractmethod
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        """Solve from earlier fits, or from the constant model where there are none."""
+
+
+def _is_ridge(problem: Problem) -> bool:
+    """Whether the penalty is an ℓ2 one on every coefficient."""
+    shape = (problem.X.shape[1], *problem.intercept.shape)
+    return not problem.penalty.has_kinks(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
+
+
+def _from(problem: Problem, start: Fit | None) -> Solution:
+    """Solve from an earlier fit of the same rows; with corners in the loss, from where each row was."""
+    if start is None:
+        return solve(Fit.at_start(problem))
+    moved = Fit(problem, start.coef, start.intercept)
+    if problem.loss.has_corners and not start.is_kinked:
+        moved.known(eta=start.eta, gradient=start.gradient)
+    return solve(moved)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut(Judge):
+    """Every row on its own.
+
+    Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss corners, rows whose
+    pattern changes are taken from their refits, so that the risk does not jump with the pattern, and each has
+    its own gradient.
+
+    Attributes
+    ----------
+    response, target
+        How left-out predictors are judged.
+    weights : (n,) array
+        Share of each row in the risk.
+    exact : bool
+        Whether the gradient is that of the risk, or eq. 16 of Beirami et al. 2017.
+    batch : (b,) int array or None
+        Rows that the gradient is estimated from (their Algorithm 2); None for all.
+    """
+
+    response: Response
+    target: Array
+    weights: Array
+    exact: bool = True
+    batch: Index | None = None
+
+    @property
+    def in_loss(self) -> bool:  # type: ignore[override]
+        return self.exact
+
+    def has_gradient(self, problem: Problem) -> bool:
+        shape = (problem.X.shape[1], *problem.intercept.shape)
+        chords = problem.loss.jumps and problem.penalty.has_kinks(shape)  # steps that are no formula
+        if problem.penalty.bends_with_subgradient or chords:
+            return False
+        if not (problem.loss.has_corners or isinstance(problem.X, _linalg.RowGram)):
+            return True
+        keeps = not problem.mean_scaled and problem.balance is None
+        return self.exact and keeps and _is_ridge(problem)
+
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        solution = _from(problem, starts[0] if starts else None)
+        fit, left_out = solution.fit, self._left_out(solution)
+        value = self._risk(left_out.eta)
+        if not gradient:
+            return Judged(value, [], [fit])
+        if self.exact:
+            return Judged(value, self._parts(solution, left_out), [fit])
+        cotangent = gradients.gradient_2017(fit, self._slopes, self.batch)
+        if self.batch is not None:
+            grown = len(self.weights) / len(self.batch)
+            cotangent = Cotangent(grown * cotangent.gradient, grown * np.asarray(cotangent.hessian))
+        return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
+
+    def _left_out(self, solution: Solution) -> LeftOut:
+        problem = solution.fit.problem
+        if problem.loss.has_corners or not self.has_gradient(problem):
+            left_out = one_fit.loo(*solution, thorough=False)
+            return one_fit.loo(*solution) if np.any(left_out.slack == 0) else left_out
+        if not solution.fit.is_kinked:
+            return one_fit.one_step(*solution)
+        left_out = one_fit.loo(*solution)
+        return exactly(left_out) if has_paths(solution.fit) else left_out
+
+    def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
+        fit, solved, parts = solution.fit, left_out.refitted, []
+        problem = fit.problem
+        if len(solved) < problem.n:
+            parts.append(Part(fit, self._of_the_others(solution, left_out), 1.0))
+        slopes = self._slopes(left_out)
+        for i, one in left_out.solved.items():
+            own = Fit(problem.without(i), one.coef, one.intercept)
+            rows = np.array([i])
+            parts.append(Part(own, gradients.held_out(own, rows, slopes[rows]), problem.kept_share(i)))
+        return parts
+
+    def _of_the_others(self, solution: Solution, left_out: LeftOut) -> Cotangent:
+        """Cotangent of the rows that were not solved anew."""
+        fit, solved = solution.fit, left_out.refitted
+        unmoved = leaves_nothing(fit)
+        unmoved[solved] = True
+        if unmoved.all():  # their refits are the fit
+            rest = np.setdiff1d(left_out.rows, solved)
+            return gradients.held_out(fit, rest, self._slopes(left_out)[rest], solution.curvature)
+
+        def of_the_others(step: LeftOut) -> Array:
+            slopes = self._slopes(step)
+            slopes[solved] = 0.0
+            return slopes
+
+        return gradients.leave_one_out(fit, of_the_others, solution.curvature)[1]
+
+    def _risk(self, eta: Array) -> float:
+        return float(self.weights @ self.response.losses(self.target, eta))
+
+    def _slopes(self, left_out: LeftOut) -> Array:
+        return (self.response.slopes(self.target, left_out.eta).T * self.weights).T
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut(Judge):
+    """Sets of rows that are held out in turn: K folds, Monte-Carlo splits, or one set (Wang et al. 2019).
+
+    Attributes
+    ----------
+    folds : Folds
+    response, target, weights
+        As for ``LeaveOneOut``; the risk is the weighted mean over all tested rows.
+    n_jobs : int or None
+        As in joblib.
+    """
+
+    folds: Folds
+    response: Response
+    target: Array
+    weights: Array
+    n_jobs: int | None = None
+    shared: list[RidgeSplits | None] = field(default_factory=list)
+    moments: dict[int, Moments] = field(default_factory=dict)
+
+    def has_gradient(self, problem: Problem) -> bool:
+        return True
+
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        total, shared = float(self.weights[self.folds.rows].sum()), self._shared(problem)
+        tasks = (
+            delayed(self._one)(
+                problem, self._training(problem, k), k, starts[k] if starts else None, gradient, total, shared
+            )
+            for k in range(len(self.folds))
+        )
+        found = Parallel(n_jobs=None if shared is not None else self.n_jobs)(tasks)
+        parts = [part for _, part, _ in found if part is not None]
+        return Judged(float(sum(value for value, _, _ in found)), parts, [fit for _, _, fit in found])
+
+    def _one(
+        self,
+        problem: Problem,
+        training: Problem,
+        k: int,
+        start: Fit | None,
+        gradient: bool,
+        total: float,
+        shared: RidgeSplits | None,
+    ) -> tuple[float, Part | None, Fit]:
+        removed, tested = self.folds.removed[k], self.folds.tested[k]
+        known = None if shared is None else shared.without(training, removed)
+        fit, curvature = _from(training, start) if known is None else known
+        y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
+        value = float(weights @ self.response.losses(y, eta))
+        if not gradient:
+            return value, None, fit
+        by_row = (self.response.slopes(y, eta).T * weights).T
+        cotangent = gradients.held_out(fit, tested, by_row, curvature)
+        return value, Part(fit, cotangent, problem.kept_share(removed)), fit
+
+    def _training(self, problem: Problem, k: int) -> Problem:
+        """The problem without a set, with sums over its rows where they serve every strength."""
+        left = problem.without(self.folds.removed[k])
+        n, p = problem.X.shape
+        tall = p <= n and p**2 * len(self.folds) <= MOST_MOMENTS and isinstance(problem.X, np.ndarray)
+        if not tall or type(problem.loss) is not Squared or problem.y.ndim == 2:
+            return left
+        if not isinstance(problem.penalty, SeparablePenalty) or not problem.penalty.has_kinks((p,)):
+            return left
+        own = self.moments.get(k)
+        if own is None or own.X is not problem.X or not np.array_equal(own.weights, left.weights):
+            own = self.moments[k] = Moments.of(left)
+        return replace(left, weights=own.weights, moments=own)
+
+    def _shared(self, problem: Problem) -> RidgeSplits | None:
+        """What ridge regressions on all training sets share, summed once."""
+        if not self.shared:
+            self.shared.append(RidgeSplits.of(problem))
+        known = self.shared[0]
+        return known if known is not None and known.serves(problem) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Generalised(Judge):
+    """GCV: training loss / (1 − df/n)²."""
+
+    response: Response
+    target: Array
+    weights: Array
+
+    def has_gradient(self, problem: Problem) -> bool:
+        if isinstance(problem.X, _linalg.RowGram) and (problem.mean_scaled or problem.balance is not None):
+            return False
+        curved = problem.loss.has_corners or problem.penalty.bends_with_subgradient
+        return not (curved or problem.intercept.ndim)
+
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        fit, curvature = _from(problem, starts[0] if starts else None)
+        n = int(np.count_nonzero(problem.weights))
+        if self.has_gradient(problem):
+            df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
+        else:  # corners of the loss and several outputs have degrees of freedom of their own
+            df = one_fit.loo(fit, thorough=False).effective_df
+        slack = 1.0 - df / n
+        training = float(self.weights @ self.response.losses(self.target, fit.eta))
+        value = training / slack**2 if slack > 0 else np.inf
+        if not gradient or slack <= 0:
+            return Judged(value, [], [fit])
+        by_eta = self.weights * self.response.slopes(self.target, fit.eta) / slack**2
+        owed = 2.0 * training / (n * slack**3)
+        cotangent = gradients.degrees_of_freedom(fit, curvature, owed, by_eta)
+        return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
+
+
+@dataclass(frozen=True, eq=False)
+class Permuted(Judge):
+    """The criterion of Lounici, Meziani and Riu (2020, eq. 5), for any loss: see ``risk.Permutation``.
+
+    Attributes
+    ----------
+    orders : (T + 1, n) int array
+        The rows as they are, and permuted.
+    """
+
+    response: Response
+    target: Array
+    weights: Array
+    orders: Index
+    in_loss = False  # the constant model that it compares with moves too
+
+    def has_gradient(self, problem: Problem) -> bool:
+        return True
+
+    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
+        value, parts, fits = 0.0, [], []
+        for t, order in enumerate(self.orders):
+            own = replace(problem, y=problem.y[order])
+            fit, curvature = _from(own, starts[t] if starts else None)
+            share, by_row = self._explained(fit, order)
+            # the response is to be fitted; of a permuted one nothing is to be explained
+            sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)
+            value += share if t == 0 else abs(1.0 - share) / (len(self.orders) - 1)
+            fits.append(fit)
+            if gradient:
+                v = gradients.of_rows(fit, sign * by_row)
+                parts.append(Part(fit, gradients.implicit(fit, curvature, v).cotangent, 1.0))
+        return Judged(value, parts, fits)
+
+    def _explained(self, fit: Fit, order: Index) -> tuple[float, Array]:
+        """L/L₀ of a fit, or its root for squared error, and the slope in the linear predictors."""
+        target = self.target[order]
+        loss = float(self.weights @ self.response.losses(target, fit.eta))
+        null = float(self.weights @ self.response.losses(target, Fit.at_start(fit.problem).eta))
+        slopes = (self.response.slopes(target, fit.eta).T * self.weights).T
+        if not null > 0:
+            return 1.0, 0.0 * slopes
+        if not isinstance(self.response, Value):
+            return loss / null, slopes / null
+        root = max(float(np.sqrt(loss / null)), np.finfo(float).tiny)
+        return root, slopes / (2.0 * root * null)

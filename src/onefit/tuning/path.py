@@ -1,0 +1,247 @@
+"""The risk along a path of strengths, judged while the path is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from onefit._linalg import one_thread_if_small
+from onefit._typing import Array, Index
+from onefit.fit import Fit
+from onefit.problem import Problem
+from onefit.risk import one_fit
+from onefit.risk.estimate import mean_and_error
+from onefit.risk.one_fit import LeftOut
+from onefit.risk.paths import has_paths
+from onefit.risk.response import Response
+from onefit.solvers.solve import solve, solve_path
+from onefit.tuning.selection import Selection, choose, paired_errors, smallest
+
+PATIENCE = 5  # strengths past the best one before the path may stop
+MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
+CHEAP = 3e5  # n p min(n, p) up to which all of them may be
+CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A path of fits and their leave-one-out risks, from the strongest penalty to the weakest.
+
+    Attributes
+    ----------
+    strengths : (J,) array
+        Those that were visited.
+    losses : (n, J) array
+        Left-out loss of each row at each strength.
+    risks, std_errors : (J,) arrays
+    paired_errors : (J,) array
+        Standard errors of the differences to the smallest risk.
+    coefs : (J, p) or (J, p, c) array
+    levels : (J,) or (J, c) array
+    best : int
+        Position of the strength that was chosen.
+    thorough : (t,) int array
+        Positions that were judged with the rows that no step reaches solved anew.
+    misjudged : bool
+        Whether one of them had seemed past the minimum, and was not.
+    """
+
+    strengths: Array
+    losses: Array
+    risks: Array
+    std_errors: Array
+    paired_errors: Array
+    coefs: Array
+    levels: Array
+    best: int
+    thorough: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    misjudged: bool = False
+
+    def corrected(self, j: int, losses: Array, weights: Array, selection: Selection) -> SearchResult:
+        """Exchange the losses at one strength for thorough ones, and choose anew."""
+        risks, errors = self.risks.copy(), self.std_errors.copy()
+        all_losses = self.losses.copy()
+        all_losses[:, j] = losses
+        risks[j], errors[j] = mean_and_error(losses, weights)
+        paired = paired_errors(all_losses, weights, smallest(risks))
+        return replace(
+            self,
+            losses=all_losses,
+            risks=risks,
+            std_errors=errors,
+            paired_errors=paired,
+            best=choose(risks, paired, selection),
+            thorough=np.union1d(self.thorough, [j]),
+        )
+
+
+def judged(
+    strengths: Array,
+    losses: Array,
+    weights: Array,
+    coefs: Array,
+    levels: Array,
+    selection: Selection,
+) -> SearchResult:
+    """Risks of a solved path from the losses (n, J) of its rows, and the choice."""
+    risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
+    paired = paired_errors(losses, weights, smallest(risks))
+    best = choose(risks, paired, selection)
+    return SearchResult(strengths, losses, risks, errors, paired, coefs, levels, best)
+
+
+def search_path(
+    strengths: Array,
+    problem_at: Callable[[float], Problem],
+    response: Response,
+    target: Array,
+    weights: Array,
+    *,
+    selection: Selection = "min",
+    early_stopping: bool = True,
+) -> SearchResult:
+    """Solve problems along a path and judge each by leave-one-out.
+
+    Parameters
+    ----------
+    strengths : (J,) array
+        From the strongest penalty to the weakest.
+    problem_at : callable
+        The problem at a strength.
+    response, target, weights
+        How left-out predictors are judged, and the weights of the mean.
+    selection : "min" or "1se"
+        The smallest risk, or the strongest penalty whose risk exceeds it by at most one standard error of
+        the paired difference.
+    early_stopping : bool, default True
+        Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
+        worse than it by two standard errors of the paired difference.  Where rows can be followed the last
+        one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
+        far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
+    """
+    walked = Walk()
+    for solution in solve_path(problem_at(float(strength)) for strength in strengths):
+        left_out = one_fit.loo(*solution, thorough=False)
+        walked.add(solution.fit, response.losses(target, left_out.eta), weights)
+        at_end = len(walked.risks) == len(strengths)
+        if walked.seems_past_minimum(weights) or (at_end and not walked.past):
+            if has_paths(solution.fit):
+                walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
+            walked.past = walked.rises(weights)
+            if early_stopping and walked.past:
+                break
+    found = judged(
+        strengths[: len(walked.fits)],
+        np.stack(walked.losses).T,
+        weights,
+        np.stack([fit.coef for fit in walked.fits]),
+        np.stack([fit.intercept for fit in walked.fits]),
+        selection,
+    )
+    return replace(found, thorough=np.array(walked.thorough, dtype=np.intp), misjudged=walked.misjudged)
+
+
+@dataclass
+class Walk:
+    """What a path has seen so far."""
+
+    fits: list[Fit] = field(default_factory=list)
+    losses: list[Array] = field(default_factory=list)
+    risks: list[float] = field(default_factory=list)
+    thorough: list[int] = field(default_factory=list)
+    misjudged: bool = False
+    past: bool = False
+
+    def add(self, fit: Fit, losses: Array, weights: Array) -> None:
+        """Take in the next strength."""
+        self.fits.append(fit)
+        self.losses.append(losses)
+        self.risks.append(mean_and_error(losses, weights)[0])
+
+    def correct(self, losses: Array, weights: Array) -> None:
+        """Exchange the losses at the last strength for thorough ones."""
+        rose = self.rises(weights)
+        self.losses[-1], self.risks[-1] = losses, mean_and_error(losses, weights)[0]
+        self.thorough.append(len(self.risks) - 1)
+        self.misjudged |= rose and not self.rises(weights)
+
+    def seems_past_minimum(self, weights: Array) -> bool:
+        """Whether the last risk is clearly above the smallest one, and that is news."""
+        since = max(smallest(np.array(self.risks)), *self.thorough[-1:], 0)
+        return not self.past and len(self.risks) - 1 >= since + PATIENCE and self.rises(weights)
+
+    def rises(self, weights: Array) -> bool:
+        """Whether the last risk is worse than the smallest one beyond chance."""
+        best = smallest(np.array(self.risks))
+        rise, error = mean_and_error(self.losses[-1] - self.losses[best], weights)
+        return rise > CLEARLY_WORSE * error
+
+
+def settle(
+    result: SearchResult,
+    problem_at: Callable[[float], Problem],
+    response: Response,
+    target: Array,
+    weights: Array,
+    selection: Selection,
+) -> tuple[SearchResult, Fit, LeftOut]:
+    """Judge the chosen strength thoroughly, and choose again, until the choice stands or enough were judged.
+
+    Along the path, rows that no step from the fit reaches are not solved anew.  Where that matters the
+    risks are corrected, best first, so that the chosen one is not the smallest by mistake.
+
+    Returns
+    -------
+    result : SearchResult
+        With the risks of the strengths that were judged again.
+    fit, left_out
+        At the chosen strength.
+    """
+    judged: dict[int, tuple[Fit, LeftOut]] = {}
+    rough = _is_rough(problem_at, result)
+    shape = problem_at(float(result.strengths[0])).X.shape
+    most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
+    while len(judged) < most:
+        j = _next_to_judge(result, judged, probing=rough or result.misjudged)
+        if j is None:
+            break
+        judged[j] = at(problem_at(float(result.strengths[j])), result, j)
+        result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+    if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
+        result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
+    if result.best not in judged:
+        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result, result.best)
+    return result, *judged[result.best]
+
+
+def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bool) -> int | None:
+    """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond."""
+    if np.all(np.isnan(result.risks)):
+        return None
+    least = smallest(result.risks)
+    for j in (least, result.best):
+        if j not in judged:
+            return j
+    beyond = int(min(result.thorough[result.thorough > least], default=len(result.risks)))
+    halfway = (least + beyond) // 2
+    return halfway if probing and halfway > least else None
+
+
+def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> bool:
+    """Whether the risks of the path are too large where penalties are weak.
+
+    With a curved loss and an ℓ1 part the rows that matter most change the pattern when they leave; steps
+    on the pattern of the fit take them too far, and the more so the weaker the penalty is.
+    """
+    first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
+    problem = first.problem
+    return first.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral)
+
+
+def at(problem: Problem, result: SearchResult, j: int) -> tuple[Fit, LeftOut]:
+    """Fit and leave-one-out, refits of single rows included, at a strength of the path."""
+    with one_thread_if_small(problem.X):
+        solution = solve(Fit(problem, result.coefs[j], result.levels[j]))
+        return solution.fit, one_fit.loo(*solution)

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
-from scipy.special import expit, xlogy
 from sklearn.base import BaseEstimator, clone
 
 from onefit import _linalg
@@ -22,6 +21,7 @@ from onefit._typing import Array, Design, Index
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import Gamma, Hinge, Huber, Logistic, Loss, Poisson, Squared, Tweedie
+from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, ShareLogLoss, SquaredError
 from onefit.penalties import (
     L1,
     L2,
@@ -36,8 +36,7 @@ from onefit.penalties import (
 )
 from onefit.problem import Problem
 from onefit.readers.reading import Reading, as_fit, read, refuse
-from onefit.refits import Judgement, as_judged, reference, untuned
-from onefit.risk.response import Margin, Mean, Probability, Response, Value
+from onefit.refits import reference, untuned
 from onefit.validation import check_new_rows, check_range, check_rows, check_weights, class_numbers
 
 Reader: TypeAlias = Callable[[Any, Any, Any, Any], Reading]
@@ -116,16 +115,16 @@ def _reading(
     level = np.asarray(float(np.ravel(model.intercept_)[0]))
     problem = Problem(loss, penalty, data.X, data.y, data.weights, np.array(intercept), mean_scaled)
     fit = Fit(problem, _coefficients(model), level)
-    response = _response(loss, data.classes)
-    return Reading(fit, response, data.y, data.classes, design=partial(_new_rows, model))
+    metric = _metric(loss, data.classes)
+    return Reading(fit, metric, data.y, data.classes, design=partial(_new_rows, model))
 
 
-def _response(loss: Loss, classes: Any) -> Response:
+def _metric(loss: Loss, classes: Any) -> LinearMetric:
     if isinstance(loss, Logistic):
-        return Probability(np.asarray(classes))
+        return LogLoss(np.asarray(classes))
     if isinstance(loss, Hinge):
-        return Margin(np.asarray(classes))
-    return Mean(loss) if isinstance(loss, Tweedie) else Value()
+        return HingeLoss(np.asarray(classes))
+    return Deviance(loss) if isinstance(loss, Tweedie) else SquaredError()
 
 
 def _elastic_net(total: float, ratio: float, weights: Any = None) -> SeparablePenalty:
@@ -432,41 +431,6 @@ def _celer_logistic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 # --- glum ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Share(Response):
-    """A probability of success, judged by log-loss; y is a share of successes, 0 … 1."""
-
-    method = "predict"
-    loss_name = "log-loss"
-
-    def predictions(self, eta: Array) -> Array:
-        return np.asarray(expit(eta))
-
-    def losses(self, y: Array, eta: Array) -> Array:
-        return Logistic().value(y, eta)
-
-    def slopes(self, y: Array, eta: Array) -> Array:
-        return Logistic().gradient(y, eta)
-
-
-@dataclass(frozen=True)
-class ShareLogLoss(Judgement):
-    """Log-loss of a predicted probability of success, which counts as at least the rounding of its type."""
-
-    method = "predict"
-    loss_name = Share.loss_name
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        eps = np.finfo(np.float64).eps
-        y, mean = np.asarray(y, dtype=np.float64), np.clip(predictions, eps, 1.0 - eps)
-        return np.asarray(-xlogy(y, mean) - xlogy(1.0 - y, 1.0 - mean))
-
-
-@as_judged.register(Share)
-def _share(response: Share, classes: Any = None) -> Judgement:
-    return ShareLogLoss()
-
-
 def _glum(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w deviance / Σ w + alpha (l1_ratio ‖P1 β‖₁ + ½ (1 − l1_ratio) βᵀ P2 β)."""
     _refuse_of_glum(model, X)
@@ -474,7 +438,7 @@ def _glum(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = _data(model, X, y, loss)
     data = replace(data, weights=check_weights(sample_weight, data.X))
     reading = _reading(model, data, loss, _glum_penalty(model, data), intercept=model.fit_intercept)
-    return replace(reading, response=Share()) if isinstance(loss, Logistic) else reading
+    return replace(reading, metric=ShareLogLoss()) if isinstance(loss, Logistic) else reading
 
 
 def _refuse_of_glum(model: Any, X: Any) -> None:

@@ -16,11 +16,11 @@ from onefit._typing import Array, Design
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Squared
+from onefit.metrics import HingeLoss, LocationError, SquaredError
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, Problem
 from onefit.readers.kernels import KernelGram
 from onefit.readers.reading import Reading, as_fit, refuse
-from onefit.risk.response import Location, Margin, Value
 from onefit.validation import (
     check_new_rows,
     check_rows,
@@ -44,7 +44,7 @@ def _least_squares(
     level = np.broadcast_to(level, outputs).copy() if outputs else level[0]
     intercept = np.full(outputs, bool(model.fit_intercept))
     problem = Problem(Squared(), penalty, X, y, weights, intercept, mean_scaled)
-    return Reading(Fit(problem, coef, np.asarray(level)), Value(), y)
+    return Reading(Fit(problem, coef, np.asarray(level)), SquaredError(), y)
 
 
 @as_fit.register(linear_model.LinearRegression)
@@ -104,7 +104,7 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
     penalty = _with_signs(model, ridge_penalty(alpha, signs), signs)
     reading = _least_squares(model, (X, signs), weights, penalty)
     fit = replace(reading.fit, problem=replace(reading.fit.problem, balance=balance))
-    return Reading(fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
+    return Reading(fit, HingeLoss(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
 
 
 @as_fit.register(linear_model.Lasso)
@@ -164,7 +164,9 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
         np.full(y.shape[1:], False),
     )
     fit = Fit(problem, np.asarray(model.dual_coef_, dtype=np.float64), np.zeros(y.shape[1:]))
-    return Reading(fit, Value(), y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_))
+    return Reading(
+        fit, SquaredError(), y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_)
+    )
 
 
 @as_fit.register(linear_model.HuberRegressor)
@@ -183,4 +185,4 @@ def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
     coef = np.stack([model.coef_, np.zeros(X.shape[1])], axis=1)
     level = np.array([float(model.intercept_), float(model.scale_)])
-    return Reading(Fit(problem, coef, level), Location(), y)
+    return Reading(Fit(problem, coef, level), LocationError(), y)

@@ -24,13 +24,13 @@ from onefit.losses import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
 )
+from onefit.metrics import HingeLoss, LinearMetric, PinballLoss, SquaredError
 from onefit.penalties import L1, L2, SeparablePenalty
 from onefit.problem import Balance, Problem
 from onefit.readers.conventions import class_weights, with_constant
 from onefit.readers.kernels import KernelGram
 from onefit.readers.reading import Reading, as_fit, refuse
 from onefit.refits import reference
-from onefit.risk.response import Margin, Pinball, Response, Value
 from onefit.validation import check_new_rows, check_rows, check_weights, class_numbers
 
 # --- kernels ---------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     balance = Balance(numbers, np.ones(len(y))) if model.class_weight == "balanced" else None
     weights = weights * np.asarray(model.class_weight_, dtype=np.float64)[numbers]
     target = numbers.astype(np.float64)
-    reading = _kernel_machine(model, X, target, weights, Hinge(), Margin(np.asarray(model.classes_)))
+    reading = _kernel_machine(model, X, target, weights, Hinge(), HingeLoss(np.asarray(model.classes_)))
     problem = replace(reading.fit.problem, balance=balance)
     return replace(reading, fit=replace(reading.fit, problem=problem), classes=model.classes_)
 
@@ -60,7 +60,7 @@ def _svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """C Σ w max(0, |r| − epsilon) + ½ ‖β‖²."""
     X, y = check_rows(model, X, y)
     loss = EpsilonInsensitive(float(model.epsilon))
-    return _kernel_machine(model, X, y, check_weights(sample_weight, X), loss, Value())
+    return _kernel_machine(model, X, y, check_weights(sample_weight, X), loss, SquaredError())
 
 
 @as_fit.register(svm.NuSVC)
@@ -75,7 +75,7 @@ def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 
 def _kernel_machine(
-    model: Any, X: Design, y: Array, weights: Array, loss: Loss, response: Response
+    model: Any, X: Design, y: Array, weights: Array, loss: Loss, metric: LinearMetric
 ) -> Reading:
     if model.shape_fit_ != X.shape:
         raise NotFittedToDataError(
@@ -87,7 +87,7 @@ def _kernel_machine(
     if model.kernel == "linear":
         problem = Problem(loss, penalty, X, y, weights)
         coef = model.coef_.toarray() if _linalg.is_sparse(model.coef_) else model.coef_
-        return Reading(Fit(problem, np.asarray(coef, dtype=np.float64)[0], level), response, y)
+        return Reading(Fit(problem, np.asarray(coef, dtype=np.float64)[0], level), metric, y)
     kernel = _kernel(model)
     dual = np.zeros(len(y))
     weight = model.dual_coef_.toarray() if _linalg.is_sparse(model.dual_coef_) else model.dual_coef_
@@ -97,7 +97,7 @@ def _kernel_machine(
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)
     fit = Fit(problem, dual, level)
-    return Reading(fit, response, y, notes=notes, design=lambda new: kernel(check_new_rows(model, new), X))
+    return Reading(fit, metric, y, notes=notes, design=lambda new: kernel(check_new_rows(model, new), X))
 
 
 def _kernel(model: Any) -> Callable[[Design, Design], Array]:
@@ -141,7 +141,7 @@ def _linear_svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     loss: Loss = Hinge() if model.loss == "hinge" else SquaredHinge()
     strength = 1.0 / float(model.C)
     penalty = L1(strength) if model.penalty == "l1" else L2(strength)
-    reading = _liblinear(model, X, own, weights, loss, penalty, Margin(np.asarray(model.classes_)))
+    reading = _liblinear(model, X, own, weights, loss, penalty, HingeLoss(np.asarray(model.classes_)))
     problem = replace(reading.fit.problem, balance=balance)
     fit = replace(reading.fit, problem=problem)
     return replace(reading, fit=fit, target=target, classes=model.classes_)
@@ -155,7 +155,7 @@ def _linear_svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     plain = model.loss == "epsilon_insensitive"
     loss: Loss = EpsilonInsensitive(epsilon) if plain else SquaredEpsilonInsensitive(epsilon)
     penalty = L2(1.0 / float(model.C))
-    return _liblinear(model, X, y, check_weights(sample_weight, X), loss, penalty, Value())
+    return _liblinear(model, X, y, check_weights(sample_weight, X), loss, penalty, SquaredError())
 
 
 def _liblinear(
@@ -165,7 +165,7 @@ def _liblinear(
     weights: Array,
     loss: Loss,
     penalty: SeparablePenalty,
-    response: Response,
+    metric: LinearMetric,
 ) -> Reading:
     outputs = y.shape[1:]
     coef = np.asarray(model.coef_, dtype=np.float64).reshape(*outputs, -1).T
@@ -177,7 +177,7 @@ def _liblinear(
         coef = np.concatenate([coef, level])
         design = partial(_with_constant_column, model, scale)
     problem = Problem(loss, penalty, X, y, weights, np.full(outputs, False))
-    return Reading(Fit(problem, coef, np.zeros(outputs)), response, y, design=design, constant=scale)
+    return Reading(Fit(problem, coef, np.zeros(outputs)), metric, y, design=design, constant=scale)
 
 
 def _with_constant_column(model: Any, scale: float, new: Any) -> Design:
@@ -203,7 +203,7 @@ def _quantile_regressor(model: Any, X: Any, y: Any, sample_weight: Any) -> Readi
     intercept = np.array(bool(model.fit_intercept))
     problem = Problem(Quantile(level), penalty, X, y, weights, intercept, mean_scaled=True)
     coef = np.asarray(model.coef_, dtype=np.float64)
-    return Reading(Fit(problem, coef, np.asarray(float(model.intercept_))), Pinball(level), y)
+    return Reading(Fit(problem, coef, np.asarray(float(model.intercept_))), PinballLoss(level), y)
 
 
 # --- no optimum to start from ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from onefit._typing import Array, Design
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
-from onefit.risk.response import Response
+from onefit.metrics import LinearMetric
 from onefit.validation import (
     check_fitted,
     check_new_rows,
@@ -31,10 +31,10 @@ class Reading:
     ----------
     fit : Fit
         As the estimator left it, polished or not.
-    response : Response
-        How its predictions come from linear predictors.
+    metric : LinearMetric
+        How its predictions come from linear predictors, and are judged.
     target : array
-        The response in the terms of ``response``: numbers, or class numbers.
+        The response in the terms of ``metric``: numbers, or class numbers.
     classes : array or None
     tol : float
         Tolerance that its solver was asked for.
@@ -50,7 +50,7 @@ class Reading:
     """
 
     fit: Fit
-    response: Response
+    metric: LinearMetric
     target: Array
     classes: Any | None = None
     tol: float = 1e-4

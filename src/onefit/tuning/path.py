@@ -10,12 +10,12 @@ import numpy as np
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
-from onefit.risk.response import Response
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.selection import Selection, choose, paired_errors, smallest
 
@@ -95,7 +95,7 @@ def judged(
 def search_path(
     strengths: Array,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     *,
@@ -124,11 +124,11 @@ def search_path(
     walked = Walk()
     for solution in solve_path(problem_at(float(strength)) for strength in strengths):
         left_out = one_fit.loo(*solution, thorough=False)
-        walked.add(solution.fit, response.losses(target, left_out.eta), weights)
+        walked.add(solution.fit, metric.losses(target, left_out.eta), weights)
         at_end = len(walked.risks) == len(strengths)
         if walked.seems_past_minimum(weights) or (at_end and not walked.past):
             if has_paths(solution.fit):
-                walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
+                walked.correct(metric.losses(target, one_fit.loo(*solution).eta), weights)
             walked.past = walked.rises(weights)
             if early_stopping and walked.past:
                 break
@@ -182,7 +182,7 @@ class Walk:
 def settle(
     result: SearchResult,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     selection: Selection,
@@ -208,7 +208,7 @@ def settle(
         if j is None:
             break
         judged[j] = at(problem_at(float(result.strengths[j])), result, j)
-        result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+        result = result.corrected(j, metric.losses(target, judged[j][1].eta), weights, selection)
     if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
         result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:

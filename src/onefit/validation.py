@@ -87,6 +87,11 @@ def check_range(y: Array, power: float) -> None:
         raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
 
 
+def is_count(given: Any) -> bool:
+    """Whether strengths are given as their number."""
+    return isinstance(given, int | np.integer) and not isinstance(given, bool)
+
+
 def check_strengths(
     name: str, given: Any, automatic: Callable[[], tuple[float, float]], *, positive: bool = True
 ) -> Array:

@@ -16,6 +16,7 @@ from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.exact import exactly
 from onefit.solvers.solve import solve
+from onefit.tuning.grid import Grid
 from onefit.tuning.path import Walk, at, search_path, settle
 from onefit.tuning.selection import choose, paired_errors
 
@@ -54,7 +55,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
     strengths = np.geomspace(null, 0.01 * null, 40)
-    result = search_path(strengths, problem_at, SquaredError(), y, ones)
+    result = search_path(Grid(strengths), problem_at, SquaredError(), y, ones)
     result, _, left_out = settle(result, problem_at, SquaredError(), y, ones, "min")
     refits = [
         np.mean((y - exactly(one_fit.loo(*solve(Fit.at_start(problem_at(s))))).eta) ** 2) for s in strengths
@@ -65,12 +66,11 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
 
 @pytest.mark.parametrize(
-    ("problem_at", "metric", "target"),
-    [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)],
+    ("problem_at", "metric", "target"), [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)]
 )
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths = np.geomspace(40.0, 0.5, 6)
-    result = search_path(strengths, problem_at, metric, target, np.ones(60), early_stopping=False)
+    result = search_path(Grid(strengths), problem_at, metric, target, np.ones(60), early_stopping=False)
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
@@ -86,7 +86,9 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
 @pytest.mark.parametrize("selection", ["min", "1se"])
 def test_an_exchange_of_losses_reaches_all_that_follows_from_them(selection):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
-    found = search_path(strengths, _lasso, SquaredError(), Y, ones, selection=selection, early_stopping=False)
+    found = search_path(
+        Grid(strengths), _lasso, SquaredError(), Y, ones, selection=selection, early_stopping=False
+    )
     losses = found.losses.copy()
     losses[:, 1] *= 0.1  # a new minimum
     exchanged = found.corrected(1, losses[:, 1], ones, selection)
@@ -100,7 +102,7 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk = Walk()
+    walk = Walk(Grid(np.ones(1)))
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         walk.add(Fit.at_start(_lasso(1.0)), rows**2 + rise * rows, weights)
         assert not walk.seems_past_minimum(weights)
@@ -115,7 +117,7 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
 
 def test_settle_chooses_on_corrected_risks():
     strengths = np.array([20.0, 8.0, 3.0])
-    result = search_path(strengths, _lasso, SquaredError(), Y, np.ones(60), early_stopping=False)
+    result = search_path(Grid(strengths), _lasso, SquaredError(), Y, np.ones(60), early_stopping=False)
     spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
     settled, fit, left_out = settle(spoilt, _lasso, SquaredError(), Y, np.ones(60), "min")
     assert settled.best == int(np.argmin(result.risks))
@@ -136,7 +138,7 @@ def test_a_rough_path_is_probed_beyond_its_minimum():
 
     metric, ones = LogLoss(np.arange(2)), np.ones(40)
     strengths = np.geomspace(8.0, 0.05, 12)
-    rough = search_path(strengths, problem_at, metric, labels, ones, early_stopping=False)
+    rough = search_path(Grid(strengths), problem_at, metric, labels, ones, early_stopping=False)
     settled, _, left_out = settle(rough, problem_at, metric, labels, ones, "min")
     assert settled.risks[settled.best] == pytest.approx(metric.losses(labels, left_out.eta).mean())
     refits = [

@@ -15,8 +15,8 @@ from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import split
 from onefit.exceptions import NotFittedToDataError
 from onefit.fit import Fit
+from onefit.metrics import HingeLoss, SquaredError
 from onefit.readers import Reading, as_fit
-from onefit.risk.response import Margin, Value
 from onefit.validation import check_new_rows, check_rows, class_numbers
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ def _read(model: ConvexProgram, X: Any, y: Any, sample_weight: Any) -> Reading:
         )
     fit = model.solution
     if not is_classifier:
-        return Reading(fit, Value(), y)
+        return Reading(fit, SquaredError(), y)
     classes = np.unique(y)
     if len(classes) != 2:
         raise ValueError(f"a classifier of margins has 2 classes, but y has {len(classes)}")
     target = class_numbers(y, classes).astype(np.float64)
-    return Reading(fit, Margin(classes), target, classes=classes)
+    return Reading(fit, HingeLoss(classes), target, classes=classes)

@@ -12,6 +12,7 @@ import numpy as np
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Design, Index, Mask
 from onefit.exceptions import UnreliableWarning
+from onefit.metrics import LinearMetric
 from onefit.risk.audit import Audit
 from onefit.risk.certificate import is_patterned
 from onefit.risk.departure import Departures
@@ -19,7 +20,6 @@ from onefit.risk.folds import Folds
 from onefit.risk.influence import Influence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.one_fit import LeftOut, Refinement
-from onefit.risk.response import Response
 from onefit.risk.sets import LeftTogether
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ STRAINED_SHARE = 0.1  # the same for rows of a leverage near 1
 class Readout(NamedTuple):
     """How the linear predictors of new rows are had, and what they mean."""
 
-    response: Response
+    response: LinearMetric
     design: Callable[[Any], Design]
     constant: float
 
@@ -330,7 +330,7 @@ class RiskEstimate:
 
 def estimate(
     left_out: LeftOut | LeftTogether,
-    response: Response,
+    response: LinearMetric,
     y: Any,
     *,
     target: Array | None = None,
@@ -346,7 +346,7 @@ def estimate(
     Parameters
     ----------
     left_out : LeftOut or LeftTogether
-    response : Response
+    response : LinearMetric
     y : array
         Response in the user's terms.
     target : array, optional
@@ -372,8 +372,8 @@ def estimate(
         std_error=std_error,
         losses=losses,
         predictions=response.predictions(left_out.eta),
-        decision=response.linear(left_out.eta),
-        fitted=response.linear(left_out.fit.eta)[rows],
+        decision=response.decision(left_out.eta),
+        fitted=response.decision(left_out.fit.eta)[rows],
         leverages=left_out.leverages,
         effective_df=left_out.effective_df,
         y=y,

@@ -23,7 +23,6 @@ from onefit.gradients import Stencil
 from onefit.losses import Mixture, PiecewiseLinear
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.problem import Problem
-from onefit.risk.response import Margin, Pinball
 from onefit.tuning.judges import Judge, Judged, LeaveOneOut, Part
 from onefit.tuning.space import Domain, Hyperparameter, Shares, Space
 
@@ -483,7 +482,7 @@ def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
 
 def _has_kinks(objective: Objective) -> bool:
     """Whether the risk has kinks all over: where rows come into corners of the loss, or of the yardstick."""
-    if isinstance(vars(objective.judge).get("response"), Margin | Pinball):
+    if objective.judge.metric.has_kinks:
         return True
     return objective.problem_at(objective.space.values(objective.space.middle)).loss.has_corners
 

@@ -10,11 +10,11 @@ from sklearn import linear_model
 from onefit._typing import Array, Design
 from onefit.fit import Fit
 from onefit.losses import Logistic, Loss, Multinomial, Tweedie
+from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Balance, Problem
 from onefit.readers.conventions import class_weights, with_constant
-from onefit.readers.reading import Reading, as_fit, refuse
-from onefit.risk.response import Mean, Probability
+from onefit.readers.reading import Reader, Reading, refuse
 from onefit.validation import (
     check_new_rows,
     check_range,
@@ -24,17 +24,14 @@ from onefit.validation import (
 )
 
 
-@as_fit.register(linear_model.PoissonRegressor)
 def _poisson(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return _tweedie(model, X, y, sample_weight, Tweedie(1.0))
 
 
-@as_fit.register(linear_model.GammaRegressor)
 def _gamma(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return _tweedie(model, X, y, sample_weight, Tweedie(2.0))
 
 
-@as_fit.register(linear_model.TweedieRegressor)
 def _any_tweedie(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     is_identity = model.link == "identity" or (model.link == "auto" and model.power <= 0)
     link: Literal["identity", "log"] = "identity" if is_identity else "log"
@@ -49,15 +46,13 @@ def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, loss: Tweedie) -> R
     penalty = L2(float(model.alpha) * weights.sum())
     problem = Problem(loss, penalty, X, y, weights, np.array(bool(model.fit_intercept)), mean_scaled=True)
     fit = Fit(problem, np.asarray(model.coef_, dtype=np.float64), np.asarray(float(model.intercept_)))
-    return Reading(fit, Mean(loss), y)
+    return Reading(fit, Deviance(loss), y)
 
 
-@as_fit.register(linear_model.LogisticRegression)
 def _logistic_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return _logistic(model, X, y, sample_weight, float(model.C), _mix(model))
 
 
-@as_fit.register(linear_model.LogisticRegressionCV)
 def _logistic_regression_cv(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if not model.refit:
         refuse(model, "refit", "its coefficients are averages over folds and minimise nothing")
@@ -90,13 +85,13 @@ def _logistic(model: Any, X: Any, y: Any, sample_weight: Any, C: float, mix: flo
     penalty = L2(0.0) if unpenalised else _logistic_penalty(1.0 / C, mix)
     target = numbers.astype(np.float64)
     fit = _logistic_fit(model, X, target, weights, penalty, balance)
-    response = Probability(np.asarray(model.classes_))
+    metric = LogLoss(np.asarray(model.classes_))
     if model.solver != "liblinear" or not model.fit_intercept:
-        return Reading(fit, response, target, model.classes_)
+        return Reading(fit, metric, target, model.classes_)
     scale = float(model.intercept_scaling)
     return Reading(
         fit,
-        response,
+        metric,
         target,
         model.classes_,
         design=lambda new: with_constant(check_new_rows(model, new), scale),
@@ -134,3 +129,12 @@ def _logistic_fit(
         intercept = np.array(False)
     problem = Problem(loss, penalty, X, y, weights, intercept, balance=balance)
     return Fit(problem, coef, np.asarray(level))
+
+
+READINGS: dict[type, Reader] = {
+    linear_model.PoissonRegressor: _poisson,
+    linear_model.GammaRegressor: _gamma,
+    linear_model.TweedieRegressor: _any_tweedie,
+    linear_model.LogisticRegression: _logistic_regression,
+    linear_model.LogisticRegressionCV: _logistic_regression_cv,
+}

@@ -1,28 +1,25 @@
-"""scikit-learn's least squares: ridge, lasso, elastic net, kernels, and Huber's robust kind."""
+"""scikit-learn's least squares: ridge, lasso, elastic net, Huber's robust kind, and quantiles."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn import kernel_ridge, linear_model
-from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn import linear_model
 from sklearn.preprocessing import label_binarize
 from sklearn.utils.class_weight import compute_sample_weight
 
 from onefit._typing import Array, Design
-from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
+from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
-from onefit.losses import ConcomitantHuber, Squared
+from onefit.losses import ConcomitantHuber, Quantile, Squared
+from onefit.metrics import HingeLoss, LocationError, PinballLoss, SquaredError
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, Problem
-from onefit.readers.kernels import KernelGram
-from onefit.readers.reading import Reading, as_fit, refuse
-from onefit.risk.response import Location, Margin, Value
+from onefit.readers.conventions import ridge_penalty
+from onefit.readers.reading import Reader, Reading, refuse
 from onefit.validation import (
-    check_new_rows,
     check_rows,
     check_weights,
     class_numbers,
@@ -44,10 +41,9 @@ def _least_squares(
     level = np.broadcast_to(level, outputs).copy() if outputs else level[0]
     intercept = np.full(outputs, bool(model.fit_intercept))
     problem = Problem(Squared(), penalty, X, y, weights, intercept, mean_scaled)
-    return Reading(Fit(problem, coef, np.asarray(level)), Value(), y)
+    return Reading(Fit(problem, coef, np.asarray(level)), SquaredError(), y)
 
 
-@as_fit.register(linear_model.LinearRegression)
 def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = check_rows(model, X, y, several_outputs=True)
     dropped = np.asarray(getattr(model, "singular_", np.empty(0)))[getattr(model, "rank_", 0) :]
@@ -57,14 +53,12 @@ def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Readin
     return _least_squares(model, data, check_weights(sample_weight, data[0]), penalty)
 
 
-@as_fit.register(linear_model.Ridge)
 def _ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = check_rows(model, X, y, several_outputs=True)
     penalty = _with_signs(model, ridge_penalty(model.alpha, data[1]), data[1])
     return _least_squares(model, data, check_weights(sample_weight, data[0]), penalty)
 
 
-@as_fit.register(linear_model.RidgeCV)
 def _ridge_cv(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = check_rows(model, X, y, several_outputs=True)
     return _least_squares(
@@ -81,16 +75,6 @@ def _with_signs(model: Any, penalty: SeparablePenalty, y: Array) -> Penalty:
     return penalty + Box(lower=0.0)
 
 
-def ridge_penalty(alpha: Any, y: Array) -> L2:
-    """One strength, or one for each output: (1, t)."""
-    strengths = np.asarray(alpha, dtype=np.float64)
-    return L2(
-        strengths.reshape(1, -1) if y.ndim == 2 and strengths.size > 1 else float(strengths.reshape(-1)[0])
-    )
-
-
-@as_fit.register(linear_model.RidgeClassifier)
-@as_fit.register(linear_model.RidgeClassifierCV)
 def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y, numeric=False)
     numbers = class_numbers(y, model.classes_)
@@ -104,14 +88,9 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
     penalty = _with_signs(model, ridge_penalty(alpha, signs), signs)
     reading = _least_squares(model, (X, signs), weights, penalty)
     fit = replace(reading.fit, problem=replace(reading.fit.problem, balance=balance))
-    return Reading(fit, Margin(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
+    return Reading(fit, HingeLoss(np.asarray(model.classes_)), numbers.astype(np.float64), model.classes_)
 
 
-@as_fit.register(linear_model.Lasso)
-@as_fit.register(linear_model.LassoLars)
-@as_fit.register(linear_model.ElasticNet)
-@as_fit.register(linear_model.LassoCV)
-@as_fit.register(linear_model.ElasticNetCV)
 def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w r² / Σw + alpha (…): a mean, so the total penalty shrinks when a row leaves."""
     data = check_rows(model, X, y, several_outputs=True)
@@ -140,34 +119,6 @@ def _strength_and_mix(model: Any) -> tuple[float, float]:
     return model.alpha, model.l1_ratio
 
 
-@as_fit.register(kernel_ridge.KernelRidge)
-def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    if not np.all(np.asarray(model.alpha) > 0):
-        refuse(model, "alpha", "without a penalty it interpolates; take a small alpha instead")
-    X, y = check_rows(model, X, y, several_outputs=True)
-    if model.X_fit_.shape != X.shape:
-        raise NotFittedToDataError(
-            f"the model was fitted on {model.X_fit_.shape[0]} rows, but X has {X.shape[0]}: "
-            "pass the data it was fitted on"
-        )
-    named = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
-    params = (model.kernel_params or {}) if callable(model.kernel) else named
-    kernel = partial(
-        pairwise_kernels, metric=model.kernel, filter_params=not callable(model.kernel), **params
-    )
-    problem = Problem(
-        Squared(),
-        ridge_penalty(model.alpha, y),
-        KernelGram(kernel, X, model.kernel),
-        y,
-        check_weights(sample_weight, X),
-        np.full(y.shape[1:], False),
-    )
-    fit = Fit(problem, np.asarray(model.dual_coef_, dtype=np.float64), np.zeros(y.shape[1:]))
-    return Reading(fit, Value(), y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_))
-
-
-@as_fit.register(linear_model.HuberRegressor)
 def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Location and scale are estimated together: two outputs, the second without coefficients."""
     X, y = check_rows(model, X, y)
@@ -183,4 +134,44 @@ def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
     coef = np.stack([model.coef_, np.zeros(X.shape[1])], axis=1)
     level = np.array([float(model.intercept_), float(model.scale_)])
-    return Reading(Fit(problem, coef, level), Location(), y)
+    return Reading(Fit(problem, coef, level), LocationError(), y)
+
+
+def _quantile_regressor(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    """Σ w pinball / Σw + alpha ‖β‖₁: a mean, so the total penalty shrinks when a row leaves."""
+    X, y = check_rows(model, X, y)
+    weights = check_weights(sample_weight, X)
+    total, level = float(model.alpha) * weights.sum(), float(model.quantile)
+    penalty = L1(total) if total > 0 else L2(0.0)
+    intercept = np.array(bool(model.fit_intercept))
+    problem = Problem(Quantile(level), penalty, X, y, weights, intercept, mean_scaled=True)
+    coef = np.asarray(model.coef_, dtype=np.float64)
+    return Reading(Fit(problem, coef, np.asarray(float(model.intercept_))), PinballLoss(level), y)
+
+
+def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    name = type(model).__name__
+    raise UnsupportedModelError(
+        f"no leave-one-out formula for {name}: it stops on its way, where nothing is at its minimum, at "
+        "coefficients that depend on the order of the rows. Fit the model with a solver that converges "
+        "(LogisticRegression, LinearSVC, ElasticNet, onefit.GeneralizedLinear)"
+    )
+
+
+READINGS: dict[type, Reader] = {
+    linear_model.LinearRegression: _linear_regression,
+    linear_model.Ridge: _ridge,
+    linear_model.RidgeCV: _ridge_cv,
+    linear_model.RidgeClassifier: _ridge_classifier,
+    linear_model.RidgeClassifierCV: _ridge_classifier,
+    linear_model.Lasso: _elastic_net,
+    linear_model.LassoLars: _elastic_net,
+    linear_model.ElasticNet: _elastic_net,
+    linear_model.LassoCV: _elastic_net,
+    linear_model.ElasticNetCV: _elastic_net,
+    linear_model.HuberRegressor: _huber,
+    linear_model.QuantileRegressor: _quantile_regressor,
+    linear_model.SGDClassifier: _stochastic,
+    linear_model.SGDRegressor: _stochastic,
+    linear_model.SGDOneClassSVM: _stochastic,
+}

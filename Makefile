@@ -21,7 +21,7 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
 
 bench: $(VENV)-bench/.ready  ## us beside the peers, one table
 	$(VENV)-bench/bin/python benchmarks/run.py $(BENCH_ARGS)

@@ -182,8 +182,9 @@ def _read(model: ConvexProgram, X: Any, y: Any, sample_weight: Any) -> Reading:
         raise ValueError(f"y has {len(y)} values, but eta has {program.n}: one for each row")
     is_classifier = model.kind == "classifier"
     X, y = check_rows(model, X, y, numeric=not is_classifier)
-    dense = X.toarray() if _linalg.is_sparse(X) else X
-    if not np.allclose(dense, program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)):
+    if not np.allclose(
+        _linalg.dense(X), program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)
+    ):
         raise NotFittedToDataError(
             "X is not the matrix that eta was written with: pass that one, or the copy in model.X_"
         )

@@ -111,10 +111,7 @@ class Dual(ScalarCurvature):
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
-        if isinstance(self.X, _linalg.RowGram):  # of dual coordinates: means are those of G's columns
-            means = _linalg.times(self.X, self._share)
-        else:
-            means = self._restrict(self._transposed(self._share))
+        means = self._restrict(_linalg.sum_of_rows(self.X, self._share))
         return Direction(free, 1.0 / total_curvature(self.d, self.intercept) - means @ free)
 
     def _explained(self, rows: Array) -> Array:

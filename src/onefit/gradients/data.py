@@ -36,7 +36,7 @@ def held_out_in_data(fit: Fit, tested: Index, metric: LinearMetric, weights: Arr
         Share of each in the risk.
     """
     problem = fit.problem
-    if fit.pinned.any() or isinstance(problem.X, _linalg.RowGram):
+    if fit.pinned.any() or not _linalg.has_columns(problem.X):
         raise TypeError("derivatives in the data are for smooth losses and explicit columns")
     y, eta = problem.y[tested], fit.eta[tested]
     by_row = weights * metric.slopes(y, eta)

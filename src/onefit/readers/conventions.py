@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.penalties import L2
 
@@ -23,13 +23,12 @@ def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: An
 
 def with_constant(X: Design, scale: float) -> Design:
     """Return the design with a last column of ``scale``, which stands for the intercept."""
-    column = np.full((X.shape[0], 1), scale)
-    return sp.hstack([X, column], format="csr") if sp.issparse(X) else np.hstack([X, column])
+    return _linalg.with_column(X, scale)
 
 
 def dense(values: Any) -> Array:
     """Return coefficients as a dense array of floats, however they are kept."""
-    return np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64)
+    return np.asarray(_linalg.dense(values), dtype=np.float64)
 
 
 def ridge_penalty(alpha: Any, y: Array) -> L2:

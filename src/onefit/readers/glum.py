@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import glum
 import numpy as np
-import scipy.sparse as sp
 
 from onefit.exceptions import UnsupportedModelError
 from onefit.losses import Logistic, Loss, Squared, Tweedie
@@ -70,7 +69,7 @@ def _penalty(model: Any, data: Data) -> Penalty:
         given = getattr(model, name)
         if given is None or (isinstance(given, str) and given == "identity"):
             given = 1.0
-        if np.ndim(given) > 1 or sp.issparse(given):
+        if np.ndim(given) > 1:
             refuse(model, name, "a matrix has no formula yet; give one number a feature")
         factors.append(np.asarray(given, dtype=np.float64))
     penalty = Strengths(data.total * alpha_of(model), l1=ratio * factors[0], l2=(1.0 - ratio) * factors[1])

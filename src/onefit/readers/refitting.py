@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array
 
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.readers.translation import coefficients, library_of
 from onefit.refits import untuned
@@ -46,8 +47,8 @@ class Refit(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Linear predictors: (n,)."""
-        X = X if sp.issparse(X) else np.asarray(X)
-        return np.asarray(X @ coefficients(self.model_) + np.ravel(self.model_.intercept_)[0])
+        X = check_array(X, accept_sparse="csr", dtype=np.float64)
+        return _linalg.times(X, coefficients(self.model_)) + np.ravel(self.model_.intercept_)[0]
 
     def predict(self, X: Any) -> Array:
         """Predicted means: (n,)."""

@@ -267,7 +267,7 @@ class Generalised(Judge):
     weights: Array
 
     def has_gradient(self, problem: Problem) -> bool:
-        if isinstance(problem.X, _linalg.RowGram) and (problem.mean_scaled or problem.balance is not None):
+        if not _linalg.has_columns(problem.X) and (problem.mean_scaled or problem.balance is not None):
             return False
         curved = problem.loss.has_corners or problem.penalty.bends_with_subgradient
         return not (curved or problem.intercept.ndim)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check lint types layers tests bench papers clean
+.PHONY: demo test check lint types layers tests zoo bench papers clean
 
 demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
 	$(BIN)/onefit demo
@@ -21,6 +21,9 @@ layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+zoo: $(VENV)/.ready-dev      ## 2,100 problems of every kind beside their refits, for an hour or two
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m zoo $(ZOO_ARGS)
 
 bench: $(VENV)-bench/.ready  ## us beside the peers, one table
 	$(VENV)-bench/bin/python benchmarks/run.py $(BENCH_ARGS)

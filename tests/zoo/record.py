@@ -12,6 +12,7 @@ import numpy as np
 
 import onefit
 from onefit.exceptions import OnefitWarning, SolverError, UnreliableWarning, UnsupportedModelError
+from onefit.fit import Fit
 from onefit.solvers.solve import solve
 from zoo.draw import Case
 from zoo.reference import Reference, centred, is_symmetric, with_scale
@@ -174,7 +175,7 @@ def _solved_anew(reference: Reference) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            solve(reference.problem.at_start())
+            solve(Fit.at_start(reference.problem))
         except (SolverError, np.linalg.LinAlgError, ValueError):
             return
 

@@ -18,10 +18,11 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from onefit import _linalg
-from onefit.adapters import Reading, read
-from onefit.clones import reference
 from onefit.exceptions import SolverError
-from onefit.problem import Fit, Problem
+from onefit.fit import Fit
+from onefit.problem import Problem
+from onefit.readers import Reading, read
+from onefit.refits import reference
 from onefit.risk.response import Mean
 from onefit.solvers.solve import solve
 from zoo import conic
@@ -154,14 +155,14 @@ class Reference:
         if isinstance(self.problem.X, _linalg.RowGram):
             coef = np.zeros(self.reading.fit.coef.shape)
             coef[kept] = fit.coef
-        return self._candidate("refit", removed, coef, fit.level)
+        return self._candidate("refit", removed, coef, fit.intercept)
 
     def _own(self, removed: np.ndarray) -> Candidate | None:
         try:
-            fit = solve(self.problem.without(removed).at_start()).fit
+            fit = solve(Fit.at_start(self.problem.without(removed))).fit
         except (SolverError, np.linalg.LinAlgError, ValueError):
             return None
-        return self._candidate("own", removed, fit.coef, fit.level)
+        return self._candidate("own", removed, fit.coef, fit.intercept)
 
     def _by_clarabel(self, removed: np.ndarray) -> Candidate | None:
         problem = self.problem.without(removed)
@@ -178,7 +179,7 @@ class Reference:
         if not found:
             return []
         least = min(one.objective for one in found)
-        start = abs(self.problem.without(removed).at_start().objective)
+        start = abs(Fit.at_start(self.problem.without(removed)).objective)
         slack = AS_LOW * abs(least) + ROUNDING * start
         return [one for one in found if one.objective <= least + slack]
 

@@ -20,6 +20,7 @@ from onefit.risk.response import Response
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import Contest, Selection, contest
 from onefit.validation import (
+    check_magnitude,
     check_weights,
 )
 
@@ -50,6 +51,7 @@ class SelfTuned(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
         )
+        check_magnitude(X)
         return X, y, check_weights(sample_weight, X)
 
     def _take_path(

@@ -51,7 +51,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
-from onefit.validation import check_range, check_rows, check_weights, class_numbers
+from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
 
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "squared": lambda _: Squared(),
@@ -138,6 +138,7 @@ class _LinearModel(BaseEstimator):
             ensure_min_samples=2,
             y_numeric=not has_classes,
         )
+        check_magnitude(X)
         weights = check_weights(sample_weight, X)
         if has_classes:
             target = self._class_numbers(given, weights)

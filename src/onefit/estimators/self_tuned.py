@@ -21,7 +21,7 @@ from onefit.risk.one_fit import LeftOut
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import Contest, Selection, contest
-from onefit.validation import check_strengths, check_weights, is_count
+from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -50,6 +50,7 @@ class SelfTuned(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
         )
+        check_magnitude(X)
         return X, y, check_weights(sample_weight, X)
 
     def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:

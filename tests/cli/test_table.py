@@ -4,19 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onefit.table import (
-    TableError,
-    as_days,
-    as_levels,
-    as_numbers,
-    feature_names,
-    guess_task,
-    kind_of,
-    preprocessing,
-    rare_below,
-    read_table,
-    split,
-)
+from onefit.cli import reading
+from onefit.cli.dates import as_days
+from onefit.cli.errors import TableError
+from onefit.cli.preprocessing import as_levels, as_numbers, feature_names, preprocessing
+from onefit.cli.table import Roles, kind_of, rare_below
+from onefit.cli.table import split as split_by_roles
+from onefit.cli.target import guess_task
+
+
+def read_table(path):
+    return reading.read_table(path).frame
+
+
+def split(frame, target, task="auto", **roles):
+    return split_by_roles(frame, Roles(target, **roles), task)
 
 
 @pytest.fixture
@@ -230,7 +232,7 @@ class TestPreprocessing:
             "number",
             "number missing",
             "as often",
-            "day",
+            "day (days)",
             "flag=True",
             "level=(missing)",
             "level=a",
@@ -265,11 +267,11 @@ class TestPreprocessing:
 
     def test_days(self):
         frame = pd.DataFrame({"text": ["1970-01-02", None], "date": pd.to_datetime(["1970-01-03", None])})
-        days = as_days(frame)
+        days = frame.apply(as_days)
         assert days.iloc[0].tolist() == [1.0, 2.0]
         assert days.iloc[1].isna().all()
         with pytest.raises(TableError, match="must hold dates"):
-            as_days(pd.DataFrame({"d": ["soon"]}))
+            as_days(pd.Series(["soon"], name="d"))
 
     def test_levels(self):
         frame = pd.DataFrame({"flag": pd.Series([True, None], dtype=object), "level": ["a", None]})

@@ -6,45 +6,42 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import LeaveOneOut
 
-import onefit.report
-from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
-from onefit.report import (
-    Candidate,
-    Comparison,
+from onefit.cli.comparison import Candidate, Comparison
+from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
+from onefit.cli.report import render
+from onefit.cli.results import predicted, predictions
+from onefit.cli.rows import deciding
+from onefit.cli.table import Roles, split
+from onefit.cli.words import (
     about_audit,
     aligned,
     audited,
     cautions,
-    common_loss,
-    constant_losses,
-    deciding,
+    columns,
     describe,
     first_cautions,
-    predicted,
-    predictions,
-    render,
+    lines,
+    strengths,
     verdict,
     with_error,
 )
+from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
-from onefit.risk.estimate import mean_and_error
-from onefit.table import split
 
 EVIL = "<script>alert('x')</script>"
 
 
 def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
-    table = split(frame, target, task=task, weights=weights)
+    table = split(frame, Roles(target, weights=weights), task)
     X = table.features.to_numpy(np.float64)
     fitted = [model.fit(X, table.y, sample_weight=table.weights) for model in models]
-    loss_name, losses = common_loss([model.loo_ for model in fitted], table.y)
+    judged = with_common_loss([one_by_one(model.loo_, table) for model in fitted], table)
     names = [type(model).__name__ for model in fitted]
     candidates = sorted(
-        map(Candidate, names, fitted, losses),
-        key=lambda one: np.average(one.losses, weights=table.weights),
+        map(Candidate, names, fitted, judged),
+        key=lambda one: np.average(one.judged.losses, weights=table.weights),
     )
-    baseline = constant_losses(table, loss_name)
-    return Comparison(table, source, tuple(candidates), loss_name, baseline, tuple(table.features))
+    return Comparison(table, source, tuple(candidates), tuple(table.features), 100)
 
 
 def numbers(n=60, signal=1.0, seed=0):
@@ -78,27 +75,29 @@ def counts():
 class TestComparison:
     def test_paired_error(self, regression):
         other = regression.candidates[1]
-        above, error = regression.above_best(other.losses)
-        difference = other.losses - regression.best.losses
+        above, error = regression.above_best(other.judged.losses)
+        difference = other.judged.losses - regression.best.judged.losses
         np.testing.assert_allclose(above, difference.mean())
         np.testing.assert_allclose(error, difference.std(ddof=1) / np.sqrt(len(difference)))
         assert above >= 0
 
     def test_lines(self, regression):
-        lines = regression.lines
-        assert [len(line) for line in lines] == [len(regression.columns)] * 3
-        assert [line[0] for line in lines] == ["*", "", ""]
-        assert lines[-1][1] == "mean only"
+        shown = lines(regression)
+        assert [len(line) for line in shown] == [len(columns(regression))] * 3
+        assert [line[0] for line in shown] == ["*", "", ""]
+        assert shown[-1][1] == "mean only"
 
     def test_different_losses_are_compared_by_squared_error(self, counts):
         assert counts.loss_name == "squared error"
         poisson = next(one for one in counts.candidates if one.name == "PoissonLOO")
-        np.testing.assert_allclose(poisson.losses, (counts.table.y - poisson.estimate.predictions) ** 2)
+        np.testing.assert_allclose(
+            poisson.judged.losses, (counts.table.y - poisson.estimate.predictions) ** 2
+        )
 
     def test_weights_count(self):
         frame = numbers().assign(w=np.r_[np.zeros(20), np.ones(40)])
         comparison = compare([RidgeLOO()], frame, "y", weights="w")
-        risk, _ = mean_and_error(comparison.best.losses, comparison.weights)
+        risk, _ = comparison.risk(comparison.best.judged, comparison.best.judged.losses)
         np.testing.assert_allclose(risk, comparison.best.estimate.value)
 
 
@@ -106,12 +105,12 @@ class TestConstant:
     def test_mean_of_the_others(self, regression):
         y = regression.table.y
         expected = [(y[out] - y[kept].mean()) ** 2 for kept, out in LeaveOneOut().split(y)]
-        np.testing.assert_allclose(regression.baseline, np.ravel(expected))
+        np.testing.assert_allclose(regression.best.judged.baseline, np.ravel(expected))
 
     def test_frequencies_of_the_others(self, classes):
         y = classes.table.y
         expected = [-np.log(np.mean(y[kept] == y[out])) for kept, out in LeaveOneOut().split(y)]
-        np.testing.assert_allclose(classes.baseline, expected)
+        np.testing.assert_allclose(classes.best.judged.baseline, expected)
 
     def test_deviance_of_the_mean_of_the_others(self, counts):
         y = counts.table.y
@@ -123,7 +122,7 @@ class TestConstant:
 
     def test_single_count(self):
         frame = numbers(n=20).assign(y=[7] + [0] * 19)
-        table = split(frame, "y", task="counts")
+        table = split(frame, Roles("y"), "counts")
         assert np.all(np.isfinite(constant_losses(table, "deviance")))
 
 
@@ -169,18 +168,18 @@ class TestWords:
 
     def test_negative_counts(self, counts):
         ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
-        alone = Comparison(counts.table, "", tuple(ridge), "squared error", counts.baseline, tuple("abcd"))
+        alone = Comparison(counts.table, "", tuple(ridge), tuple("abcd"), 100)
         assert any("negative counts" in line for line in first_cautions(alone))
 
 
 class TestRows:
     def test_regression(self, regression):
-        frame = predictions(regression.table, regression.best.estimate)
+        frame = predictions(regression.table, regression.best.judged, regression.best.estimate)
         assert list(frame) == ["row", "y", "left_out", "loss", "leverage", "flagged", "certified"]
         np.testing.assert_allclose((frame["y"] - frame["left_out"]) ** 2, frame["loss"])
 
     def test_classes(self, classes):
-        frame = predictions(classes.table, classes.best.estimate)
+        frame = predictions(classes.table, classes.best.judged, classes.best.estimate)
         probabilities = frame[["left_out_high", "left_out_low", "left_out_mid"]].to_numpy()
         np.testing.assert_allclose(probabilities.sum(axis=1), 1)
         assert np.array_equal(
@@ -199,8 +198,8 @@ class TestRowsThatDecideMost:
     def test_rows_by_falling_cooks_distance(self, regression):
         est = regression.best.estimate
         distance = est.influence().cooks_distance
-        lines = deciding(regression)
-        rows = [int(line[0]) for line in lines]
+        shown = deciding(regression)
+        rows = [int(line[0]) for line in shown]
         assert rows == np.argsort(-distance)[:8].tolist()
         expected = [
             [
@@ -212,7 +211,8 @@ class TestRowsThatDecideMost:
             ]
             for i in rows
         ]
-        assert [line[1:] for line in lines] == expected
+        assert [line[1:6] for line in shown] == expected
+        assert {line[6] for line in shown} <= set(regression.feature_names)
 
     def test_rows_are_those_of_the_file(self):
         frame = numbers(n=40)
@@ -238,14 +238,11 @@ class TestRowsThatDecideMost:
             likely = model.predict_proba(X)[rows].max(axis=1)
             assert shown == [f"{y} ({p:.2f})" for y, p in zip(model.predict(X)[rows], likely, strict=True)]
 
-    def test_none_where_the_influence_cannot_be_had(self, monkeypatch, regression):
+    def test_none_where_the_influence_cannot_be_had(self, regression):
         best = regression.best
         bare = type("Bare", (), {"loo_": replace(best.estimate, _left_out=None), "coef_": best.model.coef_})()
-        kept = replace(regression, candidates=(Candidate("bare", bare, best.losses),))
+        kept = replace(regression, candidates=(Candidate("bare", bare, best.judged),))
         assert deciding(kept) == []
-        monkeypatch.setattr(onefit.report, "MOST_CHANGES", 10)
-        assert deciding(regression) == []
-        assert "Rows that decide most" not in render(regression, "0")
 
 
 def audit_of(est, off, half):
@@ -268,7 +265,7 @@ class TestAudit:
         checked = replace(regression, audit=audit_of(regression.best.estimate, 0.2, half))
         off = "The approximation of the left-out squared error is off by +0.2: trust the audited value"
         assert first_cautions(checked)[0].startswith(off)
-        assert not any("Audit of" in line for line in onefit.report.strengths(checked))
+        assert not any("Audit of" in line for line in strengths(checked))
 
     def test_rounding_is_not_off(self, regression):
         assert audited(audit_of(regression.best.estimate, 1e-9, 0.0), "squared error") == []

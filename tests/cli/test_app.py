@@ -15,10 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
-from onefit import __main__, cli
-from onefit.cli import run
+from onefit import __main__
+from onefit.cli import files, leave, run, saved, tune, tuning
+from onefit.cli.errors import TableError
 from onefit.risk.audit import Audit
-from onefit.table import TableError
 
 
 class Foreign(BaseEstimator):
@@ -50,7 +50,7 @@ def house(tmp_path):
     return path
 
 
-def tune(house, target, *more):
+def tuned(house, target, *more):
     others = {"price", "sold", "visits", "w"} - {target, *more}
     dropped = [word for name in sorted(others) for word in ("--drop", name)]
     quick = [] if "--audit" in more else ["--audit", "0"]
@@ -67,39 +67,45 @@ class TestTune:
         ],
     )
     def test_writes_everything(self, house, tmp_path, capsys, target, models):
-        assert tune(house, target, "--out", str(tmp_path / "out")) == 0
+        assert tuned(house, target, "--out", str(tmp_path / "out")) == 0
         out, err = capsys.readouterr()
         assert err == ""
         for name in models:
             assert f"  {name} " in out
         assert "left out column id: counts the rows" in out
         assert "better than predicting" in out
-        files = sorted(path.name for path in (tmp_path / "out").iterdir())
-        assert files == ["model.skops", "predictions.csv", "report.html"]
+        written = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert written == [
+            "coefficients.csv",
+            "model.skops",
+            "predictions.csv",
+            "report.html",
+            "summary.json",
+        ]
         assert len(pd.read_csv(tmp_path / "out" / "predictions.csv")) == 80
 
     @pytest.mark.parametrize("model", ["ridge", "lasso", "elasticnet", "logistic", "logistic-l1", "poisson"])
     def test_each_model_saves_and_returns(self, house, tmp_path, capsys, model):
         target = {"logistic": "sold", "logistic-l1": "sold", "poisson": "visits"}.get(model, "price")
-        assert tune(house, target, "--model", model, "--out", str(tmp_path)) == 0
+        assert tuned(house, target, "--model", model, "--out", str(tmp_path)) == 0
         table = pd.read_csv(tmp_path / "predictions.csv")
-        saved, again = str(tmp_path / "model.skops"), tmp_path / "again.csv"
+        model_file, again = str(tmp_path / "model.skops"), tmp_path / "again.csv"
         capsys.readouterr()
-        assert run(["loo", saved, str(house), "--target", target, "--out", str(again)]) == 0
+        assert run(["loo", model_file, str(house), "--target", target, "--out", str(again)]) == 0
         assert "leave-one-out" in capsys.readouterr().out
         repeated = pd.read_csv(again)
         np.testing.assert_allclose(repeated["loss"], table["loss"], rtol=1e-3, atol=1e-4)
-        assert run(["predict", saved, str(house)]) == 0
+        assert run(["predict", model_file, str(house)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("row,prediction")
         assert len(lines) == 81
 
     def test_weights(self, house, tmp_path, capsys):
         weighted = ["--weights", "w", "--out", str(tmp_path)]
-        assert tune(house, "price", "--model", "ridge", *weighted) == 0
-        saved = str(tmp_path / "model.skops")
+        assert tuned(house, "price", "--model", "ridge", *weighted) == 0
+        model_file = str(tmp_path / "model.skops")
         capsys.readouterr()
-        assert run(["loo", saved, str(house), "--target", "price", "--weights", "w"]) == 0
+        assert run(["loo", model_file, str(house), "--target", "price", "--weights", "w"]) == 0
         out = capsys.readouterr().out
         frame = pd.read_csv(tmp_path / "predictions.csv")
         expected = np.average(frame["loss"], weights=pd.read_csv(house)["w"])
@@ -109,7 +115,7 @@ class TestTune:
         frame = pd.read_csv(house)
         frame.loc[:4, "price"] = np.nan
         frame.to_csv(house, index=False)
-        assert tune(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
+        assert tuned(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
         assert "5 rows without a target" in capsys.readouterr().out
         assert pd.read_csv(tmp_path / "predictions.csv")["row"].tolist() == list(range(5, 80))
 
@@ -117,16 +123,16 @@ class TestTune:
         def fail(*_args, **_kwargs):
             raise ValueError("no\nway")
 
-        monkeypatch.setattr(cli.LassoLOO, "fit", fail)
-        assert tune(house, "price") == 0
+        monkeypatch.setattr(onefit.LassoLOO, "fit", fail)
+        assert tuned(house, "price") == 0
         out, err = capsys.readouterr()
         assert "onefit: warning: lasso was left out: no way" in err
         assert "ridge" in out
-        assert tune(house, "price", "--model", "lasso") == 2
+        assert tuned(house, "price", "--model", "lasso") == 2
         assert capsys.readouterr().err == "onefit: error: no way\n"
 
     def test_warnings_are_one_line(self, capsys):
-        with cli._our_warnings("ridge"):
+        with tuning.Told().about("ridge"):
             import warnings
 
             for _ in range(2):
@@ -136,12 +142,12 @@ class TestTune:
 
 class TestAudit:
     def test_of_the_chosen_pipeline(self, house, tmp_path, capsys):
-        assert tune(house, "price", "--model", "lasso", "--audit", "6", "--out", str(tmp_path)) == 0
+        assert tuned(house, "price", "--model", "lasso", "--audit", "6", "--out", str(tmp_path)) == 0
         out, err = capsys.readouterr()
         assert err == ""
         assert "Audit of lasso: left-out squared error" in out
         frame = pd.read_csv(house)
-        pipeline = cli.load(str(tmp_path / "model.skops"))
+        pipeline = saved.load(str(tmp_path / "model.skops"))
         features = frame[list(pipeline.feature_names_in_)]
         low, high = onefit.loo(pipeline, features, frame["price"], audit=6, rng=0).audit.interval
         told = out.split("Audit of lasso")[1].split("[")[1].split("]")[0]
@@ -150,84 +156,90 @@ class TestAudit:
 
     def test_is_made_unless_it_is_switched_off(self, house, capsys):
         assert run(["tune", str(house), "--target", "price", "--model", "ridge"]) == 0
-        assert f"by {cli.AUDITED} refits" in capsys.readouterr().out
-        assert tune(house, "price", "--model", "ridge", "--audit", "0") == 0
+        assert f"by {tuning.AUDITED} refits" in capsys.readouterr().out
+        assert tuned(house, "price", "--model", "ridge", "--audit", "0") == 0
         assert "Audit" not in capsys.readouterr().out
 
     def test_of_more_rows_than_there_are(self, house, capsys):
         pd.read_csv(house).iloc[:25].to_csv(house, index=False)
-        assert tune(house, "price", "--model", "ridge", "--audit", "1000") == 0
+        assert tuned(house, "price", "--model", "ridge", "--audit", "1000") == 0
         assert "by 25 refits" in capsys.readouterr().out
 
     @pytest.mark.parametrize("m", ["1", "-3", "some"])
     def test_of_too_few(self, house, capsys, m):
-        assert tune(house, "price", "--audit", m) == 2
+        assert tuned(house, "price", "--audit", m) == 2
         assert "--audit" in capsys.readouterr().err
 
     def test_that_fails_loses_nothing_else(self, house, capsys, monkeypatch):
         def fail(*_args, **_kwargs):
             raise ValueError("all 6 refits failed")
 
-        monkeypatch.setattr(cli, "leave_one_out", fail)
-        assert tune(house, "price", "--model", "ridge", "--audit", "6") == 0
+        monkeypatch.setattr(tuning, "loo", fail)
+        assert tuned(house, "price", "--model", "ridge", "--audit", "6") == 0
         out, err = capsys.readouterr()
         assert err == "onefit: warning: there is no audit: all 6 refits failed\n"
         assert "ridge is clearly better" in out
 
-    def test_interrupt_leaves_no_folder(self, house, tmp_path, capsys, monkeypatch):
+    def test_interrupt_leaves_what_is_finished(self, house, tmp_path, capsys, monkeypatch):
         def interrupt(*_args, **_kwargs):
             raise KeyboardInterrupt
 
         monkeypatch.setattr("onefit.refits._refit", interrupt)
         out = tmp_path / "o"
-        assert tune(house, "price", "--model", "ridge", "--audit", "6", "--out", str(out)) == 130
-        assert capsys.readouterr().err == "onefit: interrupted\n"
-        assert not out.exists()
+        assert tuned(house, "price", "--model", "ridge", "--audit", "6", "--out", str(out)) == 130
+        err = capsys.readouterr().err
+        assert err.startswith("onefit: interrupted: ")
+        assert "o holds model.skops, coefficients.csv, predictions.csv; summary.json, report.html not" in err
+        assert sorted(path.name for path in out.iterdir()) == [
+            "coefficients.csv",
+            "model.skops",
+            "predictions.csv",
+        ]
 
     def test_warnings_are_told_once(self, capsys):
         import warnings
 
-        told = set()
+        told = tuning.Told()
         for about in ("ridge", "audit"):
-            with cli._our_warnings(about, told):
+            with told.about(about):
                 warnings.warn("rows to look at", onefit.UnreliableWarning, stacklevel=1)
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
 
 
 class TestLoo:
     @pytest.fixture
-    def saved(self, house, tmp_path, capsys):
-        assert tune(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
+    def model(self, house, tmp_path, capsys):
+        assert tuned(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
         capsys.readouterr()
         return str(tmp_path / "model.skops")
 
-    def result(self, house, saved, **how):
+    def result(self, house, model, **how):
         frame = pd.read_csv(house)
-        pipeline = cli.load(saved)
+        pipeline = saved.load(model)
         return onefit.loo(pipeline, frame[list(pipeline.feature_names_in_)], frame["price"], **how)
 
-    def test_exact(self, house, saved, capsys):
-        assert run(["loo", saved, str(house), "--target", "price", "--exact"]) == 0
-        est = self.result(house, saved, exact=True)
+    def test_exact(self, house, model, capsys):
+        assert run(["loo", model, str(house), "--target", "price", "--exact"]) == 0
+        est = self.result(house, model, exact=True)
         out = capsys.readouterr().out
         assert f"{est.value:.6g}" in out
         assert str(est.refinement) in out
 
-    def test_audit(self, house, saved, capsys):
-        assert run(["loo", saved, str(house), "--target", "price", "--audit", "5"]) == 0
-        assert str(self.result(house, saved, audit=5, rng=0).audit) in capsys.readouterr().out
+    def test_audit(self, house, model, capsys):
+        assert run(["loo", model, str(house), "--target", "price", "--audit", "5"]) == 0
+        assert str(self.result(house, model, audit=5, rng=0).audit) in capsys.readouterr().out
 
-    def test_approximation_that_is_off_is_told(self, house, saved, capsys, monkeypatch):
+    def test_approximation_that_is_off_is_told(self, house, model, capsys, monkeypatch):
         audit = Audit(3.0, 0.1, (2.8, 3.2), np.arange(5), np.ones(5), np.ones(5), 2.0, 0.4)
-        est = replace(self.result(house, saved), audit=audit)
-        monkeypatch.setattr(cli, "leave_one_out", lambda *_args, **_kwargs: est)
-        assert run(["loo", saved, str(house), "--target", "price", "--audit", "5"]) == 0
+        est = replace(self.result(house, model), audit=audit)
+        monkeypatch.setattr(leave, "loo", lambda *_args, **_kwargs: est)
+        assert run(["loo", model, str(house), "--target", "price", "--audit", "5"]) == 0
         assert "is off by +1: trust the audited value, 3.00 [2.80, 3.20]" in capsys.readouterr().out
 
 
 def test_warnings_of_flagged_rows_are_one_line(house, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("onefit.risk.estimate.FLAGGED_SHARE", -1.0)  # any share is too much
-    assert tune(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
+    assert tuned(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
     assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "price"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "not proven" in line]
     assert [line.split(": ")[:3] for line in told] == [
@@ -270,7 +282,7 @@ class TestRefusals:
         assert "no such file" in self.errs(capsys, "tune", str(tmp_path / "x.csv"), "--target", "y")
 
     def test_folder_is_checked_before_the_work(self, house, tmp_path, capsys, monkeypatch):
-        monkeypatch.setattr(cli, "read_table", lambda _: pytest.fail("worked before it looked"))
+        monkeypatch.setattr(tune, "read_table", lambda *_: pytest.fail("worked before it looked"))
         (tmp_path / "file").touch()
         out = str(tmp_path / "file" / "deep")
         assert "cannot write into" in self.errs(capsys, "tune", str(house), "--target", "price", "--out", out)
@@ -284,17 +296,19 @@ class TestRefusals:
         assert not (tmp_path / "new").exists()
 
     def test_table_of_another_kind(self, house, tmp_path, capsys):
-        assert tune(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
-        saved = str(tmp_path / "model.skops")
+        assert tuned(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
+        model_file = str(tmp_path / "model.skops")
         capsys.readouterr()
         other = tmp_path / "other.csv"
         pd.read_csv(house).rename(columns={"size": "Size"}).to_csv(other, index=False)
-        assert "no column 'size'; did you mean 'Size'" in self.errs(capsys, "predict", saved, str(other))
+        assert "no column 'size' (1 of the 3 that the model needs); did you mean 'Size'" in self.errs(
+            capsys, "predict", model_file, str(other)
+        )
         pd.read_csv(house).assign(size="big").to_csv(other, index=False)
-        assert "'size' must hold numbers" in self.errs(capsys, "predict", saved, str(other))
-        assert "is a feature" in self.errs(capsys, "loo", saved, str(house), "--target", "size")
+        assert "'size' must hold numbers" in self.errs(capsys, "predict", model_file, str(other))
+        assert "is a feature" in self.errs(capsys, "loo", model_file, str(house), "--target", "size")
         pd.read_csv(house).iloc[::2].to_csv(other, index=False)
-        assert "far from optimal" in self.errs(capsys, "loo", saved, str(other), "--target", "price")
+        assert "far from optimal" in self.errs(capsys, "loo", model_file, str(other), "--target", "price")
 
 
 class TestSavedModels:
@@ -311,22 +325,22 @@ class TestSavedModels:
     def test_foreign_types_are_refused(self, tmp_path):
         skops.io.dump(Foreign(), tmp_path / "m.skops")
         with pytest.raises(TableError, match=r"Foreign\. They could run any code"):
-            cli.load(str(tmp_path / "m.skops"))
+            saved.load(str(tmp_path / "m.skops"))
 
     def test_what_is_no_model(self, tmp_path):
         path = tmp_path / "m.skops"
         with pytest.raises(TableError, match="no such file"):
-            cli.load(str(path))
+            saved.load(str(path))
         path.write_text("hello")
         with pytest.raises(TableError, match="not a model saved by skops"):
-            cli.load(str(path))
+            saved.load(str(path))
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("schema.json", "{}")
         with pytest.raises(TableError, match="not a model saved by skops"):
-            cli.load(str(path))
+            saved.load(str(path))
         skops.io.dump([1, 2], path)
         with pytest.raises(TableError, match="cannot predict"):
-            cli.load(str(path))
+            saved.load(str(path))
 
 
 class TestFiles:
@@ -339,12 +353,12 @@ class TestFiles:
 
         monkeypatch.setattr(os, "replace", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            cli._write(path, b"new")
+            files.write(path, b"new")
         assert path.read_text() == "old"
         assert list(tmp_path.iterdir()) == [path]
 
     def test_permissions_are_ordinary(self, tmp_path):
-        cli._write(tmp_path / "a", b"x")
+        files.write(tmp_path / "a", b"x")
         (tmp_path / "b").write_bytes(b"x")
         assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
@@ -366,15 +380,15 @@ class TestProcess:
         def interrupt(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cli, "read_table", interrupt)
+        monkeypatch.setattr(tune, "read_table", interrupt)
         assert run(["tune", str(house), "--target", "price"]) == 130
         assert capsys.readouterr().err == "onefit: interrupted\n"
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
     def test_interrupt_from_outside(self, house, tmp_path):
         hang = (
-            "import time\nfrom onefit import cli\nfrom onefit.__main__ import main\n"
-            "cli._fit_all = lambda *_: (print('fitting', flush=True), time.sleep(60))\nmain()"
+            "import time\nfrom onefit.cli import tuning\nfrom onefit.__main__ import main\n"
+            "tuning.tuned = lambda *_: (print('fitting', flush=True), time.sleep(60))\nmain()"
         )
         command = [
             sys.executable,
@@ -395,7 +409,7 @@ class TestProcess:
         assert not (tmp_path / "o").exists()
 
     def test_without_the_extra(self, capsys, monkeypatch):
-        monkeypatch.delitem(sys.modules, "onefit.cli")
+        monkeypatch.delitem(sys.modules, "onefit.cli.app")
         monkeypatch.setitem(sys.modules, "click", None)
         with pytest.raises(SystemExit, match="2"):
             __main__.main()

@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 import onefit  # noqa: E402
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Strengths  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
-from onefit.torch.levels import Joint, Lagrangian  # noqa: E402
-from onefit.torch.linear_levels import LinearLevels  # noqa: E402
+from onefit.torch.value_function.levels import Joint, Lagrangian  # noqa: E402
+from onefit.torch.value_function.linear_levels import LinearLevels  # noqa: E402
 
 
 def rows(loss, seed=0, n=60, p=12):
@@ -173,7 +173,7 @@ def test_the_penalised_loss_is_minimised_over_the_strength():
 
 
 def _interpolated(both):
-    from onefit.torch.kriging import TangentKriging
+    from onefit.torch.value_function.kriging import TangentKriging
 
     solved = [both.solve(np.array([unit]), [both.start], 0) for unit in np.linspace(0, 1, 10)]
     columns = [np.array([getattr(one, name) for one in solved]) for name in ("unit", "value", "slopes")]

@@ -16,7 +16,7 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from onefit._typing import Array
-from onefit.torch.kriging import Kriging, TangentKriging
+from onefit.torch.value_function.kriging import Kriging, TangentKriging
 
 State: TypeAlias = dict[str, Tensor]  # w
 Surrogate: TypeAlias = Kriging | TangentKriging

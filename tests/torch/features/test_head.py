@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 torch = pytest.importorskip("torch")
 
 from onefit.torch import ConvexHead  # noqa: E402
-from onefit.torch import convex_head as implementation  # noqa: E402
+from onefit.torch.features import head as implementation  # noqa: E402
 
 N, D, SPLITS = 24, 3, 5
 

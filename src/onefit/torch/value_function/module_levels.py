@@ -16,9 +16,18 @@ from torch import Tensor, nn
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
-from onefit.torch.descent import Descent, Goal, Rows
-from onefit.torch.feature_map import trained_parameters
-from onefit.torch.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State, Surrogate
+from onefit.torch.features.maps import trained_parameters
+from onefit.torch.numerics.optimizers import Descent, Goal, Rows
+from onefit.torch.value_function.levels import (
+    Joint,
+    Judge,
+    Lagrangian,
+    Levels,
+    Solved,
+    Space,
+    State,
+    Surrogate,
+)
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Penalty: TypeAlias = Callable[[nn.Module], Tensor]

@@ -49,7 +49,7 @@ class Kriging:
     Examples
     --------
     >>> import numpy as np
-    >>> from onefit.torch.kriging import Kriging
+    >>> from onefit.torch.value_function.kriging import Kriging
     >>> x = np.linspace(0, 3, 10)[:, None]
     >>> model = Kriging.fit(x, np.sin(x[:, 0]))
     >>> at = np.array([1.45])
@@ -194,7 +194,7 @@ class TangentKriging:
     Examples
     --------
     >>> import numpy as np
-    >>> from onefit.torch.kriging import TangentKriging
+    >>> from onefit.torch.value_function.kriging import TangentKriging
     >>> x = np.linspace(0, 3, 6)[:, None]
     >>> model = TangentKriging.fit(x, np.sin(x[:, 0]), np.cos(x))
     >>> at = np.array([1.45])

@@ -22,8 +22,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import qmc
 
 from onefit._typing import Array
-from onefit.torch.kriging import Kriging
-from onefit.torch.levels import Joint, Lagrangian, Levels, Solved, State, Surrogate
+from onefit.torch.value_function.kriging import Kriging
+from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, Solved, State, Surrogate
 
 WORSE = 0.05  # a rise of the validation loss, relative to its size, that is not chance
 SAME = 2e-4  # distance in the unit cube within which a solution stands for another

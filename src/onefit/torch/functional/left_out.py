@@ -24,8 +24,8 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.risk.audit import Audit
 from onefit.risk.folds import Folds
-from onefit.torch.minimum import ROUNDING, pseudo_inverse
-from onefit.torch.objective import Objective
+from onefit.torch.numerics.newton import ROUNDING, pseudo_inverse
+from onefit.torch.numerics.objective import Objective
 
 ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
 ENOUGH = 1e-8  # what it has to come to at least

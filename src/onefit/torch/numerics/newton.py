@@ -18,7 +18,7 @@ from torch.func import grad_and_value
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
-from onefit.torch.objective import Objective
+from onefit.torch.numerics.objective import Objective
 
 DENSE = 600  # parameters up to which a Newton step factors a matrix
 SMALL_STEP = 1e-7  # of the largest parameter: the next Newton step is below rounding

@@ -28,7 +28,7 @@ from onefit.exceptions import SolverError
 from onefit.penalties import Penalty
 from onefit.problem import Fit, Problem
 from onefit.solvers.solve import solve
-from onefit.torch.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State
+from onefit.torch.value_function.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State
 
 PREFIX = "penalty__"
 STRENGTHS = ("alpha", "l1_ratio", "l1", "l2")  # hyperparameters that penalties are linear in

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from onefit.exceptions import SolverError
-from onefit.torch.left_out import Steps
+from onefit.torch.functional.left_out import Steps
 
 
 def exact(steps: Steps) -> Tensor:

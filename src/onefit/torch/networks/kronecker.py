@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from onefit.exceptions import SolverError
-from onefit.torch.kronecker_layers import Layer, Parts, Tracer, Traces
+from onefit.torch.networks.layers import Layer, Parts, Tracer, Traces
 
 BUDGET = 2**23  # numbers that a batch of rows may have
 FLAT = 1e-14  # of the largest curvature: what has none, and no row or decay has a slope in it

@@ -28,10 +28,18 @@ from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.folds import Folds
-from onefit.torch.kronecker import KroneckerCurvature
-from onefit.torch.left_out import STRAINED, LeftOutRisk, Sets, Steps
-from onefit.torch.minimum import DENSE, newton, quasi_newton
-from onefit.torch.objective import BUDGET, Objective, Split, as_device, as_rows, as_weights, check_scalar
+from onefit.torch.functional.left_out import STRAINED, LeftOutRisk, Sets, Steps
+from onefit.torch.networks.kronecker import KroneckerCurvature
+from onefit.torch.numerics.newton import DENSE, newton, quasi_newton
+from onefit.torch.numerics.objective import (
+    BUDGET,
+    Objective,
+    Split,
+    as_device,
+    as_rows,
+    as_weights,
+    check_scalar,
+)
 
 Decay: TypeAlias = float | Mapping[str, float]
 Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]
@@ -119,7 +127,7 @@ def loo(
     the Hessian of the loss in the outputs in place of sampled labels; other modules have their own block of
     the Gauss–Newton matrix.  The decay is not approximated, and may differ between weights and biases.  A row
     leaves the factors themselves, so that what remains is positive definite: see
-    ``onefit.torch.kronecker``.
+    ``onefit.torch.networks.kronecker``.
 
     Examples
     --------

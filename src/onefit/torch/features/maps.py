@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from onefit._progress import progress_line
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import SolverError
-from onefit.torch.convex_head import ConvexHead, HeadLoss, LossName, loss_of
+from onefit.torch.features.head import ConvexHead, HeadLoss, LossName, loss_of
 
 Callback: TypeAlias = Callable[[int, float], object]
 Optimizer: TypeAlias = Literal["adam", "sgd"] | Callable[[list[nn.Parameter]], torch.optim.Optimizer]

@@ -24,10 +24,11 @@ from onefit.exceptions import SolverError
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import clustered, mean_and_error
 from onefit.risk.folds import Folds, as_folds
-from onefit.torch import hypergradient
-from onefit.torch.left_out import STRAINED, LeftOutRisk, Sets, Steps
-from onefit.torch.minimum import minimise
-from onefit.torch.objective import (
+from onefit.torch.functional import hypergradient
+from onefit.torch.functional.left_out import STRAINED, LeftOutRisk, Sets, Steps
+from onefit.torch.functional.tuning import Scale, StepSize, Tuning, descend
+from onefit.torch.numerics.newton import minimise
+from onefit.torch.numerics.objective import (
     Objective,
     Penalty,
     RowLoss,
@@ -37,7 +38,6 @@ from onefit.torch.objective import (
     as_weights,
     check_objective,
 )
-from onefit.torch.tuning import Scale, StepSize, Tuning, descend
 
 Method: TypeAlias = Literal["newton", "influence", "linear"]
 Curvature: TypeAlias = Literal["hessian", "gauss_newton"]
@@ -62,7 +62,7 @@ class FunctionalProblem:
         response ``y``.  It is mapped over rows by ``torch.func.vmap``, and has to be twice differentiable in
         θ by reverse mode; three times for gradients in λ.
     penalties : sequence of callables
-        r_m(θ), tensors of shape ().  All have to be smooth but ``onefit.torch.objective.L1Norm``.
+        r_m(θ), tensors of shape ().  All have to be smooth but ``onefit.torch.numerics.objective.L1Norm``.
     start : int or array of shape (k,)
         Where the fit begins; an int means so many zeros.
 
@@ -121,7 +121,7 @@ class FunctionalProblem:
         Examples
         --------
         >>> import torch
-        >>> from onefit.torch.objective import L1Norm
+        >>> from onefit.torch.numerics.objective import L1Norm
         >>> problem = FunctionalProblem.of_predictor(
         ...     lambda theta, x: torch.tanh(x @ theta), lambda out, y: (out - y) ** 2, [L1Norm()], start=3
         ... )

@@ -16,16 +16,16 @@ from torch import nn  # noqa: E402
 
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
-from onefit.torch.bilevel import Data, Penalised, Problem, SumOfSquares  # noqa: E402
-from onefit.torch.kriging import (  # noqa: E402
+from onefit.torch.value_function.kriging import (  # noqa: E402
     Kriging,
     TangentKriging,
     _Likelihood,
     _Tangents,
     _warped,
 )
-from onefit.torch.levels import Solved, Space  # noqa: E402
-from onefit.torch.rounds import lowest  # noqa: E402
+from onefit.torch.value_function.levels import Solved, Space  # noqa: E402
+from onefit.torch.value_function.module_levels import Data, Penalised, Problem, SumOfSquares  # noqa: E402
+from onefit.torch.value_function.rounds import lowest  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -20,13 +20,21 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
-from onefit.torch.bilevel import Loss, ModuleLevels, Penalty, Problem, SumOfSquares, as_data, state_of
-from onefit.torch.descent import Adam, Descent, Lbfgs
-from onefit.torch.feature_map import check_counts, device_of, trained_parameters
-from onefit.torch.kriging import Kriging, TangentKriging
-from onefit.torch.levels import Levels, Solved, Space, Surrogate
-from onefit.torch.linear_levels import LinearLevels
-from onefit.torch.rounds import Outcome, Plan, Report, Run, Store, is_worse
+from onefit.torch.features.maps import check_counts, device_of, trained_parameters
+from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
+from onefit.torch.value_function.kriging import Kriging, TangentKriging
+from onefit.torch.value_function.levels import Levels, Solved, Space, Surrogate
+from onefit.torch.value_function.linear_levels import LinearLevels
+from onefit.torch.value_function.module_levels import (
+    Loss,
+    ModuleLevels,
+    Penalty,
+    Problem,
+    SumOfSquares,
+    as_data,
+    state_of,
+)
+from onefit.torch.value_function.rounds import Outcome, Plan, Report, Run, Store, is_worse
 
 __all__ = ["Losses", "ValueFunctionSearch"]
 OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")

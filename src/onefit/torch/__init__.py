@@ -19,11 +19,12 @@ except ImportError as error:
 
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
-from onefit.torch.functional.left_out import LeftOutRisk
-from onefit.torch.functional.problem import FunctionalFit, FunctionalProblem
+from onefit.torch.functional.fit import FunctionalFit
+from onefit.torch.functional.problem import FunctionalProblem
 from onefit.torch.functional.tuning import Tuning
 from onefit.torch.networks.loo import loo
 from onefit.torch.numerics.objective import L1Norm
+from onefit.torch.risk import LeftOutRisk
 from onefit.torch.value_function.search import ValueFunctionSearch
 
 __all__ = [

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 torch = pytest.importorskip("torch")
 
 from onefit.torch import ConvexHead  # noqa: E402
-from onefit.torch.features import head as implementation  # noqa: E402
+from onefit.torch.features import newton as implementation  # noqa: E402
+from onefit.torch.features.losses import loss_of  # noqa: E402
 
 N, D, SPLITS = 24, 3, 5
 
@@ -70,7 +71,7 @@ def test_the_gradient_in_the_coefficients_vanishes(loss):
     features, y, weights = problem(loss)
     theta = head_of(loss, C=3.0).coefficients(features, y, weights).requires_grad_()
     decision = features @ theta[:, :-1] + theta[:, -1:]
-    one_hot = implementation.loss_of(head_of(loss).loss, y)
+    one_hot = loss_of(head_of(loss).loss, y)
     losses = one_hot.value(one_hot.coded(y), decision)
     objective = 3.0 * (weights * losses).sum() + 0.5 * theta[:, :-1].square().sum()
     (slope,) = torch.autograd.grad(objective, theta)

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 from onefit.exceptions import SolverError  # noqa: E402
 from onefit.torch import FeatureMapClassifier, FeatureMapRegressor  # noqa: E402
-from onefit.torch.features.maps import balanced_splits  # noqa: E402
+from onefit.torch.features.splits import balanced_splits  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")

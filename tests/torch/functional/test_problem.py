@@ -17,8 +17,8 @@ import onefit  # noqa: E402
 from onefit.exceptions import SolverError  # noqa: E402
 from onefit.penalties import L2, ElasticNet  # noqa: E402
 from onefit.risk.folds import k_fold, leave_q_out  # noqa: E402
-from onefit.torch.functional.left_out import conjugate_each  # noqa: E402
 from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
+from onefit.torch.numerics.conjugate import conjugate_each  # noqa: E402
 from onefit.torch.numerics.objective import L1Norm  # noqa: E402
 
 softplus = torch.nn.functional.softplus

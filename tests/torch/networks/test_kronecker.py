@@ -20,10 +20,10 @@ from onefit.exceptions import (  # noqa: E402
 )
 from onefit.torch.networks import kronecker  # noqa: E402
 from onefit.torch.networks import layers as kronecker_layers  # noqa: E402
-from onefit.torch.networks import loo as networks  # noqa: E402
 from onefit.torch.networks.kronecker import KroneckerCurvature  # noqa: E402
 from onefit.torch.networks.layers import Tracer  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
+from onefit.torch.networks.loo import loo as networks  # noqa: E402
 
 N = 12
 DECAYS = [(0.3, 0.3), (0.3, 0.7), (0.3, 0.0)]  # of weights and of biases

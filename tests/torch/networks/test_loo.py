@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning  # noqa: E402
 from onefit.risk.audit import audit, draw  # noqa: E402
 from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
-from onefit.torch.networks import loo as networks  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
+from onefit.torch.networks.loo import loo as networks  # noqa: E402
 
 N = 24
 

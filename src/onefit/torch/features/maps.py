@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -14,218 +13,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import nn
 
 from onefit._progress import progress_line
-from onefit._typing import Array, Index, Mask
-from onefit.exceptions import SolverError
-from onefit.torch.features.head import ConvexHead, HeadLoss, LossName, loss_of
-
-Callback: TypeAlias = Callable[[int, float], object]
-Optimizer: TypeAlias = Literal["adam", "sgd"] | Callable[[list[nn.Parameter]], torch.optim.Optimizer]
-
-
-def balanced_splits(
-    n: int, n_splits: int, train_size: float, rng: np.random.Generator, classes: Index | None = None
-) -> Mask:
-    """Draw splits that hold every row out equally often, within one.
-
-    Source: the 2019 paper, section 4, "sampling of cross-validation splits uniform".  No split takes the last
-    training row of a class; where the classes are so small, fewer rows are held out.
-
-    Parameters
-    ----------
-    n : int
-    n_splits : int
-    train_size : float
-        Share of the rows to train on; at least one row is held out, and at least one is not.
-    rng : numpy.random.Generator
-    classes : (n,) int array, optional
-
-    Returns
-    -------
-    (n_splits, n) bool array
-        True where held out.
-
-    Raises
-    ------
-    ValueError
-        If every row is alone in its class.
-    """
-    labels = np.zeros(n, dtype=np.intp) if classes is None else classes
-    spare = n - len(np.unique(labels))
-    if spare == 0:
-        raise ValueError(
-            f"every one of {n} rows is alone in its class, so that none can be held out: add rows"
-        )
-    size = min(max(1, round(n * (1 - train_size))), spare)
-    held, times = np.zeros((n_splits, n), dtype=bool), np.zeros(n, dtype=np.intp)
-    for split in held:
-        order = np.lexsort((rng.random(n), times))
-        chosen = order[_rank_within(labels[order]) < (np.bincount(labels) - 1)[labels[order]]][:size]
-        split[chosen] = True
-        times[chosen] += 1
-    return held
-
-
-def _rank_within(labels: Index) -> Index:
-    """Number of earlier rows with the same label: (n,)."""
-    same = labels[:, None] == np.arange(labels.max() + 1)
-    return same.cumsum(0)[np.arange(len(labels)), labels] - 1
-
-
-def device_of(name: str | torch.device) -> torch.device:
-    """Return a device that is there.
-
-    Raises
-    ------
-    ValueError
-    """
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device, dtype=torch.float64)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(
-            f"device={str(name)!r} cannot be used here ({error}): device='cpu' always can"
-        ) from error
-    return device
-
-
-def check_counts(**counts: object) -> None:
-    """Refuse what is not a whole number of at least 1.
-
-    Raises
-    ------
-    ValueError
-    """
-    for name, count in counts.items():
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
-
-
-def trained_parameters(module: Any) -> list[nn.Parameter]:
-    """Return the parameters of a module that are to be trained.
-
-    Raises
-    ------
-    TypeError
-        If it is no module.
-    ValueError
-        If there are none.
-    """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise ValueError(f"{type(module).__name__} has no parameters to train")
-    return parameters
-
-
-@dataclass(frozen=True, eq=False)
-class _Risk:
-    """Cross-validation risk of a head, as a function of the features: eq. 3 of the 2019 paper.
-
-    Attributes
-    ----------
-    head : ConvexHead
-    loss : HeadLoss
-    y : (n,) or (n, c) tensor
-    held : (S, n) float64 tensor
-        1 where held out.
-    """
-
-    head: ConvexHead
-    loss: HeadLoss
-    y: Tensor
-    held: Tensor
-
-    def __call__(self, features: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the risk, and the coefficients to start from next time."""
-        theta = self.head.coefficients(features, self.y, 1 - self.held, start)
-        decision = self.head.decision(theta, features)
-        eta = decision[..., None] if decision.ndim == 2 else decision
-        losses = self.loss.value(self.loss.coded(self.y), eta)
-        factor = 1.0 if self.loss.is_classifier else 2.0  # squared error, without the ½
-        return factor * (losses * self.held).sum() / self.held.sum(), theta.detach()
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """A module with its weights of the smallest risk, in evaluation mode, and all risks on the way."""
-
-    module: nn.Module
-    risks: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class _Training:
-    """How to descend on the risk."""
-
-    optimizer: Optimizer
-    learning_rate: float
-    max_iter: int
-    patience: int
-    tol: float
-    report: Callback
-
-    def run(self, module: nn.Module, X: Tensor, risk_of: _Risk) -> _Trained:
-        """Descend until the risk no longer falls fast enough.
-
-        Raises
-        ------
-        SolverError
-            If the features are no longer finite.
-        """
-        descent = self._descent(trained_parameters(module))
-        best, risks, start = copy.deepcopy(module.state_dict()), list[float](), None
-        module.train()
-        for number in range(self.max_iter):
-            features = features_of(module, X)
-            if not torch.isfinite(features).all():
-                raise SolverError(f"features are not finite after {number} steps: lower learning_rate")
-            risk, start = risk_of(features, start)
-            risks.append(risk.item())
-            if risks[-1] == min(risks):
-                best = copy.deepcopy(module.state_dict())
-            if self.report(number, risks[-1]) is True or self._stalls(risks):
-                break
-            descent.zero_grad()
-            risk.backward()  # type: ignore[no-untyped-call]
-            descent.step()
-        descent.zero_grad()
-        module.load_state_dict(best)
-        return _Trained(module.eval(), tuple(risks))
-
-    def _stalls(self, risks: list[float]) -> bool:
-        """Whether the smallest risk fell by less than its share in the last steps."""
-        before = risks[: -self.patience]
-        return bool(before) and min(risks) >= (1 - self.tol) * min(before)
-
-    def _descent(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        if callable(self.optimizer):
-            return self.optimizer(parameters)
-        known = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-        if self.optimizer not in known:
-            raise ValueError(f"optimizer must be 'adam', 'sgd' or a callable, got {self.optimizer!r}")
-        return known[self.optimizer](parameters, lr=self.learning_rate)
-
-
-def features_of(module: nn.Module, X: Tensor) -> Tensor:
-    """Return the output of a feature map, (n, d).
-
-    Raises
-    ------
-    ValueError
-        If the module does not take X, or does not return rows of features.
-    """
-    try:
-        features = module(X)
-    except RuntimeError as error:
-        raise ValueError(f"module does not take X of shape {tuple(X.shape)}: {error}") from error
-    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != len(X):
-        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise ValueError(f"module must return features (n, d) of n = {len(X)} rows, got {shape}")
-    return features
+from onefit._typing import Array, Index
+from onefit.torch.features.head import ConvexHead
+from onefit.torch.features.losses import LossName, loss_of
+from onefit.torch.features.splits import balanced_splits
+from onefit.torch.features.training import (
+    Callback,
+    Optimizer,
+    SplitRisk,
+    Trained,
+    Training,
+    features_of,
+    like_weights,
+)
+from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 
 
 class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
@@ -294,13 +98,15 @@ class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
             multi_output=self._several_targets,
             ensure_min_samples=2,
         )
-        targets, device = self._targets(y), device_of(self.device)
+        targets, device = self._targets(y), as_device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.astype(np.intp) if self._loss() != "squared" else None
         held = balanced_splits(len(X), self.n_splits, self.train_size, np.random.default_rng(seed), classes)
         head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept)
         goal = torch.tensor(targets, device=device)
-        risk_of = _Risk(head, loss_of(head.loss, goal), goal, torch.as_tensor(held, device=device).double())
+        risk_of = SplitRisk(
+            head, loss_of(head.loss, goal), goal, torch.as_tensor(held, device=device).double()
+        )
         self._keep(self._best(X, risk_of, seed, device), X, risk_of)
         return self
 
@@ -317,23 +123,23 @@ class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
         """Steps at most."""
         return self._steps if self.max_iter is None else self.max_iter
 
-    def _best(self, X: Array, risk_of: _Risk, seed: int, device: torch.device) -> _Trained:
+    def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device) -> Trained:
         """Train from each start and return what has the smallest risk."""
         show = progress_line(type(self).__name__)
-        best: _Trained | None = None
+        best: Trained | None = None
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for number in range(self.n_starts):
                 torch.manual_seed(seed + number)
                 module = self._start(number, X.shape[1]).to(device)
                 report = self._reporting(show, number)
-                training = _Training(
+                training = Training(
                     self.optimizer, self.learning_rate, self._most(), self.patience, self.tol, report
                 )
-                trained = training.run(module, _tensor(X, module), risk_of)
+                trained = training.run(module, like_weights(X, module), risk_of)
                 if best is None or min(trained.risks) < min(best.risks):
                     best = trained
         show(self.n_starts * self._most(), self.n_starts * self._most())
-        return cast("_Trained", best)
+        return cast("Trained", best)
 
     def _reporting(self, show: Callable[[int, int], None], number: int) -> Callback:
         def report(step: int, risk: float) -> object:
@@ -357,7 +163,7 @@ class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
                     reset()
         return module
 
-    def _keep(self, trained: _Trained, X: Array, risk_of: _Risk) -> None:
+    def _keep(self, trained: Trained, X: Array, risk_of: SplitRisk) -> None:
         self.module_ = trained.module
         self.risk_path_ = np.array(trained.risks)
         self.risk_ = float(self.risk_path_.min())
@@ -375,7 +181,7 @@ class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
     def _features(self, X: Array) -> Array:
         self.module_.eval()
         with torch.no_grad():
-            return features_of(self.module_, _tensor(X, self.module_)).double().cpu().numpy()
+            return features_of(self.module_, like_weights(X, self.module_)).double().cpu().numpy()
 
     def transform(self, X: Any) -> Array:
         """Learned features: (n, d)."""
@@ -385,12 +191,6 @@ class _FeatureMap(TransformerMixin, BaseEstimator, ABC):
     def _predictors(self, X: Any) -> Array:
         """Linear predictors: (n, c)."""
         return self.transform(X) @ self.coef_.T + self.intercept_
-
-
-def _tensor(X: Array, module: nn.Module) -> Tensor:
-    """X with the type and on the device of the parameters of a module."""
-    like = trained_parameters(module)[0]
-    return torch.tensor(X).to(like.device, like.dtype)  # a copy: X may be read-only
 
 
 class FeatureMapClassifier(ClassifierMixin, _FeatureMap):

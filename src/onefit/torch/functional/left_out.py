@@ -12,7 +12,7 @@ products as that has ranks, for all sets at once: two for a generalised linear m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,80 +20,16 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from onefit._typing import Array, Index
+from onefit._typing import Index
 from onefit.exceptions import SolverError
-from onefit.risk.audit import Audit
 from onefit.risk.folds import Folds
-from onefit.torch.numerics.newton import ROUNDING, pseudo_inverse
+from onefit.torch.numerics.conjugate import conjugate_each, pseudo_inverse
+from onefit.torch.numerics.newton import ROUNDING
 from onefit.torch.numerics.objective import Objective
 
 ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
 ENOUGH = 1e-8  # what it has to come to at least
 STRAINED = 0.8  # leverage above which one step is not to be trusted where it is not exact
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOutRisk:
-    """Out-of-sample risk by leaving out rows, or sets of rows.
-
-    Attributes
-    ----------
-    value : float
-        Weighted mean of ``losses``.
-    std_error : float
-        Its sampling standard error.
-    losses : (t,) array
-        Loss of each of ``rows`` where it is left out.
-    rows : (t,) int array
-        0 … n − 1, unless sets leave rows out more or less often than once.
-    training : (t,) array
-        Losses with all rows in.
-    leverages : (t,) array
-        Share of the left-out curvature along the step that the row (or its set) brings itself; the
-        d_i h_i of a generalised linear model.
-    flagged : int array
-        Entries that are not to be trusted blindly: a leverage near 1.
-    method : str
-        How they were left out.
-    parameters : (s, k) tensor or None
-        θ̃ of each set; None where they are too large to be kept.
-    audit : Audit or None
-        Unbiased estimate from a few refits.
-    refitted : int
-        Number of sets that were solved anew.
-    notes : tuple of str
-    """
-
-    value: float
-    std_error: float
-    losses: Array
-    rows: Index
-    training: Array
-    leverages: Array
-    flagged: Index
-    method: str
-    parameters: Tensor | None = field(default=None, repr=False)
-    audit: Audit | None = None
-    refitted: int = 0
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        rows = [
-            ("leave-one-out loss", f"{self.value:.6g} ± {self.std_error:.2g}"),
-            ("training loss", f"{self.training.mean():.6g}"),
-            ("rows", f"{len(self.losses)}"),
-            ("by", self.method),
-        ]
-        if np.all(np.isfinite(self.leverages)):
-            rows.append(("largest leverage", f"{self.leverages.max():.3g}"))
-        if self.audit is not None:
-            rows.append(("audited, 95 %", str(self.audit)))
-        if self.refitted:
-            rows.append(("solved anew", f"{self.refitted}"))
-        rows.append(("not to be trusted blindly", f"{len(self.flagged)} rows"))
-        width = max(len(name) for name, _ in rows)
-        lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,37 +172,3 @@ class Steps:
 
     def _chunk(self) -> int:
         return self.objective._chunk(self.sets.removed.shape[1] + self.sets.tested.shape[1])
-
-
-def conjugate_each(
-    product: Callable[[Tensor], Tensor], rhs: Tensor, precondition: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Conjugate gradients for each row of a right-hand side, with a matrix of its own.
-
-    Returns
-    -------
-    solution : (s, k) tensor
-    positive : (s,) bool tensor
-        Where it converged and no direction of negative curvature was met.
-    """
-    solution, residual = torch.zeros_like(rhs), rhs.clone()
-    conditioned = precondition(residual)
-    direction = conditioned.clone()
-    size = (residual * conditioned).sum(1)
-    goal = ACCURACY**2 * size
-    positive = torch.isfinite(size)
-    for _ in range(10 * rhs.shape[1] + 100):
-        active = positive & (size > goal)
-        if not bool(active.any()):
-            return solution, positive
-        bent = product(direction)
-        curved = (direction * bent).sum(1)
-        positive &= ~active | (curved > 0)
-        length = torch.where(active & positive, size / torch.where(curved > 0, curved, 1.0), 0.0)
-        solution += length[:, None] * direction
-        residual -= length[:, None] * bent
-        conditioned = precondition(residual)
-        size, last = torch.where(active, (residual * conditioned).sum(1), size), size
-        turn = torch.where(active & (last > 0), size / torch.where(last > 0, last, 1.0), 0.0)
-        direction = conditioned + turn[:, None] * direction
-    return solution, positive & (size <= (ENOUGH / ACCURACY) ** 2 * goal)

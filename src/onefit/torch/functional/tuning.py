@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from onefit._typing import Array
-from onefit.torch.functional.left_out import LeftOutRisk
+from onefit.torch.risk import LeftOutRisk
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
 Scale: TypeAlias = Literal["log", "linear"]

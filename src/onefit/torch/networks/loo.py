@@ -28,18 +28,12 @@ from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.folds import Folds
-from onefit.torch.functional.left_out import STRAINED, LeftOutRisk, Sets, Steps
+from onefit.torch.functional.left_out import STRAINED, Sets, Steps
 from onefit.torch.networks.kronecker import KroneckerCurvature
 from onefit.torch.numerics.newton import DENSE, newton, quasi_newton
-from onefit.torch.numerics.objective import (
-    BUDGET,
-    Objective,
-    Split,
-    as_device,
-    as_rows,
-    as_weights,
-    check_scalar,
-)
+from onefit.torch.numerics.objective import BUDGET, Objective, Split
+from onefit.torch.numerics.rows import as_device, as_rows, as_weights, check_scalar
+from onefit.torch.risk import LeftOutRisk
 
 Decay: TypeAlias = float | Mapping[str, float]
 Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from torch import Tensor
 
 from onefit._typing import Array, Index
@@ -74,18 +74,11 @@ class Lbfgs(Descent):
             return value.item(), _flat(slopes)
 
         free = sum(variable.numel() for variable in variables)
-        bounds = [(None, None)] * free + [(0.0, 1.0)] * (bounded.numel() if bounded is not None else 0)
+        boxed = bounded.numel() if bounded is not None else 0
+        bounds = np.repeat([-np.inf, 0.0], [free, boxed]), np.repeat([np.inf, 1.0], [free, boxed])
         goal.begin()
-        options = {"maxiter": self.max_iter, "maxfun": 2 * self.max_iter, "gtol": self.tol, "ftol": 0.0}
-        found = minimize(
-            value_and_slope,
-            _flat(every),
-            jac=True,
-            bounds=bounds,
-            method="L-BFGS-B",
-            options={**options, "maxcor": 30},
-        )
-        _put(every, found.x)
+        found = lbfgs_b(value_and_slope, _flat(every), max_iter=self.max_iter, tol=self.tol, bounds=bounds)
+        _put(every, found)
 
 
 @dataclass(frozen=True)
@@ -131,6 +124,45 @@ class Adam(Descent):
         cuts = [order[first : first + self.batch_size] for first in range(0, n, self.batch_size)]
         size = min(self.batch_size, n_validation)
         return [(cut, rng.choice(n_validation, size, replace=False)) for cut in cuts]
+
+
+def lbfgs_b(
+    value_and_gradient: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    *,
+    max_iter: int,
+    tol: float = 1e-9,
+    gain: float = 0.0,
+    bounds: tuple[Array, Array] | None = None,
+) -> Array:
+    """Minimise by SciPy's L-BFGS-B: (k,).
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+    start : (k,) array
+    max_iter : int
+    tol : float
+        Largest entry of the projected gradient at the end.
+    gain : float
+        Decrease, relative to the value, below which a step is the last.
+    bounds : pair of (k,) arrays, optional
+    """
+    options = {"maxiter": max_iter, "maxfun": 3 * max_iter, "gtol": tol, "ftol": gain, "maxcor": 30}
+    box = None if bounds is None else Bounds(*bounds)
+    found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
+    point: Array = found.x
+    return point
+
+
+def as_array(theta: Tensor) -> Array:
+    """Copy a tensor to float64 on the host."""
+    return theta.detach().cpu().numpy().astype(np.float64)
+
+
+def like(values: Array, tensor: Tensor) -> Tensor:
+    """Return values with the type and on the device of a tensor."""
+    return torch.as_tensor(values, dtype=tensor.dtype, device=tensor.device)
 
 
 def _flat(tensors: Sequence[Tensor]) -> Array:

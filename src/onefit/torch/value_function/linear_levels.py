@@ -17,7 +17,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from sklearn.base import clone
 
 from onefit import _linalg
@@ -28,6 +28,7 @@ from onefit.exceptions import SolverError
 from onefit.penalties import Penalty
 from onefit.problem import Fit, Problem
 from onefit.solvers.solve import solve
+from onefit.torch.numerics.optimizers import lbfgs_b
 from onefit.torch.value_function.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State
 
 PREFIX = "penalty__"
@@ -134,9 +135,8 @@ class LinearLevels(Levels):
 
         unit = begin.unit
         if not held:
-            options = {"maxiter": self.max_iter, "gtol": self.tol, "ftol": 0.0}
-            box = [(0.0, 1.0)] * len(unit)
-            unit = minimize(value_and_slope, unit, jac=True, method="L-BFGS-B", bounds=box, options=options).x
+            box = np.zeros_like(unit), np.ones_like(unit)
+            unit = lbfgs_b(value_and_slope, unit, max_iter=self.max_iter, tol=self.tol, bounds=box)
         return Joint(unit, self._stationary(unit, last, goal)[0])
 
     def model(self, unit: Array, state: State) -> GeneralizedLinear:

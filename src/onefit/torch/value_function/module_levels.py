@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
-from onefit.torch.features.maps import trained_parameters
 from onefit.torch.numerics.optimizers import Descent, Goal, Rows
+from onefit.torch.numerics.rows import trained_parameters
 from onefit.torch.value_function.levels import (
     Joint,
     Judge,

@@ -20,8 +20,8 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
-from onefit.torch.features.maps import check_counts, device_of, trained_parameters
 from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
+from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
 from onefit.torch.value_function.levels import Levels, Solved, Space, Surrogate
 from onefit.torch.value_function.linear_levels import LinearLevels
@@ -293,7 +293,7 @@ class ValueFunctionSearch(BaseEstimator):
             raise ValueError("loss must be given for a module")
         if not isinstance(self.penalties, Mapping) or not self.penalties:
             raise ValueError("penalties must be a dictionary of names and penalties, at least one")
-        space, device = Space.of(self.penalties, self.bounds, self.scale), device_of(self.device)
+        space, device = Space.of(self.penalties, self.bounds, self.scale), as_device(self.device)
         like = trained_parameters(self.module)[0].dtype
         dtype = self.dtype or (torch.float64 if self.batch_size is None else like)
         penalties = tuple(

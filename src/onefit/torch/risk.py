@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from onefit._typing import Array, Index
 from onefit.risk.audit import Audit
@@ -42,6 +43,8 @@ class LeftOutRisk:
         Unbiased estimate from a few refits.
     refitted : int
         Number of sets that were solved anew.
+    retrained : dict of nn.Module
+        Of a network: what the audit trained, by the row that it was trained without.
     notes : tuple of str
     """
 
@@ -56,6 +59,7 @@ class LeftOutRisk:
     parameters: Tensor | None = field(default=None, repr=False)
     audit: Audit | None = None
     refitted: int = 0
+    retrained: Mapping[int, nn.Module] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -18,12 +18,14 @@ from onefit.exceptions import (  # noqa: E402
     UnreliableWarning,
     UnsupportedModelError,
 )
-from onefit.torch.networks import kronecker  # noqa: E402
+from onefit.torch.networks import kronecker, rules  # noqa: E402
 from onefit.torch.networks import layers as kronecker_layers  # noqa: E402
+from onefit.torch.networks.data import read_rows  # noqa: E402
 from onefit.torch.networks.kronecker import KroneckerCurvature  # noqa: E402
 from onefit.torch.networks.layers import Tracer  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
-from onefit.torch.networks.loo import loo as networks  # noqa: E402
+from onefit.torch.networks.network import Network  # noqa: E402
+from onefit.torch.networks.training import Clock, finished, trained  # noqa: E402
 
 N = 12
 DECAYS = [(0.3, 0.3), (0.3, 0.7), (0.3, 0.0)]  # of weights and of biases
@@ -358,17 +360,17 @@ def test_parameters_of_other_modules_have_their_gauss_newton_block():
 def test_kronecker_is_within_a_factor_of_two_of_retraining(decay, classes):
     module = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, classes or 1)).double()
     loss = nn.CrossEntropyLoss() if classes else nn.MSELoss()
-    network = networks._read(module, loss, problem(80, classes), decay, torch.device("cpu"))
+    network = Network.read(module, loss, read_rows(problem(80, classes), torch.device("cpu")), decay)
     with pytest.warns(NotOptimalWarning):
-        network, notes = networks._finished(network, 2000)
+        network, notes = finished(network, 2000, Clock(None))
     assert notes == ()
-    objective, pure, rows = network.objective(), network.losses(), torch.arange(0, 80, 3)
-    points = [networks._trained(objective.without(row[None]), network.theta, 2000) for row in rows]
-    training = pure.losses(network.theta)[rows].detach().numpy()
-    moved = pure.losses_at(torch.stack(points), rows).detach().numpy() - training
+    rows = torch.arange(0, 80, 3)
+    points = [trained(network.without(row[None]), 2000, lambda: False) for row in rows]
+    training = network.row_values(network.theta)[rows].numpy()
+    moved = network.values_at(torch.stack(points), rows).numpy() - training
     found = {
         name: rule(network).left_out()[0].detach().numpy()[rows] - training
-        for name, rule in networks.RULES.items()
+        for name, rule in rules.RULES.items()
     }
     whole, factored, last = (found[name] for name in ("gauss_newton", "kronecker", "last_layer"))
     assert 0.5 < factored.mean() / moved.mean() < 2.0
@@ -399,19 +401,20 @@ def test_kronecker_is_chosen_where_the_jacobian_does_not_fit(monkeypatch):
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
     given = {"weight_decay": 0.1, "audit": 2}
     small = quietly(module, nn.MSELoss(), (X, y), **given)
-    assert small.method == networks.GaussNewton.name
+    assert small.method == rules.GaussNewton.name
     assert small.notes == ()
-    monkeypatch.setattr(networks, "ROOM", 24 * 21 - 1)
+    monkeypatch.setattr(rules, "ROOM", 8 * 24 * 21)
     large = quietly(module, nn.MSELoss(), (X, y), **given)
-    assert large.method == networks.Kronecker.name
+    assert large.method == rules.Kronecker.name
     assert large.notes == (
-        "Kronecker factors were taken: the Jacobian of 24 outputs in 21 parameters does not fit",
+        "Kronecker factors were taken: the Gauss-Newton matrix of 24 outputs in 21 parameters would take "
+        "0.0 GB",
     )
     assert large.notes[0] in str(large)
     asked = quietly(module, nn.MSELoss(), (X, y), curvature="kronecker", **given)
     np.testing.assert_array_equal(asked.losses, large.losses)
     with pytest.raises(
-        ValueError, match=r"24 outputs in 21 parameters does not fit: take curvature='kronecker'"
+        ValueError, match=r"24 outputs in 21 parameters would take 0.0 GB: take curvature='kronecker'"
     ):
         quietly(module, nn.MSELoss(), (X, y), curvature="gauss_newton", **given)
 

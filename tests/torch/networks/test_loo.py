@@ -17,8 +17,13 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning  # noqa: E402
 from onefit.risk.audit import audit, draw  # noqa: E402
 from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
+from onefit.torch.networks.auditing import warn_if_wrong  # noqa: E402
+from onefit.torch.networks.data import read_rows  # noqa: E402
+from onefit.torch.networks.gauss_newton import ByOutputs, ByParameters  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
-from onefit.torch.networks.loo import loo as networks  # noqa: E402
+from onefit.torch.networks.network import Network  # noqa: E402
+from onefit.torch.networks.rules import GaussNewton  # noqa: E402
+from onefit.torch.networks.training import Clock, finished  # noqa: E402
 
 N = 24
 
@@ -129,13 +134,12 @@ def test_softmax_is_that_of_the_functional_problem(curvature):
 
 def test_gauss_newton_is_explicit():
     X, y = rows()
-    network, _ = networks._finished(
-        networks._read(trained(), nn.MSELoss(), (X, y), 0.02, torch.device("cpu")), 500
-    )
+    network = Network.read(trained(), nn.MSELoss(), read_rows((X, y), torch.device("cpu")), 0.02)
+    network, _ = finished(network, 500, Clock(None))
     theta, decay = network.theta, 0.02
-    J = torch.func.vmap(torch.func.jacrev(network.predict), in_dims=(None, 0))(theta, X)[:, 0]
-    outputs = torch.func.vmap(network.predict, in_dims=(None, 0))(theta, X)[:, 0]
-    losses, _ = networks.GaussNewton(network).left_out()
+    J = network.jacobian(torch.arange(N))[:, 0]
+    outputs = network.outputs(theta, network.rows)[:, 0]
+    losses, _ = GaussNewton(network).left_out()
     for row in (0, 9):
         kept = torch.arange(N) != row
         H = 2 * J[kept].T @ J[kept] + (N - 1) * decay * torch.eye(len(theta), dtype=torch.float64)
@@ -145,23 +149,22 @@ def test_gauss_newton_is_explicit():
         assert float(losses[row]) == pytest.approx(float(own), rel=1e-8)
 
 
-def test_both_sides_of_woodbury_agree():
+@pytest.mark.parametrize("size", [1, 2])
+def test_both_sides_of_woodbury_are_the_matrix(size):
     generator = torch.Generator().manual_seed(0)
     J = torch.randn(4, 2, 11, dtype=torch.float64, generator=generator)
-    roots = torch.randn(4, 2, 2, dtype=torch.float64, generator=generator)
-    bends = roots @ roots.transpose(1, 2)
     ridge = torch.linspace(0.5, 2.0, 11, dtype=torch.float64)
-    leaving = torch.arange(11, dtype=torch.float64)
-    A, shift = networks._spread(J, bends, ridge, leaving)  # 8 outputs against 11 parameters: by outputs
-    K = torch.diag(ridge) + torch.einsum("iak,iab,ibl->kl", J, bends, J)
-    np.testing.assert_allclose(A, torch.linalg.solve(K, J.reshape(8, 11).T).T.reshape(4, 2, 11), rtol=1e-8)
-    np.testing.assert_allclose(shift, torch.linalg.solve(K, leaving), rtol=1e-8)
-    wide = torch.cat([J, J, J])
-    A, _ = networks._spread(wide, torch.cat([bends] * 3), ridge, leaving)  # 24 outputs: by parameters
-    K = torch.diag(ridge) + 3 * (K - torch.diag(ridge))
-    np.testing.assert_allclose(
-        A[:4], torch.linalg.solve(K, J.reshape(8, 11).T).T.reshape(4, 2, 11), rtol=1e-8
-    )
+    sets = torch.tensor([[0], [2], [3]]) if size == 1 else torch.tensor([[0, 3], [1, 2]])
+    v = torch.randn(len(sets), 11, dtype=torch.float64, generator=generator)
+    for matrix in (ByParameters(J, ridge), ByOutputs(J, ridge)):
+        steps, leverages = matrix.left_out(sets, v)
+        for own, step, leverage, rhs in zip(sets, steps, leverages, v, strict=True):
+            rows, kept = J.flatten(0, 1), J[[i for i in range(4) if i not in own]].flatten(0, 1)
+            K = torch.diag(ridge) + kept.T @ kept
+            np.testing.assert_allclose(step, torch.linalg.solve(K, rhs), rtol=1e-9)
+            whole = torch.diag(ridge) + rows.T @ rows
+            H = J[own].flatten(0, 1) @ torch.linalg.solve(whole, J[own].flatten(0, 1).T)
+            assert float(leverage) == pytest.approx(float(torch.linalg.eigvalsh(H)[-1]))
 
 
 def test_the_audit_is_of_retrained_networks():
@@ -207,13 +210,13 @@ def test_what_the_audit_has_to_say_decides_the_warning():
     losses, weights = np.linspace(1.0, 2.0, 50), np.ones(50)
     drawn = draw(losses, weights, 10, np.random.default_rng(0))
     result = type("Result", (), {"value": losses.mean()})
-    networks._warn_if_wrong(result, audit(losses, drawn, 1.001 * losses[drawn.rows], weights))
+    warn_if_wrong(result, audit(losses, drawn, 1.001 * losses[drawn.rows], weights))
     for factor, words in ((1.5, "contradicts"), (np.nan, "does not confirm")):
         with pytest.warns(UnreliableWarning, match=words):
-            networks._warn_if_wrong(result, audit(losses, drawn, factor * losses[drawn.rows], weights))
+            warn_if_wrong(result, audit(losses, drawn, factor * losses[drawn.rows], weights))
     noisy = losses[drawn.rows] * np.where(np.arange(10) % 2, 0.0, 9.0)
     with pytest.warns(UnreliableWarning, match="the formula"):
-        networks._warn_if_wrong(result, audit(losses, drawn, noisy, weights))
+        warn_if_wrong(result, audit(losses, drawn, noisy, weights))
 
 
 def test_an_unfinished_network_is_finished():

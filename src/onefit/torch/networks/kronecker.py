@@ -27,14 +27,16 @@ not, K̃ − J_iᵀL_iJ_i would take away what K̃ does not hold: it is often in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onefit.torch.networks.blocks import Block, Dense, Factored
-from onefit.torch.networks.layers import Parts, Tracer
+from onefit.torch.networks.data import Tree, taken
+from onefit.torch.networks.layers import Parts, Tracer, flat_rows
 
 BUDGET = 2**23  # numbers that a batch of rows may have
 
@@ -83,7 +85,7 @@ class KroneckerCurvature:
 
     tracer: Tracer
     blocks: tuple[Block, ...]
-    X: Tensor
+    X: Tree
     slopes: Tensor
     roots: Tensor
     leaving: Parts
@@ -94,11 +96,12 @@ class KroneckerCurvature:
         cls,
         module: torch.nn.Module,
         parts: Parts,
-        X: Tensor,
+        X: Tree,
         slopes: Tensor,
         bends: Tensor,
         decay: Parts,
         leaving: Parts,
+        flatten: Callable[[Any], Tensor] = flat_rows,
     ) -> KroneckerCurvature:
         """Read the layers of a module and sum their factors over the rows.
 
@@ -107,9 +110,11 @@ class KroneckerCurvature:
         module : nn.Module
         parts, decay, leaving : dict of tensors
             By trainable parameter: its values, what the decay adds to the curvature, and aθ̂.
-        X : tensor
+        X : tensor, or a tuple or dict of them
         slopes, bends : (n, c) and (n, c, c) tensors
             Derivatives of the losses in the outputs.  Directions of negative curvature count as flat.
+        flatten : callable, optional
+            From what the module returns to (n, c).
 
         Raises
         ------
@@ -118,24 +123,24 @@ class KroneckerCurvature:
         SolverError
             If a layer has neither curvature nor decay in some direction of its inputs.
         """
-        tracer = Tracer.of(module, parts, X)
+        tracer = Tracer.of(module, parts, X, flatten)
         values, vectors = torch.linalg.eigh(bends)
         roots = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
         c, k = slopes.shape[1], sum(part.numel() for part in parts.values())
-        size = max(1, BUDGET // (3 * (c + 1) * k + 4 * tracer.numbers(X[0])))
+        size = max(1, BUDGET // (3 * (c + 1) * k + 4 * tracer.numbers(X)))
         blocks = _blocks(tracer, X, roots, decay, size)
         return cls(tracer, blocks, X, slopes, roots, leaving, size)
 
     def batches(self) -> Iterator[Tensor]:
         """Numbers of rows that go through at a time."""
-        yield from _batches(self.X, self.size)
+        yield from _batches(self.slopes, self.size)
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Steps of all parameters without some rows, each alone, and their leverages: (b, k), (b,).
 
         The leverage is the largest eigenvalue of L_iJ_iK̃⁻¹J_iᵀ, at most 1.
         """
-        traces, roots = self.tracer.trace(self.X[rows]), self.roots[rows]
+        traces, roots = self.tracer.trace(taken(self.X, rows)), self.roots[rows]
         d = self.slopes.shape[1] + 1
         held, rest = self.slopes.new_zeros(2, len(rows), d, d)
         spans = []
@@ -169,14 +174,14 @@ def _solved(M: Tensor, rhs: Tensor) -> Tensor:
     return (inverse @ (rhs / scale)[..., None])[..., 0] / scale
 
 
-def _blocks(tracer: Tracer, X: Tensor, roots: Tensor, decay: Parts, size: int) -> tuple[Block, ...]:
+def _blocks(tracer: Tracer, X: Tree, roots: Tensor, decay: Parts, size: int) -> tuple[Block, ...]:
     """Sum the factors over the rows, batch by batch, and diagonalise them."""
     A: Parts = {}
     S: Parts = {}
     whole: Parts = {}
     positions = {}
-    for rows in _batches(X, size):
-        traces = tracer.trace(X[rows])
+    for rows in _batches(roots, size):
+        traces = tracer.trace(taken(X, rows))
         for layer in tracer.layers:
             a, g = traces.inputs[layer.name], traces.slopes[layer.name]
             g = torch.einsum("bctgq,bcr->brtgq", g, roots[rows])
@@ -186,7 +191,7 @@ def _blocks(tracer: Tracer, X: Tensor, roots: Tensor, decay: Parts, size: int) -
         for owner, names in tracer.others.items():
             J = torch.cat([traces.jacobians[name] for name in names], -1)
             _add(whole, owner, (roots[rows].mT @ J).flatten(0, 1))
-    n = len(X)
+    n = len(roots)
     factored = [
         Factored.of(layer, A[layer.name], S[layer.name], decay, n, positions[layer.name])
         for layer in tracer.layers

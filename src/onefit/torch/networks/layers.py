@@ -8,17 +8,19 @@ outputs in s_t.  The bias is the weight of an input that is always 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jacrev, vmap
+from torch.func import jacrev, vmap
 from torch.nn.functional import pad, unfold
+from torch.utils._pytree import tree_map
 
 from onefit.exceptions import UnsupportedModelError
+from onefit.torch.networks.data import Tree, called, taken
 
 Parts: TypeAlias = dict[str, Tensor]  # of parameters, by name
 Calls: TypeAlias = dict[str, list[Tensor]]  # inputs or outputs of a layer, one for each time it is called
@@ -132,6 +134,11 @@ class Convolution(Layer):
 KINDS: dict[type, type[Layer]] = {nn.Linear: Perceptrons, nn.Conv2d: Convolution}
 
 
+def flat_rows(outputs: Tensor) -> Tensor:
+    """Outputs of rows, flat: (n, c)."""
+    return outputs.flatten(1)
+
+
 # --- traces --------------------------------------------------------------------------------------------
 
 
@@ -170,20 +177,25 @@ class Tracer:
     parts : dict of tensors
         All trainable parameters.
     layers : tuple of Layer
+    flatten : callable
+        From what the module returns to (n, c).
     """
 
     module: nn.Module
     parts: Parts
     layers: tuple[Layer, ...]
+    flatten: Callable[[Any], Tensor]
 
     @classmethod
-    def of(cls, module: nn.Module, parts: Parts, X: Tensor) -> Tracer:
+    def of(
+        cls, module: nn.Module, parts: Parts, X: Tree, flatten: Callable[[Any], Tensor] = flat_rows
+    ) -> Tracer:
         """Find the layers whose factors give their Jacobian, as they do in the first rows."""
         known = (_layer(name, part, parts) for name, part in module.named_modules())
-        every = cls(module, parts, tuple(layer for layer in known if layer is not None))
-        called = every._probes(X[0])
-        every = replace(every, layers=tuple(layer for layer in every.layers if layer.name in called))
-        traces = every.trace(X[:2], parts)
+        every = cls(module, parts, tuple(layer for layer in known if layer is not None), flatten)
+        reached = every._probes(taken(X, 0))
+        every = replace(every, layers=tuple(layer for layer in every.layers if layer.name in reached))
+        traces = every.trace(taken(X, slice(2)), parts)
         sound = (layer for layer in every.layers if _explains(layer, traces))
         return replace(every, layers=tuple(sound))
 
@@ -208,13 +220,13 @@ class Tracer:
                 raise UnsupportedModelError(_no_factors(owner, modules[owner], size))
         return {owner: tuple(names) for owner, names in grouped.items()}
 
-    def trace(self, X: Tensor, others: Mapping[str, Tensor] | None = None) -> Traces:
+    def trace(self, X: Tree, others: Mapping[str, Tensor] | None = None) -> Traces:
         """Trace some rows; ``others`` are the parameters whose Jacobian is taken as a whole."""
         if others is None:
             others = {name: self.parts[name] for names in self.others.values() for name in names}
-        probes = self._probes(X[0])
+        probes = self._probes(taken(X, 0))
 
-        def outputs(probes: Calls, others: Parts, x: Tensor) -> tuple[Tensor, Calls]:
+        def outputs(probes: Calls, others: Parts, x: Tree) -> tuple[Tensor, Calls]:
             result, seen, _ = self._run(x, probes, others)
             return result, seen
 
@@ -226,19 +238,19 @@ class Tracer:
             {name: part.flatten(2) for name, part in whole.items()},
         )
 
-    def numbers(self, x: Tensor) -> int:
+    def numbers(self, X: Tree) -> int:
         """How many numbers the trace of one row holds, for each output: a bound."""
-        traces = self.trace(x[None])
+        traces = self.trace(taken(X, slice(1)))
         every = (*traces.inputs.values(), *traces.slopes.values(), *traces.jacobians.values())
         return sum(part.numel() for part in every)
 
-    def _probes(self, x: Tensor) -> Calls:
+    def _probes(self, x: Tree) -> Calls:
         """Zeros that can be added to what the layers return, in which to differentiate."""
         with torch.no_grad():
             _, _, returned = self._run(x, {}, {})
         return {name: [torch.zeros_like(part) for part in calls] for name, calls in returned.items()}
 
-    def _run(self, x: Tensor, probes: Calls, others: Parts) -> tuple[Tensor, Calls, Calls]:
+    def _run(self, x: Tree, probes: Calls, others: Parts) -> tuple[Tensor, Calls, Calls]:
         """Outputs of one row, what each layer was given, and what it returned."""
         seen: Calls = {}
         returned: Calls = {}
@@ -253,11 +265,11 @@ class Tracer:
 
         handles = [watch(layer.name, layer.module) for layer in self.layers]
         try:
-            outputs = functional_call(self.module, self.parts | others, (x[None],))[0]
+            outputs = called(self.module, self.parts | others, tree_map(lambda leaf: leaf[None], x))
         finally:
             for handle in handles:
                 handle.remove()
-        return outputs.reshape(-1), seen, returned
+        return self.flatten(outputs)[0], seen, returned
 
 
 def _layer(name: str, module: nn.Module, parts: Parts) -> Layer | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad_and_value
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.backtracking import backtracked
 from onefit.torch.numerics.conjugate import conjugate, pseudo_inverse
-from onefit.torch.numerics.objective import Objective
+from onefit.torch.numerics.objective import Smooth
 from onefit.torch.numerics.optimizers import as_array, lbfgs_b, like
 
 DENSE = 600  # parameters up to which a Newton step factors a matrix
@@ -25,16 +26,22 @@ LANCZOS = 40  # products that look for negative curvature where no matrix is for
 STEPS = 100
 
 
-def quasi_newton(objective: Objective, start: Tensor, steps: int = 2000, gain: float = 1e-15) -> Tensor:
-    """L-BFGS from a start until a step gains less than a share of the objective: (k,)."""
+def quasi_newton(
+    objective: Smooth,
+    start: Tensor,
+    steps: int = 2000,
+    gain: float = 1e-15,
+    stop: Callable[[], bool] = lambda: False,
+) -> Tensor:
+    """L-BFGS from a start until a step gains less than a share of the objective, or it is stopped: (k,)."""
 
     def value(flat: Array) -> tuple[float, Array]:
         return value_and_gradient(objective, torch.as_tensor(flat, device=start.device))
 
-    return like(lbfgs_b(value, as_array(start), max_iter=steps, gain=gain), start)
+    return like(lbfgs_b(value, as_array(start), max_iter=steps, gain=gain, stop=stop), start)
 
 
-def value_and_gradient(objective: Objective, theta: Tensor) -> tuple[float, Array]:
+def value_and_gradient(objective: Smooth, theta: Tensor) -> tuple[float, Array]:
     """For SciPy; a large number where the value is not finite.
 
     Raises
@@ -42,7 +49,7 @@ def value_and_gradient(objective: Objective, theta: Tensor) -> tuple[float, Arra
     SolverError
         If the parameters grow without bounds.
     """
-    gradients, values = grad_and_value(objective.value)(theta)
+    values, gradients = objective.value_and_gradient(theta)
     value, gradient = float(values), as_array(gradients)
     if not float(theta.abs().max()) < FAR:
         raise SolverError(no_minimum(objective, theta))
@@ -51,7 +58,7 @@ def value_and_gradient(objective: Objective, theta: Tensor) -> tuple[float, Arra
     return value, gradient
 
 
-def newton(objective: Objective, theta: Tensor, steps: int = STEPS) -> Tensor:
+def newton(objective: Smooth, theta: Tensor, steps: int = STEPS) -> Tensor:
     """Newton steps with step halving until they are below rounding, at a point that is a minimum: (k,).
 
     Raises
@@ -74,7 +81,7 @@ def newton(objective: Objective, theta: Tensor, steps: int = STEPS) -> Tensor:
     raise SolverError(no_minimum(objective, theta))
 
 
-def beyond_saddle(objective: Objective, theta: Tensor) -> Tensor | None:
+def beyond_saddle(objective: Smooth, theta: Tensor) -> Tensor | None:
     """Return a lower point along the direction of the most negative curvature, None where there is none.
 
     A stationary point has no slope, so that f(θ ± tv) ≈ f(θ) + ½t²vᵀHv: the decrease that is asked for is
@@ -92,7 +99,7 @@ def beyond_saddle(objective: Objective, theta: Tensor) -> Tensor | None:
     return None
 
 
-def lowest_curvature(objective: Objective, theta: Tensor) -> tuple[float, Tensor]:
+def lowest_curvature(objective: Smooth, theta: Tensor) -> tuple[float, Tensor]:
     """Smallest eigenvalue of the Hessian and its direction; 0 where it is not below rounding."""
     k = len(theta)
     if k > DENSE:
@@ -103,7 +110,7 @@ def lowest_curvature(objective: Objective, theta: Tensor) -> tuple[float, Tensor
     return (lowest if lowest < -NEGATIVE * scale else 0.0), vectors[:, 0]
 
 
-def _lowest_by_products(objective: Objective, theta: Tensor) -> tuple[float, Tensor]:
+def _lowest_by_products(objective: Smooth, theta: Tensor) -> tuple[float, Tensor]:
     """Lanczos' method on products with the Hessian: a few tell a direction of clear descent."""
     start = like(np.random.default_rng(0).normal(size=len(theta)), theta)  # no symmetry hides a direction
     basis, diagonal, beside = [start / start.norm()], list[float](), list[float]()
@@ -123,7 +130,7 @@ def _lowest_by_products(objective: Objective, theta: Tensor) -> tuple[float, Ten
     return (lowest if lowest < -NEGATIVE * scale else 0.0), direction / direction.norm()
 
 
-def newton_direction(objective: Objective, theta: Tensor, slope: Tensor) -> Tensor:
+def newton_direction(objective: Smooth, theta: Tensor, slope: Tensor) -> Tensor:
     """−H⁻¹∇, with the moduli of the eigenvalues where H is not positive definite: (k,)."""
     if len(theta) > DENSE:
         return -conjugate(lambda v: objective.product(theta, v), slope)
@@ -142,7 +149,7 @@ def _is_well_conditioned(lower: Tensor) -> bool:
 
 
 def descended(
-    objective: Objective, theta: Tensor, direction: Tensor, slope: Tensor, length: float
+    objective: Smooth, theta: Tensor, direction: Tensor, slope: Tensor, length: float
 ) -> tuple[Tensor, float]:
     """Halve a step until the objective decreases, or does not increase by more than its rounding."""
     taken, _ = backtracked(
@@ -154,14 +161,14 @@ def descended(
     return theta + taken * direction, float(taken)
 
 
-def is_last(objective: Objective, theta: Tensor, step: Tensor, slope: Tensor) -> bool:
+def is_last(objective: Smooth, theta: Tensor, step: Tensor, slope: Tensor) -> bool:
     """Whether the next Newton step would be below rounding, since convergence is quadratic."""
     if float(step.abs().max()) <= SMALL_STEP * float(theta.abs().max()):
         return True
     return -float(slope @ step) <= SMALL_GAIN * abs(float(objective.value(theta)))
 
 
-def checked(objective: Objective, theta: Tensor, slope: Tensor) -> Tensor:
+def checked(objective: Smooth, theta: Tensor, slope: Tensor) -> Tensor:
     """Refuse a point where the gradient has not vanished: there the curvature has."""
     rounding = ROUNDING * objective.product(theta, theta).norm()  # where every row is fitted without error
     if not float(slope.norm()) <= VANISHED * float(objective.gradient_size(theta)) + float(rounding):
@@ -169,7 +176,7 @@ def checked(objective: Objective, theta: Tensor, slope: Tensor) -> Tensor:
     return theta
 
 
-def no_minimum(objective: Objective, theta: Tensor) -> str:
+def no_minimum(objective: Smooth, theta: Tensor) -> str:
     """What to say where no minimum was reached."""
     slope, size = float(objective.gradient(theta).abs().max()), float(theta.abs().max())
     return (

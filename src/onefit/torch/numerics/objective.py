@@ -8,15 +8,15 @@ which all of PyTorch's operations have:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad, vjp, vmap
+from torch.func import grad, grad_and_value, vjp, vmap
 
 RowLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # of theta, x, y
 Penalty: TypeAlias = Callable[[Tensor], Tensor]  # of theta
@@ -65,6 +65,34 @@ class L1Norm:
         return (self.kinks(theta) * theta.abs()).sum()
 
 
+class Smooth(ABC):
+    """A function of θ that Newton's method can minimise."""
+
+    @abstractmethod
+    def value(self, theta: Tensor) -> Tensor:
+        """The value: ()."""
+
+    @abstractmethod
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and the gradient: (), (k,)."""
+
+    @abstractmethod
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇: (k,)."""
+
+    @abstractmethod
+    def gradient_size(self, theta: Tensor) -> Tensor:
+        """Sum of the norms of what the gradient is a sum of, against which it is judged: ()."""
+
+    @abstractmethod
+    def product(self, theta: Tensor, v: Tensor) -> Tensor:
+        """Hessian, or a curvature in its place, times v: (k,)."""
+
+    @abstractmethod
+    def curvature(self, theta: Tensor) -> Tensor:
+        """The same as a matrix: (k, k)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """A loss of the output of a predictor: ℓ(θ; x, y) = loss(predict(θ, x), y).
@@ -85,7 +113,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Objective:
+class Objective(Smooth):
     """A penalised sum of losses at given data and strengths.
 
     Attributes
@@ -141,10 +169,14 @@ class Objective:
 
     # --- first derivatives -----------------------------------------------------------------------------
 
-    @cached_property
-    def gradient(self) -> Callable[[Tensor], Tensor]:
+    def gradient(self, theta: Tensor) -> Tensor:
         """∇ of the objective, with 0 as the derivative of |·| at 0."""
-        return grad(self.value)
+        gradient: Tensor = grad(self.value)(theta)
+        return gradient
+
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, value = grad_and_value(self.value)(theta)
+        return value, gradient
 
     def set_gradient(self, theta: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
         """Σ over some rows of w ∇ℓ: (k,)."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import Bounds, OptimizeResult, minimize
 from torch import Tensor
 
 from onefit._typing import Array, Index
@@ -134,6 +134,7 @@ def lbfgs_b(
     tol: float = 1e-9,
     gain: float = 0.0,
     bounds: tuple[Array, Array] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Array:
     """Minimise by SciPy's L-BFGS-B: (k,).
 
@@ -147,10 +148,19 @@ def lbfgs_b(
     gain : float
         Decrease, relative to the value, below which a step is the last.
     bounds : pair of (k,) arrays, optional
+    stop : callable, optional
+        Asked after each step whether it is to be the last.
     """
+
+    def ask(intermediate_result: OptimizeResult) -> None:
+        if stop():
+            raise StopIteration
+
     options = {"maxiter": max_iter, "maxfun": 3 * max_iter, "gtol": tol, "ftol": gain, "maxcor": 30}
     box = None if bounds is None else Bounds(*bounds)
-    found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
+    found = minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=box, options=options, callback=ask
+    )
     point: Array = found.x
     return point
 

@@ -18,6 +18,7 @@ except ImportError as error:
     raise ImportError("onefit.torch needs PyTorch: pip install 'onefit[torch]'") from error
 
 from onefit.torch.features.head import ConvexHead
+from onefit.torch.features.loo_head import LeaveOneOutHead
 from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.problem import FunctionalProblem
@@ -34,6 +35,7 @@ __all__ = [
     "FunctionalFit",
     "FunctionalProblem",
     "L1Norm",
+    "LeaveOneOutHead",
     "LeftOutRisk",
     "Tuning",
     "ValueFunctionSearch",

@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from onefit.exceptions import SolverError
+from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.torch.networks.network import Network
 
 FLAT = 1e-14  # of the largest curvature of a loss in an output: none
@@ -106,7 +106,7 @@ def matrix_of(network: Network) -> GaussNewtonMatrix:
     SolverError
         If it is singular.
     """
-    slopes, bends = network.loss_derivatives()
+    slopes, bends = curved_derivatives(network)
     values, vectors = torch.linalg.eigh(network.shares[:, None, None] * bends)
     held = (
         values.amax(0) > FLAT * values.abs().max()
@@ -121,6 +121,24 @@ def matrix_of(network: Network) -> GaussNewtonMatrix:
     ridge = network.decay * (network.total - float(network.leaving_share))
     by_parameters = k <= n * r or bool((ridge == 0).any())
     return ByParameters(J, ridge) if by_parameters else ByOutputs(J, ridge)
+
+
+def curved_derivatives(network: Network) -> tuple[Tensor, Tensor]:
+    """First two derivatives of the losses in the outputs: (n, c), (n, c, c).
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the second is zero: then the Gauss–Newton matrix is that of the decay alone.
+    """
+    slopes, bends = network.loss_derivatives()
+    if float(bends.abs().max()) <= FLAT * float(slopes.abs().max()):
+        raise UnsupportedModelError(
+            "the loss is linear in the outputs, so that it has no Gauss-Newton curvature: return logits and "
+            "take nn.CrossEntropyLoss in place of log-softmax and nn.NLLLoss, a smooth loss in place of "
+            "nn.L1Loss, or curvature='last_layer'"
+        )
+    return slopes, bends
 
 
 def _cholesky(matrix: Tensor) -> Tensor:

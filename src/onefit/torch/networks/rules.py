@@ -15,7 +15,7 @@ from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.risk.folds import Folds
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.networks.data import Tree, called
-from onefit.torch.networks.gauss_newton import matrix_of, n_bytes
+from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes
 from onefit.torch.networks.kronecker import KroneckerCurvature
 from onefit.torch.networks.network import Network
 from onefit.torch.numerics.objective import BUDGET, Objective, Split
@@ -104,7 +104,7 @@ class Kronecker(Rule):
                 "curvature='gauss_newton', with fewer rows if need be, or curvature='last_layer'"
             )
         ridge = network.decay * (network.total - float(network.leaving_share))
-        slopes, bends = network.loss_derivatives()
+        slopes, bends = curved_derivatives(network)
         self.curvature = KroneckerCurvature.of(
             network.module,
             network.parts(network.theta),

@@ -20,6 +20,7 @@ from onefit.torch.numerics.newton import DENSE, beyond_saddle, newton, quasi_new
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
+ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
 SADDLES = 3  # that are left in turn before the last is told of
 
 
@@ -58,8 +59,8 @@ def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tenso
         return theta
     try:
         return newton(objective, theta, steps=20)
-    except SolverError:
-        return theta  # a kink (ReLU) or a flat direction: what L-BFGS reached stands
+    except (SolverError, *ONCE):
+        return theta  # a kink (ReLU), a flat direction or no second derivative: what L-BFGS reached stands
 
 
 def missing(network: Network) -> float:
@@ -72,14 +73,7 @@ def missing(network: Network) -> float:
 def finished(network: Network, max_steps: int, clock: Clock) -> tuple[Network, tuple[str, ...]]:
     """Train a network to a minimum; a warning where that was far, a note where it was not reached."""
     before, theta = missing(network), trained(network, max_steps, clock.is_up)
-    notes = []
-    for _ in range(SADDLES):
-        below = beyond_saddle(network.objective(), theta)
-        if below is None or clock.is_up():
-            break
-        theta = trained(network.with_theta(below), max_steps, clock.is_up)
-    else:
-        notes.append("the Hessian has directions of negative curvature: this is no minimum yet")
+    theta, notes = _left_saddles(network, theta, max_steps, clock)
     done = network.with_theta(theta)
     if before > UNFINISHED:
         warnings.warn(_moved(network, done, before), NotOptimalWarning, stacklevel=3)
@@ -89,6 +83,19 @@ def finished(network: Network, max_steps: int, clock: Clock) -> tuple[Network, t
     if after >= UNFINISHED / 100:
         notes.append(f"training did not converge: gradient {after:.1g}")
     return done, tuple(notes)
+
+
+def _left_saddles(network: Network, theta: Tensor, max_steps: int, clock: Clock) -> tuple[Tensor, list[str]]:
+    """Train on along directions of negative curvature, as long as there are some."""
+    for _ in range(SADDLES):
+        try:
+            below = beyond_saddle(network.objective(), theta)
+        except ONCE:
+            return theta, ["the module cannot be differentiated twice: it was not checked to be at a minimum"]
+        if below is None or clock.is_up():
+            return theta, []
+        theta = trained(network.with_theta(below), max_steps, clock.is_up)
+    return theta, ["the Hessian had directions of negative curvature again and again: this may be no minimum"]
 
 
 def _moved(network: Network, done: Network, before: float) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.losses import UnitDispersion
 from onefit.risk.departure import Departures
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def influence(departures: Departures, df: float, *, constant: bool = False) -> I
 def _dispersion(fit: Fit, df: float) -> float:
     """φ: 1 for families that have none, else the residual deviance over its degrees of freedom."""
     problem = fit.problem
-    if problem.loss.unit_dispersion:
+    if isinstance(problem.loss, UnitDispersion):
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     outputs = fit.eta[0].size if losses.ndim == 2 else 1

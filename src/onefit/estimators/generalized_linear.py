@@ -26,6 +26,7 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import (
+    CoupledLoss,
     EpsilonInsensitive,
     Exponential,
     Gamma,
@@ -51,7 +52,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
-from onefit.validation import check_range, check_rows, check_weights, class_numbers
+from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
 
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "squared": lambda _: Squared(),
@@ -138,6 +139,7 @@ class _LinearModel(BaseEstimator):
             ensure_min_samples=2,
             y_numeric=not has_classes,
         )
+        check_magnitude(X)
         weights = check_weights(sample_weight, X)
         if has_classes:
             target = self._class_numbers(given, weights)
@@ -169,7 +171,7 @@ class _LinearModel(BaseEstimator):
     def _problem(self, data: Data, penalty: Penalty) -> Problem:
         X, target, weights = data
         loss = self._find_loss(len(getattr(self, "classes_", ())))
-        outputs = (len(self.classes_),) if loss.coupled else ()
+        outputs = (len(self.classes_),) if isinstance(loss, CoupledLoss) else ()
         if outputs and not isinstance(penalty, SeparablePenalty):
             raise ValueError(
                 f"{type(penalty).__name__} is for models with one output, not for a {self.loss!r} loss of "
@@ -200,7 +202,7 @@ class _LinearModel(BaseEstimator):
 
     def _as_fit(self, problem: Problem) -> Fit:
         """Return the fitted coefficients as a fit."""
-        if problem.loss.coupled:
+        if problem.intercept.ndim:
             return Fit(problem, self.coef_.T, np.asarray(self.intercept_))
         return Fit(problem, np.ravel(self.coef_), np.asarray(np.ravel(self.intercept_)[0]))
 

@@ -187,6 +187,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
             high, low = decades(float(curvature.sum()))
             return 1.0 / high, 1.0 / low
         null = self._null(data)
+        assert null is not None  # there is an ℓ1 part
         strongest, weakest = ends_of_kinked(
             1.0 / null, SHORTEST, curvature, start.problem.penalty.ridge(curvature.shape)
         )

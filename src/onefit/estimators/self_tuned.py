@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
 from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_strained
@@ -21,7 +22,7 @@ from onefit.risk.one_fit import LeftOut
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import Contest, Selection, contest
-from onefit.validation import check_strengths, check_weights, is_count
+from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -50,6 +51,7 @@ class SelfTuned(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
         )
+        check_magnitude(X)
         return X, y, check_weights(sample_weight, X)
 
     def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:
@@ -109,7 +111,7 @@ class PenalisedPath(SelfTuned):
         X, y, weights = data
         with _linalg.one_thread_if_small(X):
             in_dual = ratio == 0 and X.shape[1] > X.shape[0]
-            in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
+            in_dual = in_dual and not isinstance(self._problem(*data, 1.0, ratio).loss, CoupledLoss)
             # ridge with more columns than rows knows X only through its Gram matrix
             design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
             result = search_path(

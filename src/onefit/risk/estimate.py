@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.risk.audit import Audit
 from onefit.risk.certificate import is_patterned
+from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.departure import Departures
 from onefit.risk.folds import Folds
 from onefit.risk.influence import Influence, influence
@@ -228,6 +229,33 @@ class RiskEstimate:
         """Whether a scale was estimated along, which is no coefficient."""
         return self.decision.ndim < departures.fit.eta.ndim
 
+    def coef_table(
+        self, names: Sequence[str] | None = None, *, scale: Any = 1.0, centre: Any = 0.0
+    ) -> CoefficientTable:
+        """Coefficients with their jackknife errors, from the fits without each row: ``CoefficientTable``.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            p names; column numbers if missing.
+        scale, centre : float or (p,) array
+            Where X holds (x − centre) / scale, the table is in the units of x.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> table = onefit.loo(Ridge(0.1).fit(X, y), X, y).coef_table(list(X))
+        >>> print(f"{table.names[2]}: {table.coef[2]:.0f} ± {table.std_error[2]:.0f}")
+        bmi: 490 ± 59
+        """
+        departures, readout = self._departures("coef_table()")
+        return coefficient_table(
+            departures, names, constant=readout.constant, scale=scale, centre=centre, ndim=self.decision.ndim
+        )
+
     def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
         """Predictive intervals for new rows by the jackknife+, without a refit.
 
@@ -269,8 +297,14 @@ class RiskEstimate:
         y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
         return interval(departures, readout.response, y, readout.design(X), coverage, method)
 
-    def influence(self) -> Influence:
+    def influence(self, top: int | None = None) -> Influence:
         """How much each row moves the fit: Cook's distance and DFBETAS.
+
+        Parameters
+        ----------
+        top : int, optional
+            DFBETAS of so many rows only, the most influential ones: with many rows and columns the matrix
+            of all of them would not fit into memory.
 
         Examples
         --------
@@ -282,7 +316,7 @@ class RiskEstimate:
         array([...])
         """
         departures, readout = self._departures("influence()")
-        found = influence(departures, self.effective_df, constant=bool(readout.constant))
+        found = influence(departures, self.effective_df, constant=bool(readout.constant), top=top)
         return replace(found, dfbetas=found.dfbetas[:, 0]) if self._has_scale(departures) else found
 
     def _what_is_missing(self) -> str:

@@ -115,7 +115,7 @@ class LeaveOneOut(Judge):
         formula = problem.loss.is_smooth or problem.loss.is_kinked or not problem.penalty.has_kinks(shape)
         if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
-        if not (problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)):
+        if _linalg.has_columns(problem.X) and not problem.loss.is_kinked:
             return True
         return self.exact and problem.refits_keep_the_rest and _is_ridge(problem)
 

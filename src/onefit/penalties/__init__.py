@@ -7,6 +7,7 @@ Leave-one-out, degrees of freedom and hyperparameter gradients need no more than
 
 from onefit.penalties.base import Penalty
 from onefit.penalties.box import Box
+from onefit.penalties.cones import Cone, Conic, ConicForm
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
 from onefit.penalties.nuclear import NuclearNorm
@@ -21,6 +22,9 @@ __all__ = [
     "L2",
     "AnalysisPenalty",
     "Box",
+    "Cone",
+    "Conic",
+    "ConicForm",
     "Coordinates",
     "Coordinatewise",
     "ElasticNet",

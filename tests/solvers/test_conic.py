@@ -111,7 +111,7 @@ def test_a_warm_start_needs_no_program(loss, monkeypatch):
     problem = _problem(loss, SparseGroupLasso(GROUPS, 3.0, 0.5))
     fit = solve(Fit.at_start(problem)).fit
     monkeypatch.setattr(conic, "solve", lambda _: pytest.fail("solved from nothing"))
-    again = solve(Fit(problem, fit.coef, fit.intercept)).fit
+    again = solve(Fit(problem, fit.coef, fit.intercept).known(gradient=fit.gradient)).fit
     np.testing.assert_allclose(again.coef, fit.coef, atol=1e-9)
 
 

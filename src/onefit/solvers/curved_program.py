@@ -47,7 +47,7 @@ def solve(start: Fit) -> Fit:
     """
     if not start.is_kinked:
         return _descend(start)
-    if np.any(start.coef) and ("gradient" in vars(start) or not start.problem.penalty.turns):
+    if np.any(start.coef) and "gradient" in vars(start):
         with suppress(SolverError):  # not near after all
             return _checked(_descend(start, FEW_STEPS))
     near = conic.solve(start.problem)
@@ -97,7 +97,8 @@ def _step(fit: Fit) -> Fit:
     offset = _linalg.times(own.X, fit.coef)
     moved = PiecewiseRows.of(_linalg.project(own.X, basis), own.kinks - offset[:, None], own.ends, own.extra)
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
-    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level)
+    known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
+    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)
     u, extra = dual.primal()
     found = fit.moved(fit.coef + basis @ u, np.asarray(extra[0] if level.size and len(extra) else 0.0))
     return on_kinks(found, dual, rows)

@@ -498,3 +498,30 @@ def test_parameters_are_got_and_set_as_in_scikit_learn():
         Huber().set_params(width=1.0)
     with pytest.raises(ValueError, match="width must be"):
         SmoothedHinge().set_params(width=-1.0)
+
+
+# --- at the ends of the range ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_tweedie_far_out_is_infinite_without_a_word(power):
+    loss, y = Tweedie(power), np.array([2.0, 2.0])
+    eta = np.array([-2000.0, 2000.0])
+    assert np.all(loss.value(y, eta) >= 1000.0)
+    assert not np.isnan(loss.gradient(y, eta)).any()
+    assert not np.isnan(loss.hessian(y, eta)).any()
+    assert not np.isnan(loss.third(y, eta)).any()
+
+
+def test_poisson_without_counts_is_finite_where_the_mean_vanishes():
+    loss, y, eta = Poisson(), np.zeros(1), np.array([-2000.0])
+    for derivative in (loss.value, loss.gradient, loss.hessian, loss.third):
+        assert derivative(y, eta) == 0.0
+
+
+def test_normal_family_at_a_mean_of_zero():
+    """As a row without features has without an intercept."""
+    loss, y, eta = Tweedie(0.0, "identity"), np.array([3.0]), np.zeros(1)
+    assert loss.gradient(y, eta) == -3.0
+    assert loss.hessian(y, eta) == 1.0
+    assert loss.third(y, eta) == 0.0

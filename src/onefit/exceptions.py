@@ -19,6 +19,10 @@ class UnreliableWarning(OnefitWarning):
     """A number is returned that should not be trusted; the message names the rows."""
 
 
+class ShortPathWarning(OnefitWarning):
+    """The risk still falls at an end of the strengths that were given."""
+
+
 class UnsupportedModelError(TypeError):
     """No formula is known for this estimator, or for one of its parameters."""
 

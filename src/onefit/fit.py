@@ -101,7 +101,7 @@ class Fit:
         few = replace(
             problem, X=_linalg.some_rows(problem.X, rows), y=problem.y[rows], weights=problem.weights[rows]
         )
-        coef = self.coef[rows] if isinstance(problem.X, _linalg.RowGram) else self.coef
+        coef = self.coef if _linalg.has_columns(problem.X) else self.coef[rows]
         known = {"eta": self.eta[rows], "gradient": self.gradient[rows], "pinned": self.pinned[rows]}
         return Fit(few, coef, self.intercept).known(**known)
 

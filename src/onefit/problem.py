@@ -154,7 +154,7 @@ class Problem:
 
     def penalty_value(self, coef: Array) -> float:
         """Return P(β); a kernel model's is ½ α aᵀ G a."""
-        if isinstance(self.X, _linalg.RowGram):
+        if not _linalg.has_columns(self.X):
             root = np.sqrt(np.maximum(np.sum(coef * _linalg.times(self.X, coef), axis=0), 0.0))
             return self.penalty.value(np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:]))
         return self.penalty.value(coef)

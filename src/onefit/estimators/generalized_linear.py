@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -16,7 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit.estimators.self_tuned import SelfTuned, decades
+from onefit.estimators.self_tuned import (
+    SelfTuned,
+    automatic_or_given,
+    curvature_of_columns,
+    decades,
+    ends_of_kinked,
+)
 from onefit.fit import Fit
 from onefit.losses import (
     CoupledLoss,
@@ -35,16 +42,17 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
+from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
 from onefit.penalties import L2, AnalysisPenalty, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Margin, Mean, Pinball, Probability, Response, Value
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
+from onefit.tuning.grid import Grid
 from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
-from onefit.validation import check_range, check_rows, check_strengths, check_weights, class_numbers
+from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
 
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "squared": lambda _: Squared(),
@@ -131,6 +139,7 @@ class _LinearModel(BaseEstimator):
             ensure_min_samples=2,
             y_numeric=not has_classes,
         )
+        check_magnitude(X)
         weights = check_weights(sample_weight, X)
         if has_classes:
             target = self._class_numbers(given, weights)
@@ -172,16 +181,16 @@ class _LinearModel(BaseEstimator):
         _check_determined(X, weights, penalty, bool(self.fit_intercept))
         return Problem(loss, penalty, X, target, weights, np.full(outputs, bool(self.fit_intercept)))
 
-    def _response(self) -> Response:
+    def _metric(self) -> LinearMetric:
         """How predictions are judged."""
         loss = self._find_loss(2)
         if isinstance(loss, WITH_PROBABILITIES):
-            return Probability(self.classes_)
+            return LogLoss(self.classes_)
         if loss.of_two_classes:
-            return Margin(self.classes_)
+            return HingeLoss(self.classes_)
         if isinstance(loss, Tweedie):
-            return Mean(loss)
-        return Pinball(loss.level) if isinstance(loss, Quantile) else Value()
+            return Deviance(loss)
+        return PinballLoss(loss.level) if isinstance(loss, Quantile) else SquaredError()
 
     def _take(self, fit: Fit) -> None:
         if fit.coef.ndim == 2:
@@ -205,7 +214,7 @@ class _LinearModel(BaseEstimator):
         """Predicted response, mean or class: (n,)."""
         eta = self._eta(X)
         if not _has_classes(self):
-            return self._response().predictions(eta)
+            return self._metric().predictions(eta)
         return self.classes_[(eta > 0).astype(np.intp) if eta.ndim == 1 else eta.argmax(axis=1)]
 
     @available_if(_has_classes)
@@ -217,7 +226,7 @@ class _LinearModel(BaseEstimator):
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
-        return self._response().predictions(self._eta(X))
+        return self._metric().predictions(self._eta(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of a classifier, R² of a regressor."""
@@ -328,12 +337,12 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
     alphas : int or array-like, default 30
         So many strengths, evenly spaced in the logarithm, from the smallest that leaves only what is not
         penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the
-        data); or the strengths themselves.
+        data), and more at either end while the risk falls there; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference.
     eps : float, default 1e-3
-        Length of the automatic path.
+        Length of the automatic path before strengths are added.
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum.
     fit_intercept : bool, default True
@@ -407,40 +416,44 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         """
         self._check_choice()
         data, given = self._check(X, y, sample_weight)
-        penalty, weights, response = self._find_penalty(), data[2], self._response()
+        penalty, weights, metric = self._find_penalty(), data[2], self._metric()
 
         def problem_at(alpha: float) -> Problem:
             return self._problem(data, penalty.scaled(alpha))
 
         with _linalg.one_thread_if_small(data[0]):
-            alphas = check_strengths("alphas", self.alphas, lambda: self._range(problem_at(1.0)))
             path = search_path(
-                alphas,
+                self._grid(problem_at(1.0)),
                 problem_at,
-                response,
+                metric,
                 data[1],
                 weights,
                 selection=self.selection,
                 early_stopping=self.early_stopping,
             )
-            result, fit, left_out = settle(path, problem_at, response, data[1], weights, self.selection)
-        self._take_path(result, alphas, weights)
+            result, fit, left_out = settle(path, problem_at, metric, data[1], weights, self.selection)
+        self._take_path(result, weights)
         self.penalty_ = penalty.scaled(self.alpha_)
         self._take(fit)
         details = {"target": data[1], "classes": self.classes_} if _has_classes(self) else {}
-        self._judge(left_out, response, given, sample_weight, **details)
+        self._judge(left_out, metric, given, sample_weight, **details)
         return self
 
-    def _range(self, problem: Problem) -> tuple[float, float]:
-        """Largest and smallest of the automatic strengths."""
-        if not 0 < self.eps < 1:
-            raise ValueError(f"eps must lie in (0, 1), got {self.eps!r}")
+    def _grid(self, problem: Problem) -> Grid:
+        """Strengths to visit, from the problem at strength one."""
         shape = (problem.X.shape[1], *problem.intercept.shape)
-        if problem.penalty.has_kinks(shape):
-            highest = null_strength(problem)
-            return highest, self.eps * highest
-        norms = _linalg.column_norms(problem.X, problem.weights, centred=bool(np.all(problem.intercept)))
-        return decades(float(np.sum(norms**2)))
+        start = Fit.at_start(problem)
+        if not problem.penalty.has_kinks(shape):
+            return automatic_or_given(
+                "alphas", self.alphas, lambda: decades(float(curvature_of_columns(start).sum()))
+            )
+        null = cache(lambda: null_strength(problem))
+
+        def ends() -> tuple[float, float]:
+            ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
+            return ends_of_kinked(null(), self.eps, curvature_of_columns(start), ridge)
+
+        return automatic_or_given("alphas", self.alphas, ends, strongest=null)
 
 
 # --- read back -------------------------------------------------------------------------------------
@@ -467,5 +480,5 @@ def _read(model: _LinearModel, penalty: Penalty, X: Any, y: Any, sample_weight: 
     if has_classes:
         target = class_numbers(target, model.classes_).astype(np.float64)
     problem = model._problem((X, target, check_weights(sample_weight, X)), penalty)
-    reading = Reading(model._as_fit(problem), model._response(), target)
+    reading = Reading(model._as_fit(problem), model._metric(), target)
     return replace(reading, classes=model.classes_) if has_classes else reading

@@ -10,22 +10,26 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit.estimators.self_tuned import PenalisedPath, SelfTuned, decades, with_its_choice
+from onefit.estimators.self_tuned import (
+    PenalisedPath,
+    SelfTuned,
+    automatic_or_given,
+    curvature_of_columns,
+    decades,
+    ends_of_kinked,
+    with_its_choice,
+)
 from onefit.fit import Fit
 from onefit.losses import Squared
+from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Value
 from onefit.tuning.path import SearchResult
 from onefit.tuning.ridge import RidgeSpectrum, search_ridge
 from onefit.tuning.selection import Selection
-from onefit.validation import (
-    check_rows,
-    check_strengths,
-    check_weights,
-)
+from onefit.validation import check_rows, check_weights
 
 
 class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
@@ -38,7 +42,7 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
     ----------
     alphas : int or array-like, default 100
         So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
-        eight decades; or the strengths themselves.
+        eight decades, and more at either end while the risk falls there; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference (``paired_error_path_``; Yates et al. 2021).
@@ -110,13 +114,13 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
 
     def _fit(self, problem: Problem, sample_weight: Any) -> None:
         spectrum = RidgeSpectrum(problem)
-        alphas = check_strengths("alphas", self.alphas, lambda: decades(spectrum.largest), positive=False)
-        result = search_ridge(spectrum, alphas, self.selection)
-        self._take_path(result, alphas, problem.weights)
+        grid = automatic_or_given("alphas", self.alphas, lambda: decades(spectrum.largest), positive=False)
+        result = search_ridge(spectrum, grid, self.selection)
+        self._take_path(result, problem.weights)
         self.coef_ = result.coefs[result.best].T
         level = result.levels[result.best]
         self.intercept_ = level if level.ndim else float(level)
-        self._judge(spectrum.left_out(self.alpha_), Value(), problem.y, sample_weight)
+        self._judge(spectrum.left_out(self.alpha_), SquaredError(), problem.y, sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,) or (n, t)."""
@@ -133,15 +137,16 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
     Parameters
     ----------
     alphas : int or array-like, default 100
-        So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
-        down to ``eps`` times it; or the strengths themselves.
+        So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero,
+        or at which the ℓ2 part has shrunk them to a tenth, if that is smaller, down to ``eps`` times it, and
+        more at either end while the risk falls there; or the strengths themselves.
     l1_ratio : float or array-like, default 0.5
         Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
-        Length of the automatic path.
+        Length of the automatic path before strengths are added.
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -225,22 +230,28 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         """
         X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True)
         data = X, np.asarray(y, dtype=np.float64), weights
-        paths = [(ratio, *self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
-        ratio, alphas, found = min(paths, key=lambda path: path[2].risks[path[2].best])
-        result, fit, left_out = self._settle(data, found, ratio, Value())
-        self._take_path(result, alphas, weights, *(path for _, _, path in paths if path is not found))
+        paths = [(ratio, self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
+        ratio, found = min(paths, key=lambda path: path[1].risks[path[1].best])
+        result, fit, left_out = self._settle(data, found, ratio, SquaredError())
+        self._take_path(result, weights, *(path for _, path in paths if path is not found))
         self.l1_ratio_ = ratio
         self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
-        self._judge(left_out, Value(), data[1], sample_weight)
+        self._judge(left_out, SquaredError(), data[1], sample_weight)
         return self
 
     def _l1_ratio(self) -> float | ArrayLike:
         return self.l1_ratio
 
-    def _path(self, data: tuple[Design, Array, Array], ratio: float) -> tuple[Array, SearchResult]:
+    def _path(self, data: tuple[Design, Array, Array], ratio: float) -> SearchResult:
         start = Fit.at_start(self._problem(*data, 1.0, ratio))
-        alphas = check_strengths("alphas", self.alphas, lambda: _down_from_null(start, ratio, self.eps))
-        return alphas, self._walk(data, alphas, ratio, Value())
+        null = _null_strength(start, ratio)
+
+        def ends() -> tuple[float, float]:
+            curvature = curvature_of_columns(start)
+            return ends_of_kinked(null, self.eps, curvature, start.problem.penalty.ridge(curvature.shape))
+
+        grid = automatic_or_given("alphas", self.alphas, ends, strongest=lambda: null)
+        return self._walk(data, grid, ratio, SquaredError())
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,)."""
@@ -257,14 +268,11 @@ def _ratios(l1_ratio: float | ArrayLike) -> list[float]:
     return [float(ratio) for ratio in ratios]
 
 
-def _down_from_null(start: Fit, ratio: float, eps: float) -> tuple[float, float]:
-    """From the strength that makes all coefficients zero down to ``eps`` times it."""
-    if not 0 < eps < 1:
-        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+def _null_strength(start: Fit, ratio: float) -> float:
+    """Smallest strength that makes all coefficients zero."""
     total = float(start.problem.weights.sum())
     highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / total / ratio
-    highest = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
-    return highest, eps * highest
+    return highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
 
 
 class LassoLOO(ElasticNetLOO):
@@ -278,12 +286,12 @@ class LassoLOO(ElasticNetLOO):
     ----------
     alphas : int or array-like, default 100
         So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
-        down to ``eps`` times it; or the strengths themselves.
+        down to ``eps`` times it, and on while the risk falls; or the strengths themselves.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
-        Length of the automatic path.
+        Length of the automatic path before strengths are added.
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -362,7 +370,7 @@ reference.register(ElasticNetLOO, with_its_choice)
 def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y, several_outputs=True)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_)
-    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), Value(), y)
+    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), SquaredError(), y)
 
 
 @as_fit.register(LassoLOO)
@@ -370,4 +378,4 @@ def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
 def _read_elastic_net(model: ElasticNetLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, model.l1_ratio_)
-    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Value(), y)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), SquaredError(), y)

@@ -13,23 +13,31 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit.estimators.self_tuned import PenalisedPath, decades, with_its_choice
+from onefit.estimators.self_tuned import (
+    PenalisedPath,
+    automatic_or_given,
+    curvature_of_columns,
+    decades,
+    ends_of_kinked,
+    with_its_choice,
+)
 from onefit.fit import Fit
 from onefit.losses import Logistic, Loss, Multinomial, Poisson
+from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2, ElasticNet
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Mean, Probability
 from onefit.tuning.selection import Selection
 from onefit.validation import (
     check_range,
     check_rows,
     check_share,
-    check_strengths,
     check_weights,
     class_numbers,
 )
+
+SHORTEST = 1e-4  # length of an automatic path with an ℓ1 part, before strengths are added
 
 
 class LogisticLOO(ClassifierMixin, PenalisedPath):
@@ -41,8 +49,9 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
     Parameters
     ----------
     Cs : int or array-like, default 30
-        So many inverse strengths, evenly spaced in the logarithm: from 1e-4 to 1e4 for ridge, and from the
-        largest that makes all coefficients zero up to 1e4 times it with an ℓ1 part; or the values themselves.
+        So many inverse strengths, evenly spaced in the logarithm: for ridge over eight decades around the
+        curvature of the constant model, and with an ℓ1 part from the largest that makes all coefficients zero
+        up to 1e4 times it; more at either end while the risk falls there; or the values themselves.
     l1_ratio : float, default 0.0
         Share of the ℓ1 penalty: 0 is ridge, 1 the lasso.
     selection : {"min", "1se"}, default "min"
@@ -137,18 +146,20 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         check_share("l1_ratio", self.l1_ratio)
         X, labels, weights = self._check_data(X, y, sample_weight)
         data = X, self._class_numbers(labels, weights), weights
-        Cs = check_strengths("Cs", self.Cs, lambda: self._range(data))[::-1]
-        response = Probability(self.classes_)
-        result = self._walk(data, Cs, self.l1_ratio, response)
+        given = automatic_or_given("Cs", self.Cs, lambda: self._range(data)[::-1])
+        null = self._null(data)
+        grid = replace(given, values=given.values[::-1], strongest=null if given.automatic else None)
+        metric = LogLoss(self.classes_)
+        result = self._walk(data, grid, self.l1_ratio, metric)
         result = replace(result, levels=self._without_common(result.levels))
-        result, fit, left_out = self._settle(data, result, self.l1_ratio, response)
-        self._take_path(result, Cs, weights)
+        result, fit, left_out = self._settle(data, result, self.l1_ratio, metric)
+        self._take_path(result, weights)
         self.coef_, self.intercept_ = (
             np.atleast_2d(fit.coef.T),
             np.atleast_1d(self._without_common(fit.intercept)),
         )
         details = {"target": data[1], "classes": self.classes_}
-        self._judge(left_out, response, labels, sample_weight, **details)
+        self._judge(left_out, metric, labels, sample_weight, **details)
         return self
 
     def _without_common(self, levels: Array) -> Array:
@@ -169,13 +180,26 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         return numbers.astype(np.float64)
 
     def _range(self, data: tuple[Design, Array, Array]) -> tuple[float, float]:
-        """Largest and smallest of the automatic inverse strengths."""
+        """Smallest and largest of the automatic inverse strengths."""
+        start = Fit.at_start(self._problem(*data, 1.0, self.l1_ratio))
+        curvature = curvature_of_columns(start)
         if self.l1_ratio == 0:
-            return 1e4, 1e-4
+            high, low = decades(float(curvature.sum()))
+            return 1.0 / high, 1.0 / low
+        null = self._null(data)
+        assert null is not None  # there is an ℓ1 part
+        strongest, weakest = ends_of_kinked(
+            1.0 / null, SHORTEST, curvature, start.problem.penalty.ridge(curvature.shape)
+        )
+        return 1.0 / strongest, 1.0 / weakest
+
+    def _null(self, data: tuple[Design, Array, Array]) -> float | None:
+        """Largest inverse strength that makes all coefficients zero; None for ridge, which has none."""
+        if self.l1_ratio == 0:
+            return None
         start = Fit.at_start(self._problem(*data, 1.0, self.l1_ratio))
         highest = float(np.abs(start.loss_gradient).max(initial=0.0)) / self.l1_ratio
-        lowest = 1.0 / highest if highest > np.finfo(float).tiny else 1.0
-        return 1e4 * lowest, lowest
+        return 1.0 / highest if highest > np.finfo(float).tiny else 1.0
 
     def decision_function(self, X: Any) -> Array:
         """Linear predictors: (n,) for two classes, else (n, c)."""
@@ -185,7 +209,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
         eta = self.decision_function(X)
-        return Probability(self.classes_).predictions(eta)
+        return LogLoss(self.classes_).predictions(eta)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the class probabilities: (n, c)."""
@@ -206,7 +230,8 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
     ----------
     alphas : int or array-like, default 30
         So many strengths, evenly spaced in the logarithm from ten times the mean curvature of the constant
-        model down eight decades; or the strengths themselves.
+        model down eight decades, and more at either end while the risk falls there; or the strengths
+        themselves.
     selection : {"min", "1se"}, default "min"
         The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
         of the paired difference (``paired_error_path_``; Yates et al. 2021).
@@ -296,21 +321,19 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
         if not np.any(y[weights > 0] > 0):
             raise ValueError("y is zero for every row: a Poisson mean of zero has no logarithm")
         data = X, y, weights
-        alphas = check_strengths("alphas", self.alphas, lambda: self._range(data))
-        response = Mean(Poisson())
-        result = self._walk(data, alphas, 0.0, response)
-        result, fit, left_out = self._settle(data, result, 0.0, response)
-        self._take_path(result, alphas, weights)
+        grid = automatic_or_given("alphas", self.alphas, lambda: self._range(data))
+        metric = Deviance(Poisson())
+        result = self._walk(data, grid, 0.0, metric)
+        result, fit, left_out = self._settle(data, result, 0.0, metric)
+        self._take_path(result, weights)
         self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
-        self._judge(left_out, response, y, sample_weight)
+        self._judge(left_out, metric, y, sample_weight)
         return self
 
     def _range(self, data: tuple[Design, Array, Array]) -> tuple[float, float]:
         """Range of automatic strengths, from the trace of the constant model's mean curvature."""
-        X, y, weights = data
-        mean = float(np.average(y, weights=weights))
-        norms = _linalg.column_norms(X, weights * mean, centred=bool(self.fit_intercept))
-        return decades(float(np.sum(norms**2)) / float(weights.sum()))
+        start = Fit.at_start(self._problem(*data, 1.0, 0.0))
+        return decades(float(curvature_of_columns(start).sum()) / float(data[2].sum()))
 
     def predict(self, X: Any) -> Array:
         """Predicted mean: (n,)."""
@@ -336,7 +359,7 @@ def _read_logistic(model: LogisticLOO, X: Any, y: Any, sample_weight: Any) -> Re
     binary = len(model.classes_) == 2
     coef, level = (model.coef_[0], model.intercept_[0]) if binary else (model.coef_.T, model.intercept_)
     fit = Fit(problem, coef, np.asarray(level))
-    return Reading(fit, Probability(model.classes_), target, model.classes_)
+    return Reading(fit, LogLoss(model.classes_), target, model.classes_)
 
 
 @as_fit.register(PoissonLOO)
@@ -344,4 +367,4 @@ def _read_poisson(model: PoissonLOO, X: Any, y: Any, sample_weight: Any) -> Read
     X, y = check_rows(model, X, y)
     check_range(y, 1.0)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, 0.0)
-    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Mean(Poisson()), y)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Deviance(Poisson()), y)

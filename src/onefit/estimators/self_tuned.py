@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,15 +15,14 @@ from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
+from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.one_fit import LeftOut
-from onefit.risk.response import Response
+from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import Contest, Selection, contest
-from onefit.validation import (
-    check_weights,
-)
+from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -51,16 +51,17 @@ class SelfTuned(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
         )
+        check_magnitude(X)
         return X, y, check_weights(sample_weight, X)
 
-    def _take_path(
-        self, result: SearchResult, strengths: Array, weights: Array, *others: SearchResult
-    ) -> None:
-        """Set the fitted attributes of a path, with strengths on the estimator's own scale.
+    def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:
+        """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
         Other paths, which the choice passed over, take part in the correction of the chosen risk.
         """
-        visited = strengths[: len(result.risks)]
+        visited, name = result.strengths, f"{self._strength}s"
+        if not is_count(getattr(self, name)):
+            warn_if_short(name, visited, result.risks, result.paired_errors)
         setattr(self, f"{self._strength}s_", visited)
         setattr(self, f"{self._strength}_", float(visited[result.best]))
         self.risk_path_ = result.risks
@@ -88,10 +89,10 @@ class SelfTuned(BaseEstimator):
         """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
         return -self.corrected_risk_
 
-    def _judge(self, left_out: Any, response: Response, y: Any, sample_weight: Any, **details: Any) -> None:
+    def _judge(self, left_out: Any, metric: LinearMetric, y: Any, sample_weight: Any, **details: Any) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
-        self.loo_ = estimate(left_out, response, y, sample_weight=weights, design=self._check_X, **details)
+        self.loo_ = estimate(left_out, metric, y, sample_weight=weights, design=self._check_X, **details)
         warn_if_strained(self.loo_)
 
 
@@ -105,7 +106,7 @@ class PenalisedPath(SelfTuned):
         """Return the problem at a strength on the estimator's own scale."""
 
     def _walk(
-        self, data: tuple[Design, Array, Array], strengths: Array, ratio: float, response: Response
+        self, data: tuple[Design, Array, Array], grid: Grid, ratio: float, metric: LinearMetric
     ) -> SearchResult:
         X, y, weights = data
         with _linalg.one_thread_if_small(X):
@@ -114,9 +115,9 @@ class PenalisedPath(SelfTuned):
             # ridge with more columns than rows knows X only through its Gram matrix
             design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
             result = search_path(
-                strengths,
+                grid,
                 lambda strength: self._problem(design, y, weights, strength, ratio),
-                response,
+                metric,
                 y,
                 weights,
                 selection=self.selection,
@@ -125,17 +126,69 @@ class PenalisedPath(SelfTuned):
             return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
 
     def _settle(
-        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, response: Response
+        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, metric: LinearMetric
     ) -> tuple[SearchResult, Fit, LeftOut]:
         _, y, weights = data
         return settle(
             result,
             lambda strength: self._problem(*data, strength, ratio),
-            response,
+            metric,
             y,
             weights,
             self.selection,
         )
+
+
+def automatic_or_given(
+    name: str,
+    given: Any,
+    ends: Callable[[], tuple[float, float]],
+    *,
+    positive: bool = True,
+    strongest: Callable[[], float] | None = None,
+) -> Grid:
+    """Strengths that were given, or so many between the ends, and beyond them where the risk falls."""
+    automatic = is_count(given)
+    values = check_strengths(name, given, ends, positive=positive)
+    return Grid(values, automatic, strongest() if automatic and strongest is not None else None)
+
+
+def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:
+    """Range of automatic strengths of a penalty with kinks, and perhaps an ℓ2 part.
+
+    From the smallest strength that makes all coefficients zero, or that at which the ℓ2 part has shrunk them
+    to about a tenth, if it comes later: down to ``eps`` times that.  An ℓ2 part does not know the units of
+    the response, as the ℓ1 part does: with large numbers it is the one that matters, and the null model is
+    many decades away.
+
+    Parameters
+    ----------
+    null : float
+        Strength that makes all coefficients zero.
+    eps : float
+    curvature : (p,) array
+        Of the loss along each column, Σ w d (x − x̄)².
+    ridge : (p,) array
+        Strength of the ℓ2 part at strength one.
+    """
+    if not 0 < eps < 1:
+        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+    held = (curvature > 0) & np.isfinite(ridge)
+    shrinks = float(np.mean(ridge[held])) if held.any() else 0.0
+    if shrinks <= 0:
+        return null, eps * null
+    high, usual = float(curvature[held].sum()), float(np.median(curvature[held]))
+    reach = 10.0 ** RIDGE_DECADES[0] / shrinks
+    return min(null, reach * high), eps * min(null, reach * usual)
+
+
+def curvature_of_columns(start: Fit) -> Array:
+    """Σ w d (x − x̄)² of each column at the constant model: (p,); with d = 1 where the loss is straight."""
+    problem, hessian = start.problem, start.hessian
+    if hessian.ndim > 1:  # one output like another
+        hessian = np.einsum("icc->i", hessian) / hessian.shape[1]
+    rows = hessian if np.any(hessian > 0) else problem.weights
+    return _linalg.column_norms(problem.X, rows, centred=bool(np.all(problem.intercept))) ** 2
 
 
 def decades(largest: float) -> tuple[float, float]:

@@ -117,7 +117,7 @@ def _through_forms(fit: Fit, curvature: Curvature, middle: Array) -> _Forms:
 
     In the dual coordinates R of K⁻¹ Zᵀ, h_i changes by α r_iᵀ dG r_i as G moves, and by −r_iᵀ G r_i dα.
     """
-    if not isinstance(fit.problem.X, _linalg.RowGram):
+    if _linalg.has_columns(fit.problem.X):
         return _Forms(*curvature.sandwich(middle), gram=None)
     by_output, alpha = as_columns(middle), as_columns(fit.tangent.hessian)
     rows, free = np.empty_like(by_output), np.empty_like(by_output)
@@ -153,7 +153,7 @@ def _out_of_corners(
         held = curvature.hold(v) - curvature.tension @ duals
     implied, e = through_solution(fit, u, held), r * fit.gradient
     direct = np.where(fit.pinned, 0.0, r * h)
-    if isinstance(fit.problem.X, _linalg.RowGram):
+    if not _linalg.has_columns(fit.problem.X):
         through = _through_forms(fit, curvature, e)
         return left_out, replace(_with_direct(implied, direct, None, through.gram), hessian=-through.free)
     assert isinstance(curvature, ScalarCurvature)

@@ -84,7 +84,6 @@ def _newton(start: Fit) -> Fit:
 
 def _null_basis(tangent: Tangent) -> Array:
     if isinstance(tangent, Subspace):
-        basis = tangent.basis
-        return np.asarray(basis.toarray() if _linalg.is_sparse(basis) else basis)
+        return _linalg.dense(tangent.basis)
     assert isinstance(tangent, Coordinates)
     return np.eye(len(tangent.support))[:, np.flatnonzero(tangent.support)]

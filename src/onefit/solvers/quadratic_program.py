@@ -55,7 +55,7 @@ def solve(start: Fit) -> Fit:
         For a penalty that is not polyhedral.
     """
     problem = start.problem
-    if isinstance(problem.X, _linalg.RowGram):
+    if not _linalg.has_columns(problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     if problem.loss.is_kinked or isinstance(problem.loss, Squared):
         return _solve_once(start)
@@ -75,7 +75,7 @@ def _polyhedral(penalty: Penalty) -> Polyhedral:
 
 def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
     """Rows of data with a piecewise linear or a squared loss; the intercept is an extra variable."""
-    X = problem.X.tocsr()[rows] if _linalg.is_sparse(problem.X) else problem.X[rows]
+    X = _linalg.some_rows(problem.X, rows)
     ones = np.ones((len(rows), int(bool(problem.intercept))))
     if isinstance(problem.loss, PiecewiseLinear):
         return PiecewiseRows.of(X, *intervals(problem, rows), ones)
@@ -83,8 +83,7 @@ def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
     y = problem.y[rows]
     if len(rows) > X.shape[1] + 1:
         root = 1.0 / np.sqrt(bend)
-        dense = X.toarray() if _linalg.is_sparse(X) else X
-        Q, R = scipy.linalg.qr(np.hstack([dense, ones]) * root[:, None], mode="economic")
+        Q, R = scipy.linalg.qr(np.hstack([_linalg.dense(X), ones]) * root[:, None], mode="economic")
         X, ones, y, bend = R[:, : X.shape[1]], R[:, X.shape[1] :], Q.T @ (root * y), np.ones(len(R))
     unbounded = np.tile([-np.inf, np.inf], (len(y), 1))
     return PiecewiseRows(X, ones, y[:, None], unbounded, bend)

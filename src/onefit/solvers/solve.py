@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, tee
 
 import numpy as np
 
@@ -102,9 +102,9 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
 def _path_in_lasso_coordinates(
     coordinates: LassoCoordinates, problems: Iterable[Problem]
 ) -> Iterator[Solution]:
-    own = list(problems)
-    follow = least_squares_path if own[0].loss.is_quadratic else newton_path
-    found = follow(coordinates.restated(problem) for problem in own)
+    own, restated = tee(problems)  # the next strength may depend on what came of the last
+    follow = least_squares_path if coordinates.problem.loss.is_quadratic else newton_path
+    found = follow(coordinates.restated(problem) for problem in restated)
     for problem, solution in zip(own, found, strict=True):
         yield coordinates.solution(problem, solution)
 

@@ -23,7 +23,6 @@ from onefit.gradients import Stencil
 from onefit.losses import Mixture, PiecewiseLinear
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.problem import Problem
-from onefit.risk.response import Margin, Pinball
 from onefit.tuning.judges import Judge, Judged, LeaveOneOut, Part
 from onefit.tuning.space import Domain, Hyperparameter, Shares, Space
 
@@ -154,7 +153,7 @@ class Objective:
         return changes if self._is_covered(changes, here, there, m) else None
 
     def _is_covered(self, changes: Changes, here: Problem, there: Problem, m: int) -> bool:
-        if changes.gram and not isinstance(here.X, _linalg.RowGram):
+        if changes.gram and _linalg.has_columns(here.X):
             return False
         if changes.loss and not (self.judge.in_loss and self._keeps_its_kinks(here, m)):
             return False
@@ -483,7 +482,7 @@ def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
 
 def _has_kinks(objective: Objective) -> bool:
     """Whether the risk has kinks all over: where rows come onto kinks of the loss, or of the yardstick."""
-    if isinstance(vars(objective.judge).get("response"), Margin | Pinball):
+    if objective.judge.metric.has_kinks:
         return True
     return objective.problem_at(objective.space.values(objective.space.middle)).loss.is_kinked
 

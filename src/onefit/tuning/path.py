@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,16 +10,16 @@ import numpy as np
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
-from onefit.risk.response import Response
 from onefit.solvers.solve import solve, solve_path
+from onefit.tuning.grid import PATIENCE, Grid
 from onefit.tuning.selection import Selection, choose, paired_errors, smallest
 
-PATIENCE = 5  # strengths past the best one before the path may stop
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
 CHEAP = 3e5  # n p min(n, p) up to which all of them may be
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
@@ -93,9 +93,9 @@ def judged(
 
 
 def search_path(
-    strengths: Array,
+    grid: Grid,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     *,
@@ -106,8 +106,8 @@ def search_path(
 
     Parameters
     ----------
-    strengths : (J,) array
-        From the strongest penalty to the weakest.
+    grid : Grid
+        From the strongest penalty to the weakest, and on at either end while the risk falls there.
     problem_at : callable
         The problem at a strength.
     response, target, weights
@@ -121,19 +121,22 @@ def search_path(
         one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
         far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
     """
-    walked = Walk()
-    for solution in solve_path(problem_at(float(strength)) for strength in strengths):
+    walked = Walk(grid)
+    for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
         left_out = one_fit.loo(*solution, thorough=False)
-        walked.add(solution.fit, response.losses(target, left_out.eta), weights)
-        at_end = len(walked.risks) == len(strengths)
-        if walked.seems_past_minimum(weights) or (at_end and not walked.past):
+        walked.add(solution.fit, metric.losses(target, left_out.eta), weights)
+        if walked.seems_past_minimum(weights) or (walked.is_at_end and not walked.past):
             if has_paths(solution.fit):
-                walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
+                walked.correct(metric.losses(target, one_fit.loo(*solution).eta), weights)
             walked.past = walked.rises(weights)
             if early_stopping and walked.past:
                 break
+    if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
+        for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
+            left_out = one_fit.loo(*solution, thorough=False)
+            walked.add_above(solution.fit, metric.losses(target, left_out.eta), weights)
     found = judged(
-        strengths[: len(walked.fits)],
+        np.array(walked.strengths),
         np.stack(walked.losses).T,
         weights,
         np.stack([fit.coef for fit in walked.fits]),
@@ -147,6 +150,8 @@ def search_path(
 class Walk:
     """What a path has seen so far."""
 
+    grid: Grid
+    strengths: list[float] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
     losses: list[Array] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)
@@ -154,11 +159,48 @@ class Walk:
     misjudged: bool = False
     past: bool = False
 
+    def onwards(self) -> Iterator[float]:
+        """Strengths of the grid, then weaker ones while the risk falls."""
+        for strength in self.grid.values.tolist():
+            self.strengths.append(strength)
+            yield strength
+        for strength in self.grid.below(self.grid.room_below).tolist():
+            if not self._falls_below:
+                return
+            self.strengths.append(strength)
+            yield strength
+
+    def upwards(self) -> Iterator[float]:
+        """Strengths stronger than those of the grid, while the risk falls."""
+        for strength in self.grid.above(self.grid.room_above).tolist():
+            if not self.grid.falls_above(np.array(self.risks)):
+                return
+            self.strengths.insert(0, strength)
+            yield strength
+
+    @property
+    def _falls_below(self) -> bool:
+        return not self.past and self.grid.falls_below(np.array(self.risks))
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether no weaker strength will come, unless the last one was judged too harshly."""
+        visited = len(self.risks)
+        whole = len(self.grid.values)
+        return visited == whole + self.grid.room_below or (visited >= whole and not self._falls_below)
+
     def add(self, fit: Fit, losses: Array, weights: Array) -> None:
         """Take in the next strength."""
         self.fits.append(fit)
         self.losses.append(losses)
         self.risks.append(mean_and_error(losses, weights)[0])
+
+    def add_above(self, fit: Fit, losses: Array, weights: Array) -> None:
+        """Take in a strength that is stronger than all before."""
+        self.fits.insert(0, fit)
+        self.losses.insert(0, losses)
+        self.risks.insert(0, mean_and_error(losses, weights)[0])
+        self.thorough = [j + 1 for j in self.thorough]
 
     def correct(self, losses: Array, weights: Array) -> None:
         """Exchange the losses at the last strength for thorough ones."""
@@ -182,7 +224,7 @@ class Walk:
 def settle(
     result: SearchResult,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     selection: Selection,
@@ -208,7 +250,7 @@ def settle(
         if j is None:
             break
         judged[j] = at(problem_at(float(result.strengths[j])), result, j)
-        result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+        result = result.corrected(j, metric.losses(target, judged[j][1].eta), weights, selection)
     if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
         result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:

@@ -23,6 +23,7 @@ from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.one_fit import FULL_LEVERAGE, LeftOut
+from onefit.tuning.grid import Grid
 from onefit.tuning.path import SearchResult, judged
 from onefit.tuning.selection import Selection
 
@@ -154,9 +155,33 @@ class RidgeSpectrum:
         return LeftOut(fit, eta, np.where(gone, 0.0, 1.0 - slack[:, 0]), np.ones(problem.n))
 
 
-def search_ridge(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -> SearchResult:
-    """Judge every strength, strongest first, and choose."""
+def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> SearchResult:
+    """Judge every strength, strongest first, and more at either end while the risk falls, and choose."""
+    alphas, losses = _judged_while_falling(spectrum, grid)
     weights, shape = spectrum.problem.weights, spectrum.problem.y.shape
+    coefs = spectrum.coefficients(alphas)
+    levels = spectrum.levels(coefs).T.reshape(len(alphas), *shape[1:])
+    coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
+    return judged(alphas, losses, weights, coefs, levels, selection)
+
+
+def _judged_while_falling(spectrum: RidgeSpectrum, grid: Grid) -> tuple[Array, Array]:
+    """Strengths and losses, a decade more at a time at an end where the risk still falls."""
+    alphas, losses = grid.values, _losses(spectrum, grid.values)
+    weights, decade = spectrum.problem.weights, max(int(np.ceil(grid.step)), 1)
+    below, above = grid.below(grid.room_below), grid.above(grid.room_above)
+    while below.size and grid.falls_below(_linalg.column_means(losses, weights)):
+        more, below = below[:decade], below[decade:]
+        alphas, losses = np.append(alphas, more), np.hstack([losses, _losses(spectrum, more)])
+    while above.size and grid.falls_above(_linalg.column_means(losses, weights)):
+        more, above = above[:decade][::-1], above[decade:]
+        alphas, losses = np.append(more, alphas), np.hstack([_losses(spectrum, more), losses])
+    return alphas, losses
+
+
+def _losses(spectrum: RidgeSpectrum, alphas: Array) -> Array:
+    """Left-out loss of each row at each strength: (n, J)."""
+    shape = spectrum.problem.y.shape
     losses = np.empty((shape[0], len(alphas)), order="F")
     at_once = max(1, _linalg.BLOCK_SIZE // max(1, int(np.prod(shape))))
     for start in range(0, len(alphas), at_once):
@@ -165,10 +190,7 @@ def search_ridge(spectrum: RidgeSpectrum, alphas: Array, selection: Selection) -
     for j in np.flatnonzero(np.isnan(losses).any(axis=0)):
         squares = (spectrum.problem.y - spectrum.left_out(float(alphas[j])).eta) ** 2
         losses[:, j] = squares.reshape(shape[0], -1).mean(axis=1)
-    coefs = spectrum.coefficients(alphas)
-    levels = spectrum.levels(coefs).T.reshape(len(alphas), *shape[1:])
-    coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
-    return judged(alphas, losses, weights, coefs, levels, selection)
+    return losses
 
 
 def _positive(values: Array, vectors: Array) -> tuple[Array, Array]:

@@ -341,3 +341,19 @@ def _stronger(model):
 def test_a_model_without_a_reader_is_named():
     with pytest.raises(AssertionError, match="no reader is registered for object"):
         check_reader(object(), np.eye(3), np.ones(3))
+
+
+@pytest.mark.parametrize("penalty", penalties.PENALTIES)
+@pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
+def test_names_of_the_registries(loss, penalty):
+    X = np.random.default_rng(5).normal(size=(N, 4))
+    y = CLASSES if loss == "logistic" else NUMBERS
+    named = onefit.GeneralizedLinear(loss, penalty).fit(X, y)
+    made = onefit.GeneralizedLinear(losses.LOSSES[loss](2), penalties.PENALTIES[penalty]()).fit(X, y)
+    np.testing.assert_array_equal(named.coef_, made.coef_)
+    assert onefit.loo(named, X, y).value == onefit.loo(made, X, y).value
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(ValueError, match="penalty must be one of l2, l1, elasticnet, fused_lasso"):
+        onefit.GeneralizedLinear(penalty="ridge").fit(np.eye(3), np.ones(3))

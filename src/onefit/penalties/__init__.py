@@ -5,6 +5,8 @@ while the active pattern stays as it is, with the gradient and the curvature of 
 Leave-one-out, degrees of freedom and hyperparameter gradients need no more than that.
 """
 
+from collections.abc import Callable
+
 from onefit.penalties.base import Penalty
 from onefit.penalties.box import Box
 from onefit.penalties.cones import Cone, Conic, ConicForm
@@ -17,9 +19,18 @@ from onefit.penalties.slope import Slope
 from onefit.penalties.sum import Sum
 from onefit.pieces import Coordinates, Pieces, Subspace, Tangent
 
+# By name: what ``GeneralizedLinear(penalty="…")`` takes.  A new one without parameters adds a line.
+PENALTIES: dict[str, Callable[[], Penalty]] = {
+    "l2": L2,
+    "l1": L1,
+    "elasticnet": ElasticNet,
+    "fused_lasso": FusedLasso,
+}
+
 __all__ = [
     "L1",
     "L2",
+    "PENALTIES",
     "AnalysisPenalty",
     "Box",
     "Cone",

@@ -188,7 +188,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         if self.l1_ratio == 0:
             high, low = decades(float(curvature.sum()))
             return 1.0 / high, 1.0 / low
-        null = self._null(data)
+        null = self._null(data) or 1.0
         strongest, weakest = ends_of_kinked(
             1.0 / null, SHORTEST, curvature, start.problem.penalty.ridge(curvature.shape)
         )

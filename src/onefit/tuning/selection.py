@@ -226,12 +226,12 @@ def corrected_risk(
     if not np.all(np.isfinite(covariance)):
         return float("nan")
     drawn = _draws(covariance)
-    paths = np.zeros(len(risks)) if paths is None else paths
-    chosen = _choices(risks + drawn, covariance, selection, paths)
+    own = np.zeros(len(risks), dtype=np.intp) if paths is None else paths
+    chosen = _choices(risks + drawn, covariance, selection, own)
     return float(np.mean(risks[chosen] - drawn[np.arange(len(drawn)), chosen]))
 
 
-def _choices(risks: Array, covariance: Array, selection: Selection, paths: Array | Index) -> Index:
+def _choices(risks: Array, covariance: Array, selection: Selection, paths: Index) -> Index:
     """Chosen strength in each row of risks (B, J): (B,)."""
     rows = np.arange(len(risks))
     own_choices = {"bagged": _bagged_choices, "min": _smallest, "1se": _within_an_error}[selection]
@@ -297,7 +297,8 @@ def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
     scale = float(covariance.diagonal().max(initial=0.0))
     if scale <= 0:
         return np.zeros((2, len(covariance)))
-    root = SPREAD * np.linalg.cholesky(covariance + JITTER * scale * np.eye(len(covariance)))
+    jittered = covariance + JITTER * scale * np.eye(len(covariance))
+    root: Array = SPREAD * np.linalg.cholesky(jittered)
     half = _linalg.product(np.random.default_rng(seed).standard_normal((N_BAGGED // 2, len(root))), root.T)
     return np.vstack([half, -half])
 

@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+JOBS   ?= 2
 
-.PHONY: demo test check lint types layers tests bench papers clean
+.PHONY: demo test check lint types layers tests docs site-check notebooks dist compat zoo bench papers clean
 
 demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
 	$(BIN)/onefit demo
@@ -20,7 +21,10 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
+
+zoo: $(VENV)/.ready-dev      ## 2,100 problems of every kind beside their refits, for an hour or two
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m zoo $(ZOO_ARGS)
 
 bench: $(VENV)-bench/.ready  ## us beside the peers, one table
 	$(VENV)-bench/bin/python benchmarks/run.py $(BENCH_ARGS)
@@ -46,6 +50,28 @@ $(VENV)-papers/.ready: pyproject.toml
 	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli]' optuna
 	touch $@
 
+docs: $(VENV)-docs/.ready  ## the site, with every example run; a warning is an error
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)-docs/bin/sphinx-build -W --keep-going -j $(JOBS) docs docs/_build/html $(DOCS_ARGS)
+
+site-check: $(VENV)-docs/.ready  ## links of the built site, and the site in a browser
+	$(VENV)-docs/bin/python -m pytest -q -rs docs/check_site.py
+
+notebooks: $(VENV)-docs/.ready  ## the tutorials as notebooks, executed
+	$(VENV)-docs/bin/python docs/notebooks.py
+
+$(VENV)-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet 'torch==2.13.0'
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[cli,cvxpy]' --group docs pytest
+	touch $@
+
+dist: $(VENV)/bin/python   ## wheel and sdist, checked, and the wheel tried in an empty environment
+	BIN=$(BIN) .ci/dist
+
+compat:                    ## oldest and latest dependencies, on every Python that is here
+	.ci/compat
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "onefit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -62,4 +88,4 @@ $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-papers build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-papers $(VENV)-docs $(VENV)-compat build dist docs/_build docs/gallery docs/tutorials docs/api/generated .mypy_cache .ruff_cache .pytest_cache

@@ -24,9 +24,9 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 import onefit
 from onefit.losses import Logistic, Squared
+from onefit.metrics import LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.risk.response import Probability, Value
 from onefit.tuning.gradient import Domain, LeaveOneOut, Objective, Plan, Space, descend
 from run import Row, paired
 
@@ -351,13 +351,13 @@ def to_the_same_risk(quick: bool) -> Iterator[Row]:
 def _per_feature(X: np.ndarray, y: np.ndarray, loss: object, bounds: tuple[float, float]) -> Objective:
     """Leave-one-out risk as a function of one strength a feature."""
     n, p = X.shape
-    response = Value() if isinstance(loss, Squared) else Probability(np.array([0, 1]))
+    response = SquaredError() if isinstance(loss, Squared) else LogLoss(np.array([0, 1]))
     problem = Problem(loss, L2(np.ones(p)), X, y, np.ones(n))
     space = Space((Domain("alpha", *bounds, "log", np.arange(p)),))
     return Objective(
         space,
         lambda values: replace(problem, penalty=L2(values["alpha"])),
-        LeaveOneOut(response, y.astype(int) if response != Value() else y, np.full(n, 1.0 / n)),
+        LeaveOneOut(response, y.astype(int) if response != SquaredError() else y, np.full(n, 1.0 / n)),
     )
 
 

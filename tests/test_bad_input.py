@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
+from onefit.exceptions import SolverError
 
 N = 30
 
@@ -264,3 +267,35 @@ def test_directions_that_neither_penalty_nor_data_determine():
     with pytest.raises(ValueError, match=r"leaves 6 directions .* determines 3: add rows to D, or an L2"):
         model.fit(X, y)
     onefit.GeneralizedLinear(penalty=onefit.penalties.L2(1.0) + model.penalty).fit(X, y)
+
+
+# --- magnitudes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [300, 160, -160, -300])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_columns_whose_squares_are_out_of_range_are_named(power, store):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    X[:, 2] *= 10.0**power
+    for model in (onefit.RidgeLOO(), onefit.LassoLOO(), onefit.GeneralizedLinear()):
+        with pytest.raises(ValueError, match=r"column 2 of X .* scale it"):
+            model.fit(store(X), y)
+
+
+def test_a_table_of_large_numbers_is_taken():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    plain = onefit.RidgeLOO().fit(X, y)
+    large = onefit.RidgeLOO().fit(1e130 * X, y)
+    assert large.loo_.value == pytest.approx(plain.loo_.value)
+
+
+def test_a_penalty_below_the_rounding_of_the_kernel_is_refused_in_words():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's, that its matrix is ill-conditioned
+        model = KernelRidge(alpha=1e-16, kernel="linear").fit(X, y)
+    with pytest.raises(SolverError, match="penalty is so weak"):
+        onefit.loo(model, X, y)

@@ -31,6 +31,7 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
+from onefit.metrics import Deviance, LinearMetric, LocationError, LogLoss, SquaredError
 from onefit.penalties import (
     L1,
     L2,
@@ -48,7 +49,6 @@ from onefit.penalties import (
 from onefit.problem import Balance, Problem
 from onefit.risk.one_fit import Step
 from onefit.risk.rescaling import curvature_of_refits
-from onefit.risk.response import Location, Mean, Probability, Response, Value
 from onefit.solvers.solve import solve
 
 N, P = 45, 6
@@ -65,7 +65,7 @@ class Model(NamedTuple):
     """A loss, how it is judged, responses that suit it, and the shape of its outputs."""
 
     loss: Loss
-    response: Response
+    response: LinearMetric
     respond: Callable
     outputs: tuple[int, ...] = ()
 
@@ -98,26 +98,26 @@ def _contaminated(eta, rng):
     return eta + rng.standard_t(3, size=eta.shape)
 
 
-TWO = Probability(np.arange(2))
+TWO = LogLoss(np.arange(2))
 SMOOTH = {
-    "squared": Model(Squared(), Value(), _normal),
-    "three outputs": Model(Squared(), Value(), _three, (3,)),
+    "squared": Model(Squared(), SquaredError(), _normal),
+    "three outputs": Model(Squared(), SquaredError(), _three, (3,)),
     "logistic": Model(Logistic(), TWO, _binary),
     "squared hinge": Model(SquaredHinge(), TWO, _binary),
-    "squared epsilon-insensitive": Model(SquaredEpsilonInsensitive(0.2), Value(), _normal),
-    "poisson": Model(Poisson(), Mean(Poisson()), _counts),
-    "gamma": Model(Gamma(), Mean(Gamma()), _positive),
-    "tweedie": Model(Tweedie(1.5), Mean(Tweedie(1.5)), _counts),
-    "huber": Model(Huber(), Value(), _contaminated),
-    "multinomial": Model(Multinomial(3), Probability(np.arange(3)), _classes, (3,)),
-    "concomitant huber": Model(ConcomitantHuber(), Location(), _contaminated, (2,)),
+    "squared epsilon-insensitive": Model(SquaredEpsilonInsensitive(0.2), SquaredError(), _normal),
+    "poisson": Model(Poisson(), Deviance(Poisson()), _counts),
+    "gamma": Model(Gamma(), Deviance(Gamma()), _positive),
+    "tweedie": Model(Tweedie(1.5), Deviance(Tweedie(1.5)), _counts),
+    "huber": Model(Huber(), SquaredError(), _contaminated),
+    "multinomial": Model(Multinomial(3), LogLoss(np.arange(3)), _classes, (3,)),
+    "concomitant huber": Model(ConcomitantHuber(), LocationError(), _contaminated, (2,)),
 }
 CORNERS = {
     "hinge": Model(Hinge(), TWO, _binary),
-    "median": Model(Quantile(0.5), Value(), _normal),
-    "quantile": Model(Quantile(0.3), Value(), _normal),
-    "absolute": Model(EpsilonInsensitive(0.0), Value(), _normal),
-    "epsilon-insensitive": Model(EpsilonInsensitive(0.3), Value(), _normal),
+    "median": Model(Quantile(0.5), SquaredError(), _normal),
+    "quantile": Model(Quantile(0.3), SquaredError(), _normal),
+    "absolute": Model(EpsilonInsensitive(0.0), SquaredError(), _normal),
+    "epsilon-insensitive": Model(EpsilonInsensitive(0.3), SquaredError(), _normal),
 }
 
 
@@ -189,7 +189,7 @@ def _same_pattern(fit, there):
         there.tangent.size == fit.tangent.size
         and np.array_equal(there.tangent.support, fit.tangent.support)
         and np.array_equal(there.pinned, fit.pinned)
-        and (not fit.problem.loss.jumps or np.array_equal(there.hessian == 0, fit.hessian == 0))
+        and (fit.problem.loss.is_smooth or np.array_equal(there.hessian == 0, fit.hessian == 0))
     )
 
 
@@ -434,9 +434,11 @@ def test_leave_one_out_of_a_group_that_has_just_entered(length):
     problem = Problem(Squared(), penalty_at(0.0), X, y, np.ones(40), np.array(False))
     fit = solve(Fit.at_start(problem)).fit
     np.testing.assert_allclose(fit.coef, coef, atol=1e-10)
-    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(Value(), problem))
+    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(SquaredError(), problem))
     ours = cotangent.along(_change(penalty_at, fit))
-    expected = _five_points(lambda t: _loo_risk(Value(), _solved(problem, penalty_at(t))), 1e-3 * length)
+    expected = _five_points(
+        lambda t: _loo_risk(SquaredError(), _solved(problem, penalty_at(t))), 1e-3 * length
+    )
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
 
 
@@ -447,7 +449,7 @@ def test_leave_one_out_of_a_group_that_has_just_entered(length):
 def test_a_penalty_that_leaves_nothing_to_bend_has_no_gradient(penalty, weighting):
     problem = _problem(SMOOTH["squared"], penalty, weighting=weighting)
     fit = solve(Fit.at_start(problem)).fit
-    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(Value(), problem))
+    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(SquaredError(), problem))
     assert cotangent.along(_change(lambda t: penalty.scaled(np.exp(t)), fit)) == pytest.approx(0.0, abs=1e-12)
 
 
@@ -456,7 +458,7 @@ def test_the_gradient_of_ridge_is_that_of_exact_refits(weighting, fit_intercept)
     """Refits by normal equations of their own: nothing here comes from the library."""
     problem = _problem(SMOOTH["squared"], L2(1.0), weighting=weighting, fit_intercept=fit_intercept)
     fit = solve(Fit.at_start(problem)).fit
-    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(Value(), problem))
+    _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(SquaredError(), problem))
     ours = cotangent.along(_change(lambda t: L2(np.exp(t)), fit))
     expected = _five_points(lambda t: _exact_risk_of_ridge(problem, np.full(P, np.exp(t))))
     np.testing.assert_allclose(ours, expected, rtol=1e-8)
@@ -662,7 +664,7 @@ def test_leave_one_out_as_the_loss_changes(name, weighting, fit_intercept):
     problem = replace(problem, loss=loss_at(0.0))
     fit = solve(Fit.at_start(problem)).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
     expected = _of_losses(lambda there: risk_of(model.response, there), problem, loss_at, fit)
     np.testing.assert_allclose(_along_loss(cotangent, loss_at, fit), expected, rtol=1e-6)
 
@@ -680,7 +682,7 @@ def test_degrees_of_freedom_as_the_loss_changes(name, fit_intercept):
 def test_gradients_of_2017_are_for_penalties():
     problem = _problem(SMOOTH["huber"], L2(1.0))
     fit = solve(Fit.at_start(problem)).fit
-    cotangent = gradients.gradient_2017(fit, _slopes_of_rows(Value(), problem))
+    cotangent = gradients.gradient_2017(fit, _slopes_of_rows(SquaredError(), problem))
     with pytest.raises(TypeError, match="changes of the penalty only"):
         _along_loss(cotangent, lambda t: Huber(1.35 + t), fit)
     with pytest.raises(TypeError, match="changes of the penalty only"):
@@ -740,7 +742,7 @@ def test_leave_one_out_as_the_kernel_changes(name, weighting, kernel, fit_interc
     model, at = _kernel_problem(name, kernel, weighting=weighting, fit_intercept=fit_intercept)
     fit = solve(Fit.at_start(at(0.0))).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, fit.problem))
-    risk_of = _loo_risk_of_corners if fit.problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if fit.problem.loss.is_kinked else _loo_risk
     expected = _of_widths(lambda there: risk_of(model.response, there), at, fit)
     np.testing.assert_allclose(_along_gram(cotangent, at), expected, rtol=1e-6)
 
@@ -753,7 +755,7 @@ def test_leave_one_out_of_kernels_as_the_penalty_changes(name, weighting, fit_in
     penalty_at = lambda t: problem.penalty.scaled(np.exp(t))  # noqa: E731
     fit = _solved(problem, penalty_at(0.0))
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
     risk = lambda there: risk_of(model.response, there)  # noqa: E731
     expected = _of_widths(risk, lambda t: replace(problem, penalty=penalty_at(t)), fit)
     np.testing.assert_allclose(cotangent.along(_change(penalty_at, fit)), expected, rtol=1e-6, atol=1e-9)
@@ -789,7 +791,7 @@ def test_kernels_whose_refits_rescale_are_refused():
     _, at = _kernel_problem("squared", "rbf", weighting="mean")
     fit = solve(Fit.at_start(at(0.0))).fit
     with pytest.raises(TypeError, match="take differences of the risk"):
-        gradients.leave_one_out(fit, _slopes_of_rows(Value(), fit.problem))
+        gradients.leave_one_out(fit, _slopes_of_rows(SquaredError(), fit.problem))
 
 
 # --- degrees of freedom ----------------------------------------------------------------------------
@@ -857,7 +859,7 @@ def test_the_gradient_of_2017_is_exact_for_ridge(ridge, weighting, fit_intercept
     penalty_at = RIDGES[ridge]
     problem = _problem(SMOOTH["squared"], penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept)
     fit = solve(Fit.at_start(problem)).fit
-    cotangent = gradients.gradient_2017(fit, _slopes_of_rows(Value(), problem))
+    cotangent = gradients.gradient_2017(fit, _slopes_of_rows(SquaredError(), problem))
     ours = cotangent.along(_change(penalty_at, fit))
     expected = _five_points(lambda t: _exact_risk_of_ridge(problem, np.broadcast_to(penalty_at(t).alpha, P)))
     np.testing.assert_allclose(ours, expected, rtol=1e-8)

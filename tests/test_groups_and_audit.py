@@ -9,7 +9,15 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import (
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+    Ridge,
+)
+from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -194,6 +202,27 @@ def test_an_audit_of_every_row_is_the_exact_risk(diabetes):
     assert est.audit.std_error == 0
     assert est.audit.interval == (est.audit.value, est.audit.value)
     assert "audited" in str(est)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [QuantileRegressor(quantile=0.3, alpha=0.1), HuberRegressor(max_iter=1000), PoissonRegressor()],
+    ids=lambda model: type(model).__name__,
+)
+def test_an_audit_of_every_row_is_the_mean_loss_of_the_refits(diabetes, model):
+    """The loss is the model's own: pinball, squared error of the location, deviance."""
+    X, y = diabetes[0][:40], diabetes[1][:40]
+    X = scale(X)
+    est = onefit.loo(model.fit(X, y), X, y, audit=40)
+    tight = clone(model).set_params(**({} if isinstance(model, QuantileRegressor) else {"tol": 1e-10}))
+    predicted = cross_val_predict(tight, X, y, cv=LeaveOneOut())
+    metric = {
+        "pinball loss": lambda: mean_pinball_loss(y, predicted, alpha=0.3),
+        "squared error": lambda: mean_squared_error(y, predicted),
+        "deviance": lambda: mean_poisson_deviance(y, predicted),
+    }[est.loss_name]
+    assert est.audit.value == pytest.approx(metric(), rel=1e-4)
+    assert est.audit.interval == (est.audit.value, est.audit.value)
 
 
 def test_audits_take_a_seed(diabetes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onefit import _linalg
+from onefit import _linalg, design
 from onefit._linalg import RowGram
 
 N, P = 150, 7
@@ -15,7 +15,7 @@ subsets = pytest.mark.parametrize("columns", [None, COLUMNS, np.array([], int)],
 
 @pytest.fixture(params=[64 * P, 2**21], ids=["many blocks", "one block"])
 def block_size(request, monkeypatch):
-    monkeypatch.setattr(_linalg, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(design, "BLOCK_SIZE", request.param)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_blocks_are_dense_centred_copies(store, dense, columns, centred):
 
 
 def test_small_blocks_are_many(dense, monkeypatch):
-    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64 * P)
+    monkeypatch.setattr(design, "BLOCK_SIZE", 64 * P)
     sizes = [len(block) for _, block in _linalg.centred_blocks(dense, None)]
     assert sizes == [64, 64, 22]
 

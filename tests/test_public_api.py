@@ -24,16 +24,42 @@ def test_the_public_names_exist():
         _ = onefit.nothing_of_ours
 
 
-def test_the_names_that_other_work_relies_on():
-    expected = {
-        "loo",
-        "RiskEstimate",
-        "penalties",
-        "NotOptimalWarning",
-        "UnreliableWarning",
-        "UnsupportedModelError",
-    }
-    assert expected <= set(onefit.__all__)
+NAMES = {
+    *("loo", "evaluate", "from_cvxpy", "RiskEstimate", "losses", "penalties", "risk"),
+    *("RidgeLOO", "LassoLOO", "ElasticNetLOO", "LogisticLOO", "PoissonLOO"),
+    *("GeneralizedLinear", "GeneralizedLinearLOO", "PermutationRegressor"),
+    *("GradientSearchCV", "PerFeature", "PerGroup", "Simplex"),
+    *("RiskPathDisplay", "CoefficientPathDisplay", "LeftOutDisplay"),
+    *("OnefitWarning", "NotOptimalWarning", "UnreliableWarning"),
+    *("NotFittedToDataError", "SolverError", "UnsupportedModelError"),
+}
+IN_PACKAGES = {
+    "penalties": {
+        *("L1", "L2", "ElasticNet", "GroupLasso", "SparseGroupLasso", "GeneralizedLasso", "FusedLasso"),
+        *("TrendFilter", "Slope", "NuclearNorm", "Box"),
+    },
+    "losses": {
+        *("Squared", "Huber", "Quantile", "EpsilonInsensitive", "SquaredEpsilonInsensitive", "Logistic"),
+        *(
+            "Hinge",
+            "SquaredHinge",
+            "SmoothedHinge",
+            "Exponential",
+            "Multinomial",
+            "Poisson",
+            "Gamma",
+            "Tweedie",
+        ),
+        "Mixture",
+    },
+    "risk": {"KFold", "MonteCarlo", "LeaveQOut", "HeldOut", "GCV", "SURE", "Permutation"},
+}
+
+
+def test_no_public_name_is_lost():
+    assert set(onefit.__all__) >= NAMES
+    for package, names in IN_PACKAGES.items():
+        assert set(getattr(onefit, package).__all__) >= names, package
 
 
 def test_every_public_name_is_documented():

@@ -9,38 +9,21 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from joblib import parallel_config
-from sklearn import linear_model, metrics
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.cluster import KMeans
+from sklearn import linear_model
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GroupKFold, LeaveOneOut, cross_val_predict
-from sklearn.multioutput import MultiOutputClassifier
-from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, scale
-from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import onefit
-from onefit.exceptions import UnsupportedModelError
-from onefit.losses import Tweedie
-from onefit.readers import read
-from onefit.refits import (
-    Deviance,
-    LinearClassifier,
-    LogLoss,
-    SquaredError,
-    ZeroOne,
-    as_judged,
-    judgement,
-    left_out_predictions,
-    reference,
-)
-from onefit.risk.response import Response
+from onefit.metrics import LogLoss
+from onefit.refits import left_out_predictions, reference
 
 N = 40
 
@@ -213,7 +196,8 @@ def test_a_refit_that_fails_is_told_and_leaves_the_others(cancer):
     predictions = np.concatenate(refits.predictions)
     assert predictions.shape == (N, 2)
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(predictions[:, 0])), [5])
-    losses = LogLoss(model.classes_).losses(y, predictions)
+    metric = LogLoss(model.classes_)
+    losses = metric.of_predictions(metric.target(y), predictions)
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(losses)), [5])
 
 
@@ -408,132 +392,3 @@ def test_solvers_with_a_problem_of_their_own_stay(cancer, solver):
     model = linear_model.LogisticRegression(solver=solver, max_iter=5000).fit(*cancer)
     unfitted = reference(model)
     assert (unfitted.solver, unfitted.tol) == (solver, 1e-10)
-
-
-# --- the judgement ---------------------------------------------------------------------------------------
-
-
-def test_a_regressor_is_judged_by_squared_error(diabetes):
-    X, y = diabetes
-    model = RandomForestRegressor(2, random_state=0).fit(X, np.stack([y, 2 * y], axis=1))
-    judge = judgement(model)
-    assert (judge.method, judge.loss_name) == ("predict", "squared error")
-    Y, predictions = np.stack([y, 2 * y], axis=1), model.predict(X)
-    np.testing.assert_allclose(judge.losses(Y, predictions), ((Y - predictions) ** 2).mean(axis=1))
-    np.testing.assert_allclose(
-        judge.losses(pd.Series(y), predictions[:, :1]), (y - predictions[:, 0]) ** 2
-    )  # some regressors return a column
-
-
-def test_probabilities_are_judged_by_log_loss_bounded_as_in_scikit_learn(cancer):
-    X, y = cancer
-    model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X[::2], y[::2])
-    judge = judgement(model)
-    assert (judge.method, judge.loss_name) == ("predict_proba", "log-loss")
-    losses = judge.losses(y, model.predict_proba(X))
-    assert losses.max() > 30  # some leaf is sure, and wrong
-    np.testing.assert_allclose(losses.mean(), metrics.log_loss(y, model.predict_proba(X)))
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_margins_are_judged_by_the_hinge(n_classes):
-    X, y = load_iris(return_X_y=True)
-    kept = y < n_classes
-    X, y = X[kept], np.array(["a", "b", "c"])[y[kept]]
-    model = SVC(C=0.1).fit(X, y)
-    judge = judgement(model)
-    assert (judge.method, judge.loss_name) == ("decision_function", "hinge loss")
-    decision = model.decision_function(X)
-    np.testing.assert_allclose(judge.losses(y, decision).mean(), metrics.hinge_loss(y, decision))
-
-
-def test_bare_labels_are_judged_by_whether_they_are_right(cancer):
-    class Guess(ClassifierMixin, BaseEstimator):
-        def fit(self, _, y):
-            self.classes_, counts = np.unique(y, return_counts=True)
-            self.guess_ = self.classes_[counts.argmax()]
-            return self
-
-        def predict(self, X):
-            return np.full(len(X), self.guess_)
-
-    X, y = cancer
-    model = Guess().fit(X, y)
-    judge = judgement(model)
-    assert (judge.method, judge.loss_name) == ("predict", "zero-one loss")
-    np.testing.assert_allclose(judge.losses(y, model.predict(X)).mean(), 1 - model.score(X, y))
-    assert np.all(np.isnan(judge.losses(y[:2], np.full(2, np.nan))))
-
-
-def test_several_labels_are_judged_by_the_share_that_is_wrong(cancer):
-    X, y = cancer
-    Y = np.stack([y, y[::-1]], axis=1)
-    model = MultiOutputClassifier(NearestCentroid()).fit(X, Y)
-    judge = judgement(model)
-    assert judge == ZeroOne()
-    np.testing.assert_allclose(judge.losses(Y, model.predict(X)), (model.predict(X) != Y).mean(axis=1))
-
-
-def test_what_predicts_no_response_has_no_judgement(diabetes):
-    X, _ = diabetes
-    with pytest.raises(UnsupportedModelError, match="KMeans is neither"):
-        judgement(KMeans(2).fit(X))
-
-
-@pytest.mark.parametrize(
-    ("model", "kind"),
-    [
-        (linear_model.Ridge(), SquaredError),
-        (linear_model.HuberRegressor(max_iter=1000), SquaredError),
-        (linear_model.PoissonRegressor(), Deviance),
-        (linear_model.TweedieRegressor(power=0), Deviance),
-        (linear_model.GammaRegressor(), Deviance),
-    ],
-    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
-)
-def test_refits_are_judged_as_their_formulas_are(diabetes, model, kind):
-    """On what the fit itself predicts, beside the formulas' own linear predictors."""
-    X, y = diabetes
-    reading = read(model.fit(X, y), X, y)
-    judge = as_judged(reading.response, reading.classes)
-    assert isinstance(judge, kind)
-    wanted = reading.response.losses(reading.target, reading.fit.eta)
-    np.testing.assert_allclose(judge.losses(y, getattr(model, judge.method)(X)), wanted, rtol=1e-9)
-    assert judge.loss_name == reading.response.loss_name
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("model", [linear_model.LogisticRegression(C=0.1), linear_model.RidgeClassifier()])
-def test_refits_of_classifiers_are_judged_as_their_formulas_are(model, n_classes):
-    X, y = load_iris(return_X_y=True)
-    X, y = X[y < n_classes], np.array(["a", "b", "c"])[y[y < n_classes]]
-    reading = read(clone(model).fit(X, y), X, y)
-    judge = as_judged(reading.response, reading.classes)
-    assert isinstance(judge, LinearClassifier)
-    fitted = clone(model).fit(X, y)
-    wanted = reading.response.losses(reading.target, reading.fit.eta)
-    np.testing.assert_allclose(judge.losses(y, getattr(fitted, judge.method)(X)), wanted, rtol=1e-9)
-
-
-def test_the_deviance_is_that_of_scikit_learn():
-    rng = np.random.default_rng(0)
-    y, mean = rng.uniform(0.5, 2.0, size=(2, 30))
-    for power in (0.0, 1.0, 1.5, 2.0):
-        link = "identity" if power == 0 else "log"
-        found = Deviance(Tweedie(power, link)).losses(y, mean)
-        np.testing.assert_allclose(found.mean(), metrics.mean_tweedie_deviance(y, mean, power=power))
-
-
-def test_an_unknown_response_is_refused():
-    class Other(Response):
-        def predictions(self, eta):
-            return eta
-
-        def losses(self, _, eta):
-            return eta
-
-        def slopes(self, _, eta):
-            return eta
-
-    with pytest.raises(UnsupportedModelError, match="Other"):
-        as_judged(Other())

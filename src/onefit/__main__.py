@@ -10,7 +10,7 @@ EXTRA = ("click", "pandas", "pyarrow", "jinja2", "skops", "matplotlib")  # what 
 def main() -> None:
     """Run the command line; exit 2 for what the user can mend, 130 after Ctrl-C."""
     try:
-        from onefit.cli import run
+        from onefit.cli.app import run
     except KeyboardInterrupt:
         sys.stderr.write("onefit: interrupted\n")
         sys.exit(130)

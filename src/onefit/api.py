@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from onefit._linalg import one_thread_if_small
+from onefit._linalg import RowGram, column_norms, one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.exceptions import (
@@ -19,7 +19,7 @@ from onefit.exceptions import (
     UnsupportedModelError,
 )
 from onefit.readers import Reading, read
-from onefit.refits import Judgement, Refits, as_judged, judgement, left_out_predictions
+from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk import one_fit
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
@@ -43,6 +43,7 @@ from onefit.validation import check_audit, check_weights
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
+OTHER_SIZES = 1e4  # ratio of the norms of columns up to which solvers stop near the optimum
 
 
 def loo(
@@ -195,7 +196,7 @@ def evaluate(
     with one_thread_if_small(reading.fit.problem.X):
         left_out = one_fit.loo(*_optimum(reading, type(model).__name__))
     weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
-    return risk.of(left_out, reading.response, reading.target, weights)
+    return risk.of(left_out, reading.metric, reading.target, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +269,7 @@ def _by_formula(
     weights = sample.sample_weight
     return estimate(
         left_out,
-        reading.response,
+        reading.metric,
         sample.y,
         target=reading.target,
         sample_weight=None if weights is None else check_weights(weights, left_out.fit.problem.X),
@@ -289,16 +290,15 @@ def _audited(
     rng: int | np.random.Generator | None,
 ) -> Audit:
     """Audit the formula by refits of the estimator itself; what is drawn are rows, or sets of them."""
-    judged = as_judged(reading.response, reading.classes)
     order = np.argsort(result.rows, kind="stable")
     first = np.empty(len(order), dtype=np.intp)
     first[np.argsort(folds.rows, kind="stable")] = order  # the entry of each of folds.rows
-    training = reading.response.losses(reading.target[result.rows], _fitted(result)[result.rows])
+    training = reading.metric.losses(reading.target[result.rows], _fitted(result)[result.rows])
     weights = sample.weights(folds.n)[folds.rows]
     losses, totals = clustered(result.losses[first], weights, folds.fold)
     before, _ = clustered(training[first], weights, folds.fold)
     drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
-    exact = _refitted_losses(sample, folds, drawn.rows, judged)
+    exact = _refitted_losses(sample, folds, drawn.rows, reading)
     return correct(losses, drawn, exact, totals)
 
 
@@ -307,15 +307,15 @@ def _fitted(result: RiskEstimate) -> Array:
     return result._left_out.fit.eta
 
 
-def _refitted_losses(sample: _Sample, folds: Folds, which: Index, judged: Judgement) -> Array:
+def _refitted_losses(sample: _Sample, folds: Folds, which: Index, reading: Reading) -> Array:
     """Mean loss of each of some folds by refits."""
-    found = sample.refits(folds, which, judged.method, "audit")
-    y, weights = np.asarray(sample.y), sample.weights(folds.n)
-    with np.errstate(invalid="ignore"):  # the losses of a refit that failed are missing
-        losses = [
-            mean_and_error(judged.losses(y[folds.tested[k]], predictions), weights[folds.tested[k]])[0]
-            for k, predictions in zip(which, found.predictions, strict=True)
-        ]
+    metric, target = reading.metric, reading.target
+    found = sample.refits(folds, which, metric.refit_method, "audit")
+    weights = sample.weights(folds.n)
+    losses = [
+        mean_and_error(metric.of_refits(target[folds.tested[k]], outputs), weights[folds.tested[k]])[0]
+        for k, outputs in zip(which, found.predictions, strict=True)
+    ]
     return np.array(losses)
 
 
@@ -326,34 +326,33 @@ def _by_refits(
     predictions: Any,
 ) -> RiskEstimate:
     """Judge a model without a formula: by refits for all folds, or for some that are drawn."""
-    judged = judgement(sample.model)
-    y, weights = np.asarray(sample.y), sample.weights(folds.n)
-    fitted = np.asarray(getattr(sample.model, judged.method)(sample.X))
+    metric = metric_of(sample.model)
+    target, weights = metric.target(sample.y), sample.weights(folds.n)
+    fitted = np.asarray(getattr(sample.model, metric.method)(sample.X))
     if predictions is not None and np.shape(predictions) != fitted.shape:
         raise ValueError(
-            f"predictions must be of the shape that model.{judged.method}(X) has, {fitted.shape}, got "
+            f"predictions must be of the shape that model.{metric.method}(X) has, {fitted.shape}, got "
             f"{np.shape(predictions)}"
         )
     left_out = np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)[folds.rows]
-    before = judged.losses(y[folds.rows], left_out)
+    before = metric.of_predictions(target[folds.rows], left_out)
     means, totals = clustered(before, weights[folds.rows], folds.fold)
     if lottery is None:
         which = np.arange(len(folds))
     else:
         drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
         which = drawn.rows
-    found = sample.refits(folds, which, judged.method, "refits")
+    found = sample.refits(folds, which, metric.method, "refits")
     done = np.zeros(len(folds.rows), dtype=bool)
     exact = np.full(len(which), np.nan)
     for place, (k, part) in enumerate(zip(which, found.predictions, strict=True)):
-        with np.errstate(invalid="ignore"):  # the losses of a refit that failed are missing
-            loss = judged.losses(y[folds.tested[k]], part)
+        loss = metric.of_predictions(target[folds.tested[k]], part)
         exact[place] = mean_and_error(loss, weights[folds.tested[k]])[0]
         own = np.flatnonzero(folds.fold == k)
         if np.isfinite(loss).all():
             left_out[own], done[own] = part, True
     return estimate_by_refits(
-        judged.losses(y[folds.rows], left_out),
+        metric.of_predictions(target[folds.rows], left_out),
         left_out,
         fitted,
         y=sample.y,
@@ -361,16 +360,32 @@ def _by_refits(
         folds=folds,
         done=done,
         audit=None if lottery is None else correct(means, drawn, exact, totals),
-        classes=getattr(sample.model, "classes_", None) if judged.method != "predict" else None,
-        loss_name=judged.loss_name,
-        method=judged.method,
+        classes=getattr(sample.model, "classes_", None) if metric.method != "predict" else None,
+        loss_name=metric.loss_name,
+        method=metric.method,
     )
+
+
+def _should_fit(reading: Reading) -> bool:
+    """Whether coefficients that are far from optimal cannot be what a solver left of these very data.
+
+    They can where it stopped at its limit, or where columns are of very different size, among them the one
+    of ones: then solvers call themselves converged when the largest columns are.
+    """
+    problem = reading.fit.problem
+    if isinstance(problem.X, RowGram):
+        return reading.converged
+    sizes = column_norms(problem.X, problem.weights, centred=False)
+    if not np.any(sizes):
+        return False
+    sizes = np.append(sizes[sizes > 0], np.sqrt(problem.weights.sum()))
+    return reading.converged and bool(sizes.max() <= OTHER_SIZES * sizes.min())
 
 
 def _optimum(reading: Reading, name: str) -> Solution:
     """Polish what was fitted; refuse what was fitted on other data."""
     solution, missed, moved = polish(reading.fit)
-    if missed > (OTHER_DATA if reading.iterates else OTHER_DATA_EXACT) and reading.converged:
+    if missed > (OTHER_DATA if reading.iterates else OTHER_DATA_EXACT) and _should_fit(reading):
         raise NotFittedToDataError(
             f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
             "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"

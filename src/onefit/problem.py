@@ -15,6 +15,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.losses import Loss, Squared
 from onefit.penalties import Penalty, SeparablePenalty
+from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Problem:
         return own if isinstance(self.loss, Squared) else None
 
     @property
+    def has_flat_pieces(self) -> bool:
+        """Whether the objective is quadratic as long as the active pattern stays."""
+        return self.loss.is_quadratic and self.penalty.pieces is Pieces.QUADRATIC
+
+    @property
     def separable(self) -> SeparablePenalty:
         """The penalty, where it treats every coefficient on its own.
 
@@ -148,7 +154,7 @@ class Problem:
 
     def penalty_value(self, coef: Array) -> float:
         """Return P(β); a kernel model's is ½ α aᵀ G a."""
-        if isinstance(self.X, _linalg.RowGram):
+        if not _linalg.has_columns(self.X):
             root = np.sqrt(np.maximum(np.sum(coef * _linalg.times(self.X, coef), axis=0), 0.0))
             return self.penalty.value(np.broadcast_to(root, coef.shape[1:]).reshape(1, *coef.shape[1:]))
         return self.penalty.value(coef)

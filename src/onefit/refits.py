@@ -6,7 +6,6 @@ Works for whatever can be cloned and fitted, with preprocessing, feature selecti
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -24,9 +23,7 @@ from sklearn.utils.metaestimators import _safe_split
 
 from onefit._typing import Array, Index
 from onefit.exceptions import UnsupportedModelError
-from onefit.losses import Tweedie
-from onefit.risk.response import Location, Margin, Mean, Probability, Response, Value
-from onefit.validation import class_numbers
+from onefit.metrics import HingeLoss, LogLoss, Metric, SquaredError, ZeroOneLoss
 
 # --- the reference: which estimator is fitted again --------------------------------------------------
 
@@ -303,98 +300,10 @@ def _collected(
     return Refits(predictions, tuple(failures), dict(warned))
 
 
-# --- the judgement: from predictions to losses ---------------------------------------------------------
+# --- the metric --------------------------------------------------------------------------------------------
 
 
-class Judgement(ABC):
-    """Which method of an estimator is judged, and by which loss of each row.
-
-    The losses of missing (NaN) predictions are missing.
-    """
-
-    method: str
-    loss_name: str
-
-    @abstractmethod
-    def losses(self, y: Any, predictions: Any) -> Array:
-        """Loss of each row: (r,).  ``y`` is what the estimator was given: for classifiers, labels."""
-
-
-@dataclass(frozen=True)
-class SquaredError(Judgement):
-    """Squared error of a prediction, the mean over several outputs."""
-
-    method = "predict"
-    loss_name = Value.loss_name
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        y = np.asarray(y, dtype=np.float64)
-        return Value().losses(y, np.asarray(predictions, dtype=np.float64).reshape(y.shape))
-
-
-@dataclass(frozen=True)
-class Deviance(Judgement):
-    """Unit deviance of a predicted mean."""
-
-    family: Tweedie
-    method = "predict"
-    loss_name = Mean.loss_name
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        eta = predictions if self.family.link == "identity" else np.log(predictions)
-        return Mean(self.family).losses(np.asarray(y, dtype=np.float64), eta)
-
-
-@dataclass(frozen=True, eq=False)
-class LogLoss(Judgement):
-    """Log-loss of class probabilities, which count as at least the rounding of their type.
-
-    The bound is that of ``sklearn.metrics.log_loss``: a class that was thought impossible costs 36.
-    """
-
-    classes: Any
-    method = "predict_proba"
-    loss_name = Probability.loss_name
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        numbers = class_numbers(y, self.classes)
-        own = np.take_along_axis(np.asarray(predictions), numbers[:, None], axis=1)[:, 0]
-        eps = np.finfo(own.dtype).eps
-        return -np.log(np.clip(own, eps, 1.0 - eps).astype(np.float64))
-
-
-@dataclass(frozen=True, eq=False)
-class LinearClassifier(Judgement):
-    """A decision function, judged as the formulas judge linear predictors: hinge, or unclipped log-loss."""
-
-    classes: Any
-    response: Response
-    method = "decision_function"
-
-    @property
-    def loss_name(self) -> str:  # type: ignore[override]
-        return self.response.loss_name
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        numbers = class_numbers(y, self.classes).astype(np.float64)
-        return self.response.losses(numbers, np.asarray(predictions, dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class ZeroOne(Judgement):
-    """Whether a predicted label is wrong, the share of them for several outputs."""
-
-    method = "predict"
-    loss_name = "zero-one loss"
-
-    def losses(self, y: Any, predictions: Any) -> Array:
-        labels = np.asarray(predictions)
-        wrong = np.asarray(np.asarray(y) != labels, dtype=np.float64)
-        wrong[labels != labels] = np.nan  # NaN, also among objects
-        return wrong if wrong.ndim == 1 else wrong.mean(axis=1)
-
-
-def judgement(model: Any) -> Judgement:
+def metric_of(model: Any) -> Metric:
     """Choose how an estimator without a formula is judged.
 
     Classifiers by the log-loss of ``predict_proba`` if they have it, else by the hinge loss of
@@ -413,30 +322,7 @@ def judgement(model: Any) -> Judgement:
         )
     classes = model.classes_
     if isinstance(classes, list):  # several outputs
-        return ZeroOne()
+        return ZeroOneLoss()
     if hasattr(model, "predict_proba"):
         return LogLoss(classes)
-    return _decided(Margin(classes), classes) if hasattr(model, "decision_function") else ZeroOne()
-
-
-@singledispatch
-def as_judged(response: Response, classes: Any = None) -> Judgement:
-    """Judge refits of a model with a formula by the same loss as the formula does."""
-    raise UnsupportedModelError(f"no judgement of refits for {type(response).__name__}")
-
-
-@as_judged.register(Value)
-@as_judged.register(Location)
-def _value(response: Response, classes: Any = None) -> Judgement:
-    return SquaredError()
-
-
-@as_judged.register(Mean)
-def _mean(response: Mean, classes: Any = None) -> Judgement:
-    return Deviance(response.family)
-
-
-@as_judged.register(Probability)
-@as_judged.register(Margin)
-def _decided(response: Response, classes: Any = None) -> Judgement:
-    return LinearClassifier(classes, response)
+    return HingeLoss(classes) if hasattr(model, "decision_function") else ZeroOneLoss()

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from onefit._typing import Array, Design, Index
+
+MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 
 
 def check_fitted(model: Any) -> None:
@@ -41,6 +44,7 @@ def check_rows(
     )
     if X.shape[0] < 2:
         raise ValueError(f"leave-one-out needs at least 2 rows, got n_samples={X.shape[0]}")
+    check_magnitude(X)
     return X, np.asarray(y, dtype=np.float64) if numeric else y
 
 
@@ -48,6 +52,27 @@ def check_new_rows(model: Any, X: Any) -> Design:
     """Check rows that the model was not fitted on."""
     X = _as_the_model_knows_them(model, X)
     return validate_data(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+
+
+def check_magnitude(X: Design) -> None:
+    """Refuse columns whose squares leave the range of float64.
+
+    Raises
+    ------
+    ValueError
+    """
+    if sp.issparse(X):
+        largest = np.ravel(abs(X).max(axis=0).toarray())
+    else:
+        largest = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))
+    low, high = MAGNITUDES
+    outside = (largest > high) | ((largest > 0) & (largest < low))
+    if np.any(outside):
+        column = int(np.flatnonzero(outside)[0])
+        raise ValueError(
+            f"column {column} of X has entries of up to {largest[column]:.1g}, whose squares leave the "
+            f"range of float64: scale it to between {low:g} and {high:g}, with StandardScaler() for instance"
+        )
 
 
 def _as_the_model_knows_them(model: Any, X: Any) -> Any:

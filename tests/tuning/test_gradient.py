@@ -10,10 +10,10 @@ import pytest
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Squared
+from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import folds
-from onefit.risk.response import Value
 from onefit.solvers.solve import solve
 from onefit.tuning.gradient import Objective, Plan, descend
 from onefit.tuning.judges import HeldOut, Judge, Judged, LeaveOneOut
@@ -24,6 +24,8 @@ from onefit.tuning.space import Domain, Space
 
 class _Bowl(Judge):
     """(t − 1)ᵀ A (t − 1), read from the strengths of a problem; infinite, or unsolvable, beyond a limit."""
+
+    metric = SquaredError()
 
     def __init__(self, A, limit=np.inf, failing=False):
         self.A, self.limit, self.failing = A, limit, failing
@@ -114,7 +116,7 @@ def test_leave_one_out_is_the_mean_over_refits():
     X, y = _sample()
     problem = Problem(Squared(), L2(2.0), X, y, np.ones(len(y)))
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
-    judge = LeaveOneOut(Value(), y, weights / weights.sum())
+    judge = LeaveOneOut(SquaredError(), y, weights / weights.sum())
     losses = []
     for i in range(len(y)):
         fit = solve(Fit.at_start(problem.without(np.array([i])))).fit
@@ -127,7 +129,7 @@ def test_leave_one_out_is_the_mean_over_refits():
 def test_leave_one_out_of_a_lasso_is_that_of_its_refits():
     X, y = _sample()
     problem = Problem(Squared(), L1(2.0), X, y, np.ones(len(y)))
-    judge = LeaveOneOut(Value(), y, np.full(len(y), 1 / len(y)))
+    judge = LeaveOneOut(SquaredError(), y, np.full(len(y), 1 / len(y)))
     refits = [solve(Fit.at_start(problem.without(np.array([i])))).fit.eta[i] for i in range(len(y))]
     judged = judge.judge(problem, [], gradient=True)
     assert judged.value == pytest.approx(np.mean((y - refits) ** 2), rel=1e-9)
@@ -138,7 +140,7 @@ def test_single_rows_average_to_the_gradient_of_all():
     """Algorithm 2 of the 2017 paper is unbiased for its Algorithm 1."""
     X, y = _sample()
     problem = Problem(Squared(), L2(2.0), X, y, np.ones(len(y)))
-    judge = LeaveOneOut(Value(), y, np.full(len(y), 1 / len(y)), exact=False)
+    judge = LeaveOneOut(SquaredError(), y, np.full(len(y), 1 / len(y)), exact=False)
     (whole,) = judge.judge(problem, [], gradient=True).parts
     rows = [
         replace(judge, batch=np.array([i])).judge(problem, [], gradient=True).parts[0].cotangent
@@ -154,7 +156,7 @@ def test_held_out_sets_are_solved_without(weighted):
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
     drawn = folds.monte_carlo(len(y), 6, 0.7, 0)
     problem = Problem(Squared(), L1(1.5), X, y, np.ones(len(y)))
-    judge = HeldOut(drawn, Value(), y, weights)
+    judge = HeldOut(drawn, SquaredError(), y, weights)
     losses = []
     for rows in drawn.removed:
         fit = solve(Fit.at_start(problem.without(rows))).fit

@@ -10,10 +10,10 @@ import pytest
 from onefit.curvature import Direction, factor
 from onefit.fit import Fit
 from onefit.losses import Logistic, Squared
+from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Moments, Problem
 from onefit.risk.folds import Folds
-from onefit.risk.response import Value
 from onefit.solvers.solve import solve
 from onefit.tuning.judges import HeldOut
 
@@ -69,7 +69,7 @@ class _Summing(HeldOut):
 def test_they_are_taken_once_and_change_nothing(fit_intercept):
     sets = list(np.array_split(np.arange(N), 5))
     folds = Folds(tuple(sets), tuple(sets), N)
-    judge = _Summing(folds, Value(), Y, np.ones(N))
+    judge = _Summing(folds, SquaredError(), Y, np.ones(N))
     _Summing.taken = 0
     for strength in (30.0, 10.0, 3.0):
         problem = _problem(L1(strength), fit_intercept)

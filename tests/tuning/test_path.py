@@ -9,12 +9,12 @@ import pytest
 
 from onefit.fit import Fit
 from onefit.losses import Logistic, Poisson, Squared
+from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.exact import exactly
-from onefit.risk.response import Mean, Probability, Value
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import Walk, at, search_path, settle
@@ -55,8 +55,8 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
     strengths = np.geomspace(null, 0.01 * null, 40)
-    result = search_path(Grid(strengths), problem_at, Value(), y, ones)
-    result, _, left_out = settle(result, problem_at, Value(), y, ones, "min")
+    result = search_path(Grid(strengths), problem_at, SquaredError(), y, ones)
+    result, _, left_out = settle(result, problem_at, SquaredError(), y, ones, "min")
     refits = [
         np.mean((y - exactly(one_fit.loo(*solve(Fit.at_start(problem_at(s))))).eta) ** 2) for s in strengths
     ]
@@ -66,27 +66,30 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
 
 @pytest.mark.parametrize(
-    ("problem_at", "response", "target"), [(_lasso, Value(), Y), (_poisson, Mean(Poisson()), COUNTS)]
+    ("problem_at", "metric", "target"),
+    [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)],
 )
-def test_each_point_is_a_fit_and_its_risk(problem_at, response, target):
+def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths = np.geomspace(40.0, 0.5, 6)
-    result = search_path(Grid(strengths), problem_at, response, target, np.ones(60), early_stopping=False)
+    result = search_path(Grid(strengths), problem_at, metric, target, np.ones(60), early_stopping=False)
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
         left_out = one_fit.loo(*solution, thorough=j in result.thorough)
-        losses = response.losses(target, left_out.eta)
+        losses = metric.losses(target, left_out.eta)
         np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
         assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
     fit, left_out = at(problem_at(strengths[result.best]), result, result.best)
     np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
-    assert response.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
+    assert metric.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
 
 
 @pytest.mark.parametrize("selection", ["min", "1se"])
 def test_an_exchange_of_losses_reaches_all_that_follows_from_them(selection):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
-    found = search_path(Grid(strengths), _lasso, Value(), Y, ones, selection=selection, early_stopping=False)
+    found = search_path(
+        Grid(strengths), _lasso, SquaredError(), Y, ones, selection=selection, early_stopping=False
+    )
     losses = found.losses.copy()
     losses[:, 1] *= 0.1  # a new minimum
     exchanged = found.corrected(1, losses[:, 1], ones, selection)
@@ -115,13 +118,13 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
 
 def test_settle_chooses_on_corrected_risks():
     strengths = np.array([20.0, 8.0, 3.0])
-    result = search_path(Grid(strengths), _lasso, Value(), Y, np.ones(60), early_stopping=False)
+    result = search_path(Grid(strengths), _lasso, SquaredError(), Y, np.ones(60), early_stopping=False)
     spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
-    settled, fit, left_out = settle(spoilt, _lasso, Value(), Y, np.ones(60), "min")
+    settled, fit, left_out = settle(spoilt, _lasso, SquaredError(), Y, np.ones(60), "min")
     assert settled.best == int(np.argmin(result.risks))
     np.testing.assert_allclose(settled.risks, result.risks, rtol=0.03)  # the mistake is gone
     np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
-    assert Value().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])
+    assert SquaredError().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])
 
 
 def test_a_rough_path_is_probed_beyond_its_minimum():
@@ -134,14 +137,14 @@ def test_a_rough_path_is_probed_beyond_its_minimum():
     def problem_at(strength):
         return Problem(Logistic(), L1(strength), Z, labels, np.ones(40))
 
-    response, ones = Probability(np.arange(2)), np.ones(40)
+    metric, ones = LogLoss(np.arange(2)), np.ones(40)
     strengths = np.geomspace(8.0, 0.05, 12)
-    rough = search_path(Grid(strengths), problem_at, response, labels, ones, early_stopping=False)
-    settled, _, left_out = settle(rough, problem_at, response, labels, ones, "min")
-    assert settled.risks[settled.best] == pytest.approx(response.losses(labels, left_out.eta).mean())
+    rough = search_path(Grid(strengths), problem_at, metric, labels, ones, early_stopping=False)
+    settled, _, left_out = settle(rough, problem_at, metric, labels, ones, "min")
+    assert settled.risks[settled.best] == pytest.approx(metric.losses(labels, left_out.eta).mean())
     refits = [
         [solve(Fit.at_start(problem_at(s).without(i))).fit.eta[i] for i in range(40)] for s in strengths
     ]
-    exact = [response.losses(labels, np.array(eta)).mean() for eta in refits]
+    exact = [metric.losses(labels, np.array(eta)).mean() for eta in refits]
     assert exact[settled.best] <= exact[rough.best]
     assert exact[settled.best] <= 1.1 * min(exact)

@@ -35,7 +35,7 @@ def _objective(name, weights):
     estimator, bounds, y = MODELS[name]
     model = _Model.of(estimator, bounds, X, y, weights)
     shares = np.ones(N) / N if weights is None else weights / weights.sum()
-    judge = Permuted(model.reading.response, model.reading.target, shares, ORDERS)
+    judge = Permuted(model.reading.metric, model.reading.target, shares, ORDERS)
     return Objective(model.space, model.problem_at, judge)
 
 

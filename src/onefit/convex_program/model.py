@@ -15,8 +15,8 @@ from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import split
 from onefit.exceptions import NotFittedToDataError
 from onefit.fit import Fit
+from onefit.metrics import HingeLoss, SquaredError
 from onefit.readers import Reading, as_fit
-from onefit.risk.response import Margin, Value
 from onefit.validation import check_new_rows, check_rows, class_numbers
 
 if TYPE_CHECKING:
@@ -182,16 +182,17 @@ def _read(model: ConvexProgram, X: Any, y: Any, sample_weight: Any) -> Reading:
         raise ValueError(f"y has {len(y)} values, but eta has {program.n}: one for each row")
     is_classifier = model.kind == "classifier"
     X, y = check_rows(model, X, y, numeric=not is_classifier)
-    dense = X.toarray() if _linalg.is_sparse(X) else X
-    if not np.allclose(dense, program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)):
+    if not np.allclose(
+        _linalg.dense(X), program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)
+    ):
         raise NotFittedToDataError(
             "X is not the matrix that eta was written with: pass that one, or the copy in model.X_"
         )
     fit = model.solution
     if not is_classifier:
-        return Reading(fit, Value(), y)
+        return Reading(fit, SquaredError(), y)
     classes = np.unique(y)
     if len(classes) != 2:
         raise ValueError(f"a classifier of margins has 2 classes, but y has {len(classes)}")
     target = class_numbers(y, classes).astype(np.float64)
-    return Reading(fit, Margin(classes), target, classes=classes)
+    return Reading(fit, HingeLoss(classes), target, classes=classes)

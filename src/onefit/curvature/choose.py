@@ -33,7 +33,7 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
     if fit.coef.ndim == 1:
         return factor_scalar(fit, tangent, shrink)
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
-    if fit.problem.loss.coupled:
+    if fit.hessian.ndim == 3:
         return Block(fit.problem, tangent, fit.hessian)
     return _several_outputs(fit.problem, tangent, fit.hessian)
 
@@ -57,7 +57,7 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
     support = np.flatnonzero(tangent.support)
     curved = tangent.hessian[support]
     n, p = problem.X.shape
-    in_dual = isinstance(problem.X, _linalg.RowGram) or len(support) > n
+    in_dual = not _linalg.has_columns(problem.X) or len(support) > n
     if in_dual and np.all(curved > 0) and d.min() >= 0:
         return Dual(problem.X, None if len(support) == p else support, p, curved, d, intercept)
     columns = None if len(support) == p else support

@@ -10,6 +10,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit.exceptions import SolverError
+
+EPS = np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,12 @@ class Dual(ScalarCurvature):
         M = np.asarray(own * np.outer(self._root, self._root), order="F")
         M[np.diag_indices_from(M)] += 1.0
         L = _linalg.cholesky(M)
-        if L is None:  # cannot be: M ≥ I, unless the data are not finite
-            raise np.linalg.LinAlgError("the n x n curvature is not positive definite")
+        if L is None:  # M ≥ I but for rounding, which is relative to its largest entries
+            largest = float(np.max(M.diagonal()))
+            raise SolverError(
+                f"the penalty is so weak beside the rows, by a factor of {largest:.1g}, that rounding "
+                f"decides what is fitted: make it at least {largest * len(M) * EPS:.1g} times as strong"
+            )
         return L
 
     def quadratic_forms(self) -> Array:
@@ -111,10 +118,7 @@ class Dual(ScalarCurvature):
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
-        if isinstance(self.X, _linalg.RowGram):  # of dual coordinates: means are those of G's columns
-            means = _linalg.times(self.X, self._share)
-        else:
-            means = self._restrict(self._transposed(self._share))
+        means = self._restrict(_linalg.sum_of_rows(self.X, self._share))
         return Direction(free, 1.0 / total_curvature(self.d, self.intercept) - means @ free)
 
     def _explained(self, rows: Array) -> Array:

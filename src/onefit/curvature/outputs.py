@@ -69,7 +69,7 @@ class Block(Curvature):
     @cached_property
     def _means(self) -> Array | None:
         """Plain centring, for conditioning; allowed where every output has an intercept."""
-        if isinstance(self.problem.X, _linalg.RowGram) or not np.all(self.problem.intercept):
+        if not _linalg.has_columns(self.problem.X) or not np.all(self.problem.intercept):
             return None
         return _linalg.column_means(self.problem.X, self.problem.weights)
 

@@ -26,6 +26,7 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import (
+    CoupledLoss,
     EpsilonInsensitive,
     Exponential,
     Gamma,
@@ -41,17 +42,17 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
+from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
 from onefit.penalties import L2, AnalysisPenalty, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Margin, Mean, Pinball, Probability, Response, Value
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
-from onefit.validation import check_range, check_rows, check_weights, class_numbers
+from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
 
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
     "squared": lambda _: Squared(),
@@ -138,6 +139,7 @@ class _LinearModel(BaseEstimator):
             ensure_min_samples=2,
             y_numeric=not has_classes,
         )
+        check_magnitude(X)
         weights = check_weights(sample_weight, X)
         if has_classes:
             target = self._class_numbers(given, weights)
@@ -169,7 +171,7 @@ class _LinearModel(BaseEstimator):
     def _problem(self, data: Data, penalty: Penalty) -> Problem:
         X, target, weights = data
         loss = self._find_loss(len(getattr(self, "classes_", ())))
-        outputs = (len(self.classes_),) if loss.coupled else ()
+        outputs = (len(self.classes_),) if isinstance(loss, CoupledLoss) else ()
         if outputs and not isinstance(penalty, SeparablePenalty):
             raise ValueError(
                 f"{type(penalty).__name__} is for models with one output, not for a {self.loss!r} loss of "
@@ -179,16 +181,16 @@ class _LinearModel(BaseEstimator):
         _check_determined(X, weights, penalty, bool(self.fit_intercept))
         return Problem(loss, penalty, X, target, weights, np.full(outputs, bool(self.fit_intercept)))
 
-    def _response(self) -> Response:
+    def _metric(self) -> LinearMetric:
         """How predictions are judged."""
         loss = self._find_loss(2)
         if isinstance(loss, WITH_PROBABILITIES):
-            return Probability(self.classes_)
+            return LogLoss(self.classes_)
         if loss.of_two_classes:
-            return Margin(self.classes_)
+            return HingeLoss(self.classes_)
         if isinstance(loss, Tweedie):
-            return Mean(loss)
-        return Pinball(loss.level) if isinstance(loss, Quantile) else Value()
+            return Deviance(loss)
+        return PinballLoss(loss.level) if isinstance(loss, Quantile) else SquaredError()
 
     def _take(self, fit: Fit) -> None:
         if fit.coef.ndim == 2:
@@ -200,7 +202,7 @@ class _LinearModel(BaseEstimator):
 
     def _as_fit(self, problem: Problem) -> Fit:
         """Return the fitted coefficients as a fit."""
-        if problem.loss.coupled:
+        if problem.intercept.ndim:
             return Fit(problem, self.coef_.T, np.asarray(self.intercept_))
         return Fit(problem, np.ravel(self.coef_), np.asarray(np.ravel(self.intercept_)[0]))
 
@@ -212,7 +214,7 @@ class _LinearModel(BaseEstimator):
         """Predicted response, mean or class: (n,)."""
         eta = self._eta(X)
         if not _has_classes(self):
-            return self._response().predictions(eta)
+            return self._metric().predictions(eta)
         return self.classes_[(eta > 0).astype(np.intp) if eta.ndim == 1 else eta.argmax(axis=1)]
 
     @available_if(_has_classes)
@@ -224,7 +226,7 @@ class _LinearModel(BaseEstimator):
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
-        return self._response().predictions(self._eta(X))
+        return self._metric().predictions(self._eta(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of a classifier, R² of a regressor."""
@@ -414,7 +416,7 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         """
         self._check_choice()
         data, given = self._check(X, y, sample_weight)
-        penalty, weights, response = self._find_penalty(), data[2], self._response()
+        penalty, weights, metric = self._find_penalty(), data[2], self._metric()
 
         def problem_at(alpha: float) -> Problem:
             return self._problem(data, penalty.scaled(alpha))
@@ -423,18 +425,18 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
             path = search_path(
                 self._grid(problem_at(1.0)),
                 problem_at,
-                response,
+                metric,
                 data[1],
                 weights,
                 selection=self.selection,
                 early_stopping=self.early_stopping,
             )
-            result, fit, left_out = settle(path, problem_at, response, data[1], weights, self.selection)
+            result, fit, left_out = settle(path, problem_at, metric, data[1], weights, self.selection)
         self._take_path(result, weights)
         self.penalty_ = penalty.scaled(self.alpha_)
         self._take(fit)
         details = {"target": data[1], "classes": self.classes_} if _has_classes(self) else {}
-        self._judge(left_out, response, given, sample_weight, **details)
+        self._judge(left_out, metric, given, sample_weight, **details)
         return self
 
     def _grid(self, problem: Problem) -> Grid:
@@ -478,5 +480,5 @@ def _read(model: _LinearModel, penalty: Penalty, X: Any, y: Any, sample_weight: 
     if has_classes:
         target = class_numbers(target, model.classes_).astype(np.float64)
     problem = model._problem((X, target, check_weights(sample_weight, X)), penalty)
-    reading = Reading(model._as_fit(problem), model._response(), target)
+    reading = Reading(model._as_fit(problem), model._metric(), target)
     return replace(reading, classes=model.classes_) if has_classes else reading

@@ -21,11 +21,11 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import Squared
+from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Value
 from onefit.tuning.path import SearchResult
 from onefit.tuning.ridge import RidgeSpectrum, search_ridge
 from onefit.tuning.selection import Selection
@@ -122,7 +122,7 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
         self.coef_ = result.coefs[result.best].T
         level = result.levels[result.best]
         self.intercept_ = level if level.ndim else float(level)
-        self._judge(spectrum.left_out(self.alpha_), Value(), problem.y, sample_weight)
+        self._judge(spectrum.left_out(self.alpha_), SquaredError(), problem.y, sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,) or (n, t)."""
@@ -236,11 +236,11 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         data = X, np.asarray(y, dtype=np.float64), weights
         paths = [(ratio, self._path(data, ratio)) for ratio in _ratios(self._l1_ratio())]
         ratio, found = min(paths, key=lambda path: path[1].risks[path[1].best])
-        result, fit, left_out = self._settle(data, found, ratio, Value())
+        result, fit, left_out = self._settle(data, found, ratio, SquaredError())
         self._take_path(result, weights, *(path for _, path in paths if path is not found))
         self.l1_ratio_ = ratio
         self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
-        self._judge(left_out, Value(), data[1], sample_weight)
+        self._judge(left_out, SquaredError(), data[1], sample_weight)
         return self
 
     def _l1_ratio(self) -> float | ArrayLike:
@@ -255,7 +255,7 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
             return ends_of_kinked(null, self.eps, curvature, start.problem.penalty.ridge(curvature.shape))
 
         grid = automatic_or_given("alphas", self.alphas, ends, strongest=lambda: null)
-        return self._walk(data, grid, ratio, Value())
+        return self._walk(data, grid, ratio, SquaredError())
 
     def predict(self, X: Any) -> Array:
         """Predicted response: (n,)."""
@@ -376,7 +376,7 @@ reference.register(ElasticNetLOO, with_its_choice)
 def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y, several_outputs=True)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_)
-    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), Value(), y)
+    return Reading(Fit(problem, model.coef_.T, np.asarray(model.intercept_)), SquaredError(), y)
 
 
 @as_fit.register(LassoLOO)
@@ -384,4 +384,4 @@ def _read_ridge(model: RidgeLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
 def _read_elastic_net(model: ElasticNetLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
     X, y = check_rows(model, X, y)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, model.l1_ratio_)
-    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Value(), y)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), SquaredError(), y)

@@ -23,11 +23,11 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import Logistic, Loss, Multinomial, Poisson
+from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2, ElasticNet
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
-from onefit.risk.response import Mean, Probability
 from onefit.tuning.selection import Selection
 from onefit.validation import (
     check_range,
@@ -151,17 +151,17 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         given = automatic_or_given("Cs", self.Cs, lambda: self._range(data)[::-1])
         null = self._null(data)
         grid = replace(given, values=given.values[::-1], strongest=null if given.automatic else None)
-        response = Probability(self.classes_)
-        result = self._walk(data, grid, self.l1_ratio, response)
+        metric = LogLoss(self.classes_)
+        result = self._walk(data, grid, self.l1_ratio, metric)
         result = replace(result, levels=self._without_common(result.levels))
-        result, fit, left_out = self._settle(data, result, self.l1_ratio, response)
+        result, fit, left_out = self._settle(data, result, self.l1_ratio, metric)
         self._take_path(result, weights)
         self.coef_, self.intercept_ = (
             np.atleast_2d(fit.coef.T),
             np.atleast_1d(self._without_common(fit.intercept)),
         )
         details = {"target": data[1], "classes": self.classes_}
-        self._judge(left_out, response, labels, sample_weight, **details)
+        self._judge(left_out, metric, labels, sample_weight, **details)
         return self
 
     def _without_common(self, levels: Array) -> Array:
@@ -188,7 +188,8 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         if self.l1_ratio == 0:
             high, low = decades(float(curvature.sum()))
             return 1.0 / high, 1.0 / low
-        null = self._null(data) or 1.0
+        null = self._null(data)
+        assert null is not None  # there is an ℓ1 part
         strongest, weakest = ends_of_kinked(
             1.0 / null, SHORTEST, curvature, start.problem.penalty.ridge(curvature.shape)
         )
@@ -210,7 +211,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
         eta = self.decision_function(X)
-        return Probability(self.classes_).predictions(eta)
+        return LogLoss(self.classes_).predictions(eta)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the class probabilities: (n, c)."""
@@ -325,12 +326,12 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
             raise ValueError("y is zero for every row: a Poisson mean of zero has no logarithm")
         data = X, y, weights
         grid = automatic_or_given("alphas", self.alphas, lambda: self._range(data))
-        response = Mean(Poisson())
-        result = self._walk(data, grid, 0.0, response)
-        result, fit, left_out = self._settle(data, result, 0.0, response)
+        metric = Deviance(Poisson())
+        result = self._walk(data, grid, 0.0, metric)
+        result, fit, left_out = self._settle(data, result, 0.0, metric)
         self._take_path(result, weights)
         self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
-        self._judge(left_out, response, y, sample_weight)
+        self._judge(left_out, metric, y, sample_weight)
         return self
 
     def _range(self, data: tuple[Design, Array, Array]) -> tuple[float, float]:
@@ -362,7 +363,7 @@ def _read_logistic(model: LogisticLOO, X: Any, y: Any, sample_weight: Any) -> Re
     binary = len(model.classes_) == 2
     coef, level = (model.coef_[0], model.intercept_[0]) if binary else (model.coef_.T, model.intercept_)
     fit = Fit(problem, coef, np.asarray(level))
-    return Reading(fit, Probability(model.classes_), target, model.classes_)
+    return Reading(fit, LogLoss(model.classes_), target, model.classes_)
 
 
 @as_fit.register(PoissonLOO)
@@ -370,4 +371,4 @@ def _read_poisson(model: PoissonLOO, X: Any, y: Any, sample_weight: Any) -> Read
     X, y = check_rows(model, X, y)
     check_range(y, 1.0)
     problem = model._problem(X, y, check_weights(sample_weight, X), model.alpha_, 0.0)
-    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Mean(Poisson()), y)
+    return Reading(Fit(problem, model.coef_, np.asarray(model.intercept_)), Deviance(Poisson()), y)

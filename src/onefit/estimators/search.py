@@ -329,7 +329,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _judge(self, model: _Model, X: Any, y: Any, sample_weight: Any) -> Judge:
         reading = model.reading
-        response, target = reading.response, reading.target
+        metric, target = reading.metric, reading.target
         n = reading.fit.problem.n
         weights = np.ones(n) if sample_weight is None else check_weights(sample_weight, X)
         shares = weights / weights.sum()
@@ -337,13 +337,13 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         if isinstance(self.risk, Permutation):
             return _permuted(self.risk, model, shares)
         if isinstance(self.risk, GCV):
-            return judges.Generalised(response, target, shares)
+            return judges.Generalised(metric, target, shares)
         if splits is None or isinstance(self.risk, LeaveOneOut):
-            return judges.LeaveOneOut(response, target, shares, self.gradient == "exact")
+            return judges.LeaveOneOut(metric, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
             _check_classes(folds.removed, target, weights)
-        return judges.HeldOut(folds, response, target, weights, self.n_jobs)
+        return judges.HeldOut(folds, metric, target, weights, self.n_jobs)
 
     def _take(self, found: Descent, space: Space) -> None:
         params = [space.values(t) for t in found.points]
@@ -507,7 +507,7 @@ def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:
         )
     drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
     orders = np.vstack([np.arange(n), drawn])
-    return judges.Permuted(reading.response, reading.target, shares, orders)
+    return judges.Permuted(reading.metric, reading.target, shares, orders)
 
 
 def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:

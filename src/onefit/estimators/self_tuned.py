@@ -14,14 +14,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
+from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.one_fit import LeftOut
-from onefit.risk.response import Response
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
-from onefit.validation import check_strengths, check_weights, is_count
+from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -50,6 +51,7 @@ class SelfTuned(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
         )
+        check_magnitude(X)
         return X, y, check_weights(sample_weight, X)
 
     def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:
@@ -90,10 +92,10 @@ class SelfTuned(BaseEstimator):
         """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
         return -self.corrected_risk_
 
-    def _judge(self, left_out: Any, response: Response, y: Any, sample_weight: Any, **details: Any) -> None:
+    def _judge(self, left_out: Any, metric: LinearMetric, y: Any, sample_weight: Any, **details: Any) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
-        self.loo_ = estimate(left_out, response, y, sample_weight=weights, design=self._check_X, **details)
+        self.loo_ = estimate(left_out, metric, y, sample_weight=weights, design=self._check_X, **details)
         warn_if_strained(self.loo_)
 
 
@@ -107,18 +109,18 @@ class PenalisedPath(SelfTuned):
         """Return the problem at a strength on the estimator's own scale."""
 
     def _walk(
-        self, data: tuple[Design, Array, Array], grid: Grid, ratio: float, response: Response
+        self, data: tuple[Design, Array, Array], grid: Grid, ratio: float, metric: LinearMetric
     ) -> SearchResult:
         X, y, weights = data
         with _linalg.one_thread_if_small(X):
             in_dual = ratio == 0 and X.shape[1] > X.shape[0]
-            in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
+            in_dual = in_dual and not isinstance(self._problem(*data, 1.0, ratio).loss, CoupledLoss)
             # ridge with more columns than rows knows X only through its Gram matrix
             design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
             result = search_path(
                 grid,
                 lambda strength: self._problem(design, y, weights, strength, ratio),
-                response,
+                metric,
                 y,
                 weights,
                 selection=self.selection,
@@ -127,13 +129,13 @@ class PenalisedPath(SelfTuned):
             return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
 
     def _settle(
-        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, response: Response
+        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, metric: LinearMetric
     ) -> tuple[SearchResult, Fit, LeftOut]:
         _, y, weights = data
         return settle(
             result,
             lambda strength: self._problem(*data, strength, ratio),
-            response,
+            metric,
             y,
             weights,
             self.selection,

@@ -45,7 +45,7 @@ def through_solution(fit: Fit, u: Direction, held: Array | None = None) -> Cotan
         slope, corner = np.where(fit.pinned, 0.0, slope), np.zeros(fit.problem.n)
         corner[fit.pinned] = held
     loss = OfLoss(slope, corner=corner)
-    if not isinstance(fit.problem.X, _linalg.RowGram):
+    if _linalg.has_columns(fit.problem.X):
         return Cotangent(-u.coef, loss=loss)
     gram = OfGram(as_columns(u.coef), as_columns(fit.tangent.gradient))
     return Cotangent(u.intercept - along, loss=loss, gram=gram)  # ⟨u, v⟩ is uᵀ G v
@@ -77,7 +77,7 @@ class InCorners:
         """Read them off a fit; None where the penalty has kinks, or leaves directions free."""
         curved = fit.tangent.hessian
         problem = fit.problem
-        if not problem.loss.has_corners or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
+        if not problem.loss.is_kinked or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
             return None
         pins = np.flatnonzero(fit.pinned)
         if not (np.all(curved > 0) and np.all(fit.tangent.support)) or not pins.size:
@@ -87,9 +87,7 @@ class InCorners:
     @cached_property
     def _rows(self) -> Any:
         """X_V; of a kernel model G_V."""
-        if isinstance(self.X, _linalg.RowGram):
-            return self.X.gram[self.pins]
-        return _linalg.rows_as_columns(self.X, self.pins).T
+        return _linalg.dense_rows(self.X, self.pins)
 
     def _transposed(self, forces: Array) -> Array:
         """X_Vᵀ μ, in the coordinates of the coefficients."""
@@ -100,9 +98,7 @@ class InCorners:
     @cached_property
     def _system(self) -> Array:
         v = len(self.pins)
-        scaled = self._rows / self.strengths
-        kernel = isinstance(self.X, _linalg.RowGram)
-        S = scaled[:, self.pins] if kernel else _linalg.product(scaled, self._rows.T)
+        S = _linalg.row_gram(_linalg.some_rows(self.X, self.pins), 1.0 / self.strengths)
         if not self.intercept:
             return S
         bordered = np.zeros((v + 1, v + 1))

@@ -9,14 +9,15 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax, xlogy
 
 from onefit._typing import Array, Mask
-from onefit.losses.base import Loss
+from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
+from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
 class Squared(Loss):
     """½ (y − η)²; several outputs are independent."""
 
-    quadratic = True
+    pieces = Pieces.QUADRATIC
 
     def value(self, y: Array, eta: Array) -> Array:
         return 0.5 * (y - eta) ** 2
@@ -35,11 +36,11 @@ class Squared(Loss):
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(UnitDispersion):
     """log(1 + exp(η)) − y η, with y in {0, 1}."""
 
     of_two_classes = True
-    unit_dispersion = True
+    pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
         return np.logaddexp(0.0, eta) - y * eta
@@ -70,6 +71,7 @@ class Exponential(Loss):
     """
 
     of_two_classes = True
+    pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
         return np.exp(-(2.0 * y - 1.0) * eta)
@@ -88,13 +90,11 @@ class Exponential(Loss):
 
 
 @dataclass(frozen=True)
-class Multinomial(Loss):
+class Multinomial(CoupledLoss, UnitDispersion):
     """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
 
-    unit_dispersion = True
-
     n_classes: int
-    coupled = True
+    pieces = Pieces.SMOOTH
 
     def _one_hot(self, y: Array) -> Array:
         return np.eye(self.n_classes)[y.astype(np.intp)]
@@ -131,49 +131,68 @@ class Tweedie(Loss):
 
     power: float
     link: Literal["log", "identity"] = "log"
+    pieces = Pieces.SMOOTH
 
     def mean(self, eta: Array) -> Array:
         """Return the mean response μ, of the shape of ``eta``."""
-        return np.exp(eta) if self.link == "log" else eta
+        return _power_of_mean(1.0, eta, 1.0, self.link)
 
     def value(self, y: Array, eta: Array) -> Array:
-        mu, q = self.mean(eta), self.power
+        q = self.power
         if q == 0:
-            return 0.5 * (y - mu) ** 2
+            return 0.5 * (y - self.mean(eta)) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):  # no mean is negative: NaN there
+            log_mean = eta if self.link == "log" else np.log(eta)
         if q == 1:
-            return xlogy(y, y / mu) - y + mu
+            return xlogy(y, y) - y * log_mean - y + self.mean(eta)
         if q == 2:
-            return np.log(mu / y) + y / mu - 1
+            return log_mean - np.log(y) + self._term(y, eta, -1.0) - 1
         at_y = np.maximum(y, 0) ** (2 - q) / ((1 - q) * (2 - q))
-        return at_y - y * mu ** (1 - q) / (1 - q) + mu ** (2 - q) / (2 - q)
+        return at_y - self._term(y / (1 - q), eta, 1 - q) + self._term(1 / (2 - q), eta, 2 - q)
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        mu, q = self.mean(eta), self.power
-        slope = (mu - y) * mu ** (-q)  # dℓ/dμ
-        return slope * mu if self.link == "log" else slope
+        q = self.power
+        shift = 0.0 if self.link == "log" else -1.0  # dμ/dη is μ or 1
+        return self._term(1.0, eta, 2 - q + shift) - self._term(y, eta, 1 - q + shift)
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        mu, q = self.mean(eta), self.power
+        q = self.power
         if self.link == "log":
-            return (2 - q) * mu ** (2 - q) - (1 - q) * y * mu ** (1 - q)
-        return (1 - q) * mu ** (-q) + q * y * mu ** (-q - 1)
+            return self._term(2 - q, eta, 2 - q) - self._term((1 - q) * y, eta, 1 - q)
+        return self._term(1 - q, eta, -q) + self._term(q * y, eta, -q - 1)
 
     def third(self, y: Array, eta: Array) -> Array:
-        mu, q = self.mean(eta), self.power
+        q = self.power
         if self.link == "log":
-            return (2 - q) ** 2 * mu ** (2 - q) - (1 - q) ** 2 * y * mu ** (1 - q)
-        return -q * (1 - q) * mu ** (-q - 1) - q * (q + 1) * y * mu ** (-q - 2)
+            return self._term((2 - q) ** 2, eta, 2 - q) - self._term((1 - q) ** 2 * y, eta, 1 - q)
+        return -self._term(q * (1 - q), eta, -q - 1) - self._term(q * (q + 1) * y, eta, -q - 2)
+
+    def _term(self, factor: Array | float, eta: Array, power: float) -> Array:
+        return _power_of_mean(factor, eta, power, self.link)
 
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
         return np.log(np.maximum(mean, 1e-30)) if self.link == "log" else np.asarray(mean)
 
 
-@dataclass(frozen=True)
-class Poisson(Tweedie):
-    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
+def _power_of_mean(
+    factor: Array | float, eta: Array, power: float, link: Literal["log", "identity"]
+) -> Array:
+    """Factor · μ^power, 0 where the factor is 0 whatever μ is; infinite, without a word, out of range.
 
-    unit_dispersion = True
+    A solver that tries too long a step sees an objective that is infinite, and shortens the step.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        powers = np.exp(power * eta) if link == "log" else eta**power
+    if np.all(factor == 1.0):
+        return powers
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(factor == 0.0, 0.0, factor * powers)
+
+
+@dataclass(frozen=True)
+class Poisson(Tweedie, UnitDispersion):
+    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
 
     power: float = 1.0
 
@@ -186,11 +205,14 @@ class Gamma(Tweedie):
 
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class Huber(PiecewiseLoss):
     """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
 
     delta: float = 1.35
-    jumps = True
+    pieces = Pieces.JUMPING
+
+    def breaks(self, y: Array) -> Array:
+        return np.stack([y - self.delta, y + self.delta], axis=1)
 
     def value(self, y: Array, eta: Array) -> Array:
         r = np.abs(y - eta)
@@ -210,7 +232,7 @@ class Huber(Loss):
 
 
 @dataclass(frozen=True)
-class ConcomitantHuber(Loss):
+class ConcomitantHuber(CoupledLoss):
     """σ + σ H((y − μ)/σ), jointly in η = (μ, σ), with H(z) = z² or 2 epsilon |z| − epsilon².
 
     The scale is estimated with the coefficients (Owen 2007), so it is one more smooth coordinate
@@ -218,8 +240,7 @@ class ConcomitantHuber(Loss):
     """
 
     epsilon: float = 1.35
-    coupled = True
-    jumps = True
+    pieces = Pieces.JUMPING
 
     def _inside(self, y: Array, eta: Array) -> Mask:
         return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]

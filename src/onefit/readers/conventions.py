@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
+from onefit.penalties import L2
 
 
 def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: Any) -> Array:
@@ -23,5 +23,17 @@ def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: An
 
 def with_constant(X: Design, scale: float) -> Design:
     """Return the design with a last column of ``scale``, which stands for the intercept."""
-    column = np.full((X.shape[0], 1), scale)
-    return sp.hstack([X, column], format="csr") if _linalg.is_sparse(X) else np.hstack([X, column])
+    return _linalg.with_column(X, scale)
+
+
+def dense(values: Any) -> Array:
+    """Return coefficients as a dense array of floats, however they are kept."""
+    return np.asarray(_linalg.dense(values), dtype=np.float64)
+
+
+def ridge_penalty(alpha: Any, y: Array) -> L2:
+    """One strength, or one for each output: (1, t)."""
+    strengths = np.asarray(alpha, dtype=np.float64)
+    return L2(
+        strengths.reshape(1, -1) if y.ndim == 2 and strengths.size > 1 else float(strengths.reshape(-1)[0])
+    )

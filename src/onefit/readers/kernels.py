@@ -109,7 +109,7 @@ def in_length_scales(X: Design, name: str, owed: Array) -> Array | None:
     array([1.213, 0.   ])
     """
     head, _, path = name.partition("__")
-    if not isinstance(X, KernelGram) or head != "kernel" or _linalg.is_sparse(X.rows):
+    if not isinstance(X, KernelGram) or head != "kernel" or not _linalg.is_full(X.rows):
         return None
     return _through(X.kernel, path, X.rows, owed)
 

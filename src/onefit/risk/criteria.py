@@ -12,9 +12,9 @@ import numpy as np
 from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
+from onefit.metrics import LinearMetric
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
-from onefit.risk.response import Response
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Criterion:
 
 
 def _training(
-    left_out: LeftOut, response: Response, target: Array, weights: Array | None
+    left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None
 ) -> tuple[float, int]:
     """Mean loss of the training rows and how many of them count."""
     losses = response.losses(target, left_out.fit.eta)
@@ -59,14 +59,14 @@ class GCV:
     """
 
     def of(
-        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
     ) -> Criterion:
         """Estimate the risk of a fit.
 
         Parameters
         ----------
         left_out : LeftOut
-        response : Response
+        response : LinearMetric
         target : (n,) array
             The response in its terms.
         weights : (n,) array, optional
@@ -98,7 +98,7 @@ class SURE:
             raise ValueError(f"noise_variance must be at least 0, got {self.noise_variance!r}")
 
     def of(
-        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
     ) -> Criterion:
         """Estimate the risk of a fit; parameters as for ``GCV.of``.
 
@@ -107,7 +107,7 @@ class SURE:
         ValueError
             For a loss that is not the squared error, or if σ² cannot be estimated: n ≤ df.
         """
-        if not left_out.fit.problem.loss.quadratic or response.loss_name != "squared error":
+        if not left_out.fit.problem.loss.is_quadratic or response.loss_name != "squared error":
             raise ValueError("SURE is for squared error: take onefit.loo, or GCV()")
         training, n = _training(left_out, response, target, weights)
         df = left_out.effective_df
@@ -127,7 +127,7 @@ class InfluenceFunction:
     """
 
     def of(
-        self, left_out: LeftOut, response: Response, target: Array, weights: Array | None = None
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
     ) -> Criterion:
         """Estimate the risk of a fit; parameters as for ``GCV.of``."""
         fit = left_out.fit

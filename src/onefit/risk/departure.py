@@ -65,9 +65,9 @@ class Departures:
         bent = np.einsum("nab,nb->na", fit.hessian, change) if fit.hessian.ndim == 3 else fit.hessian * change
         return (fit.gradient.T * (1.0 + self._rescaling.growth)).T + bent
 
-    def blocks(self) -> Iterator[slice]:
-        """Rows in blocks whose coefficients take a few megabytes."""
-        size = max(1, _linalg.BLOCK_SIZE // max(1, self.fit.coef.size, self.fit.eta.size))
+    def blocks(self, width: int = 0) -> Iterator[slice]:
+        """Rows in blocks whose coefficients, or ``width`` numbers a row, take a few megabytes."""
+        size = max(1, _linalg.BLOCK_SIZE // max(1, self.fit.coef.size, width))
         for start in range(0, self.fit.problem.n, size):
             yield slice(start, min(start + size, self.fit.problem.n))
 

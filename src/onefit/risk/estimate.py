@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,14 +12,15 @@ import numpy as np
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Design, Index, Mask
 from onefit.exceptions import UnreliableWarning
+from onefit.metrics import LinearMetric
 from onefit.risk.audit import Audit
 from onefit.risk.certificate import is_patterned
+from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.departure import Departures
 from onefit.risk.folds import Folds
 from onefit.risk.influence import Influence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.one_fit import LeftOut, Refinement
-from onefit.risk.response import Response
 from onefit.risk.sets import LeftTogether
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ STRAINED_SHARE = 0.1  # the same for rows of a leverage near 1
 class Readout(NamedTuple):
     """How the linear predictors of new rows are had, and what they mean."""
 
-    response: Response
+    response: LinearMetric
     design: Callable[[Any], Design]
     constant: float
 
@@ -228,6 +229,33 @@ class RiskEstimate:
         """Whether a scale was estimated along, which is no coefficient."""
         return self.decision.ndim < departures.fit.eta.ndim
 
+    def coef_table(
+        self, names: Sequence[str] | None = None, *, scale: Any = 1.0, centre: Any = 0.0
+    ) -> CoefficientTable:
+        """Coefficients with their jackknife errors, from the fits without each row: ``CoefficientTable``.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            p names; column numbers if missing.
+        scale, centre : float or (p,) array
+            Where X holds (x − centre) / scale, the table is in the units of x.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> table = onefit.loo(Ridge(0.1).fit(X, y), X, y).coef_table(list(X))
+        >>> print(f"{table.names[2]}: {table.coef[2]:.0f} ± {table.std_error[2]:.0f}")
+        bmi: 490 ± 59
+        """
+        departures, readout = self._departures("coef_table()")
+        return coefficient_table(
+            departures, names, constant=readout.constant, scale=scale, centre=centre, ndim=self.decision.ndim
+        )
+
     def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
         """Predictive intervals for new rows by the jackknife+, without a refit.
 
@@ -269,8 +297,14 @@ class RiskEstimate:
         y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
         return interval(departures, readout.response, y, readout.design(X), coverage, method)
 
-    def influence(self) -> Influence:
+    def influence(self, top: int | None = None) -> Influence:
         """How much each row moves the fit: Cook's distance and DFBETAS.
+
+        Parameters
+        ----------
+        top : int, optional
+            DFBETAS of so many rows only, the most influential ones: with many rows and columns the matrix
+            of all of them would not fit into memory.
 
         Examples
         --------
@@ -282,7 +316,7 @@ class RiskEstimate:
         array([...])
         """
         departures, readout = self._departures("influence()")
-        found = influence(departures, self.effective_df, constant=bool(readout.constant))
+        found = influence(departures, self.effective_df, constant=bool(readout.constant), top=top)
         return replace(found, dfbetas=found.dfbetas[:, 0]) if self._has_scale(departures) else found
 
     def _what_is_missing(self) -> str:
@@ -330,7 +364,7 @@ class RiskEstimate:
 
 def estimate(
     left_out: LeftOut | LeftTogether,
-    response: Response,
+    response: LinearMetric,
     y: Any,
     *,
     target: Array | None = None,
@@ -346,7 +380,7 @@ def estimate(
     Parameters
     ----------
     left_out : LeftOut or LeftTogether
-    response : Response
+    response : LinearMetric
     y : array
         Response in the user's terms.
     target : array, optional
@@ -372,8 +406,8 @@ def estimate(
         std_error=std_error,
         losses=losses,
         predictions=response.predictions(left_out.eta),
-        decision=response.linear(left_out.eta),
-        fitted=response.linear(left_out.fit.eta)[rows],
+        decision=response.decision(left_out.eta),
+        fitted=response.decision(left_out.fit.eta)[rows],
         leverages=left_out.leverages,
         effective_df=left_out.effective_df,
         y=y,

@@ -10,14 +10,18 @@ without a penalty they are the textbook's, but for the φ of DFBETAS, which is h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature import Direction
 from onefit.fit import Fit
+from onefit.losses import UnitDispersion
 from onefit.risk.departure import Departures
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ class Influence:
         Squared change of all fitted values, in units of their uncertainty: above 1 a row decides the fit.
     dfbetas : (n, p) or (n, c, p) array
         β_j − β_j⁽ⁱ⁾ in units of the standard error of β_j; 0 for coefficients that are not in the model.
+        Where only the top rows were asked for: of ``rows[:top]``, in this order.
     leverages : (n,) array
     """
 
@@ -55,8 +60,10 @@ class Influence:
         return InfluenceDisplay(self.cooks_distance, self.leverages).plot(ax)
 
 
-def influence(departures: Departures, df: float, *, constant: bool = False) -> Influence:
-    """Cook's distance and DFBETAS of every row.
+def influence(
+    departures: Departures, df: float, *, constant: bool = False, top: int | None = None
+) -> Influence:
+    """Cook's distance of every row, and DFBETAS.
 
     Parameters
     ----------
@@ -65,30 +72,36 @@ def influence(departures: Departures, df: float, *, constant: bool = False) -> I
         Effective degrees of freedom.
     constant : bool, default False
         Whether the last column stands for the intercept.
+    top : int, optional
+        DFBETAS only of so many rows, those of the largest Cook's distance: nothing of n x p is held then.
     """
     fit = departures.fit
     dispersion = _dispersion(fit, df)
-    n = fit.problem.n
-    squares, changes = np.empty(n), []
+    squares, changes = np.empty(fit.problem.n), []
     variance = np.zeros_like(fit.coef)
-    for rows in departures.blocks():
-        coef, level = departures.changes(rows)
-        squares[rows] = _curved_squares(fit, fit.problem.linear_predictor(coef, level))
-        changes.append(coef)
+    curved, width = _curved_squares(fit)
+    for rows in departures.blocks(width):
+        change = departures.changes(rows)
+        squares[rows] = curved(change)
+        if top is None:
+            changes.append(change.coef)
         variance += _variance(departures, rows)
+    distance = squares / max(dispersion * df, np.finfo(float).tiny)
+    if top is not None:
+        highest = np.argsort(-distance, kind="stable")[:top]
+        changes = [departures.changes(slice(int(i), int(i) + 1)).coef for i in highest]
+    moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
     scale = np.sqrt(dispersion * variance)[..., None]
-    moved = -np.concatenate(changes, axis=-1)
     dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
     dfbetas = dfbetas[: len(fit.coef) - constant]
     dfbetas = dfbetas.T if dfbetas.ndim == 2 else dfbetas.transpose(2, 1, 0)
-    unit = max(dispersion * df, np.finfo(float).tiny)
-    return Influence(squares / unit, dfbetas, departures.left_out.leverages)
+    return Influence(distance, dfbetas, departures.left_out.leverages)
 
 
 def _dispersion(fit: Fit, df: float) -> float:
     """φ: 1 for families that have none, else the residual deviance over its degrees of freedom."""
     problem = fit.problem
-    if problem.loss.unit_dispersion:
+    if isinstance(problem.loss, UnitDispersion):
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     outputs = fit.eta[0].size if losses.ndim == 2 else 1
@@ -96,11 +109,57 @@ def _dispersion(fit: Fit, df: float) -> float:
     return 2.0 * float(losses.sum()) / outputs / free if free > 0 else float("nan")
 
 
-def _curved_squares(fit: Fit, change: Array) -> Array:
-    """Σ_j Δη_jᵀ D_j Δη_j for changes along the last axis: (r,)."""
+def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:
+    """From changes of the parameters, along the last axis, to Σ_j Δη_jᵀ D_j Δη_j; and what it holds a row.
+
+    With as many rows as parameters or more it is a form in Zᵀ D Z, so that its cost for all rows is linear
+    in their number; with fewer the Δη_j themselves are the shorter vectors.
+    """
+    if fit.coef.size + fit.coef[0].size > fit.eta.size:
+        return lambda change: _by_rows(fit, change), fit.eta.size
+    D = _linalg.row_matrices(fit.hessian, fit.coef[0].size)
+    total = np.einsum("naa->n", D)
+    centre = _linalg.transposed_times(fit.problem.X, total) / max(total.sum(), np.finfo(float).tiny)
+    outputs = range(D.shape[1])
+    moments = {
+        (a, b): _moments(fit.problem.X, centre, np.ascontiguousarray(D[:, a, b]))
+        for a in outputs
+        for b in outputs
+        if np.any(D[:, a, b])
+    }
+    return lambda change: _by_moments(moments, centre, change), 0
+
+
+def _by_rows(fit: Fit, change: Direction) -> Array:
+    eta = fit.problem.linear_predictor(*change)
     if fit.hessian.ndim == 3:
-        return np.einsum("nar,nab,nbr->r", change, fit.hessian, change, optimize=True)
-    return np.sum(fit.hessian[..., None] * change**2, axis=tuple(range(fit.hessian.ndim)))
+        return np.einsum("nar,nab,nbr->r", eta, fit.hessian, eta, optimize=True)
+    return np.sum(fit.hessian[..., None] * eta**2, axis=tuple(range(fit.hessian.ndim)))
+
+
+def _moments(X: Design, centre: Array, d: Array) -> tuple[Array, Array, float]:
+    """Σ d x xᵀ, Σ d x and Σ d for rows x less a centre."""
+    along, total = _linalg.transposed_times(X, d), float(d.sum())
+    if _linalg.is_sparse(X):
+        gram = _linalg.weighted_gram(X, None, d)
+        gram += total * np.outer(centre, centre) - np.outer(centre, along) - np.outer(along, centre)
+    else:
+        lower = np.tril(_linalg.weighted_gram(X, centre, d))
+        gram = lower + np.tril(lower, -1).T
+    return gram, along - total * centre, total
+
+
+def _by_moments(
+    moments: dict[tuple[int, int], tuple[Array, Array, float]], centre: Array, change: Direction
+) -> Array:
+    """Σ_ab β_aᵀ G_ab β_b + t_a g_abᵀ β_b + t_b g_abᵀ β_a + s_ab t_a t_b, with t the change at the centre."""
+    coef = change.coef.reshape(len(centre), -1, change.coef.shape[-1])
+    t = np.reshape(change.intercept, coef.shape[1:]) + np.tensordot(centre, coef, axes=1)
+    found = np.zeros(coef.shape[-1])
+    for (a, b), (gram, along, total) in moments.items():
+        found += np.sum(coef[:, a] * (gram @ coef[:, b]), axis=0) + total * t[a] * t[b]
+        found += t[a] * (along @ coef[:, b]) + t[b] * (along @ coef[:, a])
+    return found
 
 
 def _variance(departures: Departures, rows: slice) -> Array:

@@ -11,14 +11,14 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design
+from onefit.metrics import LinearMetric
 from onefit.risk.departure import Departures
-from onefit.risk.response import Response
 
 Method = Literal["plus", "minmax"]
 
 
 def interval(
-    departures: Departures, response: Response, y: Array, new: Design, coverage: float, method: Method
+    departures: Departures, response: LinearMetric, y: Array, new: Design, coverage: float, method: Method
 ) -> Array:
     """Bounds of the response at new rows: (m, 2), or (m, t, 2) for several outputs.
 

@@ -94,11 +94,7 @@ def solve(start: Fit) -> Fit:
 
 def _only(X: Design, rows: Index) -> Design:
     """Some rows of a design, of a kernel model those of its Gram matrix."""
-    if len(rows) == X.shape[0]:
-        return X
-    if isinstance(X, _linalg.RowGram):
-        return _linalg.RowGram(X.gram[np.ix_(rows, rows)])
-    return X.tocsr()[rows] if _linalg.is_sparse(X) else X[rows]
+    return X if len(rows) == X.shape[0] else _linalg.some_rows(X, rows)
 
 
 def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
@@ -106,14 +102,14 @@ def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
     loss, y = problem.loss, problem.y[rows]
     if not isinstance(loss, PiecewiseLinear):
         raise TypeError(f"{type(loss).__name__} is not piecewise linear")
-    return loss.corners(y), problem.weights[rows, None] * loss.slopes(y)
+    return loss.kinks(y), problem.weights[rows, None] * loss.slopes(y)
 
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:
     """Duals of the start, where it has them."""
     if "gradient" in vars(start):
         return start.gradient[rows]
-    if isinstance(start.problem.X, _linalg.RowGram) and np.any(start.coef):
+    if not _linalg.has_columns(start.problem.X) and np.any(start.coef):
         return -(start.problem.penalty.ridge(start.coef.shape) * start.coef)[rows]
     return None
 
@@ -122,7 +118,7 @@ def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
     slope, pinned = np.zeros(problem.n), np.zeros(problem.n, dtype=bool)
     slope[rows], pinned[rows[dual.pins]] = dual.duals, True
     coef, extra = dual.primal()
-    if isinstance(problem.X, _linalg.RowGram):
+    if not _linalg.has_columns(problem.X):
         coef, held = np.zeros(problem.n), coef
         coef[rows] = held
     level = np.asarray(extra.sum())
@@ -180,14 +176,14 @@ class Rows:
         bend = np.zeros(X.shape[0]) if bend is None else bend
         last = len(l2) + np.arange(extra.shape[1])
         inverse = np.divide(1.0, l2, out=np.zeros(len(l2)), where=l2 > 0)
-        if isinstance(X, _linalg.RowGram):
+        if not _linalg.has_columns(X):
             if not np.all(l2 > 0):
                 raise SolverError("a kernel model needs a penalty: give it a positive strength")
-            gram = X.gram * inverse[0]
+            gram = _linalg.row_gram(X, inverse)
             return cls(X, inverse[: len(gram)], gram, gram, *_orthonormal(extra, last), bend)
         flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero(inverse)
         free = np.hstack([_linalg.columns_as_rows(X, flat).T, extra])
-        scaled = _scaled(X, curved, np.sqrt(inverse[curved]))
+        scaled = _linalg.scaled_columns(X, curved, np.sqrt(inverse[curved]))
         small = len(curved) >= X.shape[0]
         known = _linalg.row_gram(scaled, np.ones(len(curved))) if small else None
         return cls(X, inverse, known, scaled, *_orthonormal(free, np.append(flat, last)), bend)
@@ -210,9 +206,7 @@ class Rows:
     def _lengths(self) -> Array:
         if self.gram is not None:
             return self.gram.diagonal().copy()
-        if _linalg.is_sparse(self.scaled):
-            return np.asarray(self.scaled.multiply(self.scaled).sum(axis=1)).ravel()
-        return np.einsum("ij,ij->i", self.scaled, self.scaled)
+        return _linalg.row_squares(self.scaled)
 
     def times(self, duals: Array) -> Array:
         """G g."""
@@ -224,10 +218,8 @@ class Rows:
         """Entries of G + τ Q Qᵀ, in Fortran order."""
         if self.gram is not None:
             block = self.gram[np.ix_(left, right)]
-        elif _linalg.is_sparse(self.scaled):
-            block = (self.scaled[left] @ self.scaled[right].T).toarray()
         else:
-            block = _linalg.product(self.scaled[left], self.scaled[right].T)
+            block = _linalg.among_rows(self.scaled, left, right)
         if left is right:
             block = block + np.diag(self.hessian[left])
         return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)
@@ -242,13 +234,6 @@ class Rows:
         extra = np.zeros(max(int(self.columns.max(initial=p - 1)) + 1 - p, 0))
         extra[self.columns[~own] - p] = directions[~own]
         return coef, extra
-
-
-def _scaled(X: Design, columns: Index, factors: Array) -> Design:
-    """Some columns, each times a factor."""
-    if _linalg.is_sparse(X):
-        return X[:, columns].multiply(factors).tocsr()
-    return np.ascontiguousarray(X if len(columns) == X.shape[1] else X[:, columns]) * factors
 
 
 def _orthonormal(free: Array, columns: Index) -> tuple[Array, Index, Array]:

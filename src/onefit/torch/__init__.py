@@ -17,14 +17,16 @@ try:
 except ImportError as error:
     raise ImportError("onefit.torch needs PyTorch: pip install 'onefit[torch]'") from error
 
-from onefit.torch.convex_head import ConvexHead
-from onefit.torch.feature_map import FeatureMapClassifier, FeatureMapRegressor
-from onefit.torch.functional import FunctionalFit, FunctionalProblem
-from onefit.torch.left_out import LeftOutRisk
-from onefit.torch.module import loo
-from onefit.torch.objective import L1Norm
-from onefit.torch.tuning import Tuning
-from onefit.torch.value_function import ValueFunctionSearch
+from onefit.torch.features.head import ConvexHead
+from onefit.torch.features.loo_head import LeaveOneOutHead
+from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
+from onefit.torch.functional.fit import FunctionalFit
+from onefit.torch.functional.problem import FunctionalProblem
+from onefit.torch.functional.tuning import Tuning
+from onefit.torch.networks.loo import loo
+from onefit.torch.numerics.objective import L1Norm
+from onefit.torch.risk import LeftOutRisk
+from onefit.torch.value_function.search import ValueFunctionSearch
 
 __all__ = [
     "ConvexHead",
@@ -33,6 +35,7 @@ __all__ = [
     "FunctionalFit",
     "FunctionalProblem",
     "L1Norm",
+    "LeaveOneOutHead",
     "LeftOutRisk",
     "Tuning",
     "ValueFunctionSearch",

@@ -17,6 +17,7 @@ from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
 from onefit.losses import Squared
+from onefit.metrics import LinearMetric, SquaredError
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Moments, Problem
 from onefit.risk import one_fit
@@ -25,7 +26,6 @@ from onefit.risk.exact import exactly
 from onefit.risk.folds import Folds
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
-from onefit.risk.response import Response, Value
 from onefit.solvers.newton import Solution
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
@@ -52,6 +52,7 @@ class Judged(NamedTuple):
 class Judge(ABC):
     """How the hyperparameters are judged."""
 
+    metric: LinearMetric
     in_loss: bool = True  # whether they cover changes of the loss
 
     @abstractmethod
@@ -66,15 +67,15 @@ class Judge(ABC):
 def _is_ridge(problem: Problem) -> bool:
     """Whether the penalty is an ℓ2 one on every coefficient."""
     shape = (problem.X.shape[1], *problem.intercept.shape)
-    return not problem.penalty.has_kinks(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
+    return problem.penalty.is_ridge(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
 
 
 def _from(problem: Problem, start: Fit | None) -> Solution:
-    """Solve from an earlier fit of the same rows; with corners in the loss, from where each row was."""
+    """Solve from an earlier fit of the same rows; with kinks in the loss, from where each row was."""
     if start is None:
         return solve(Fit.at_start(problem))
     moved = Fit(problem, start.coef, start.intercept)
-    if problem.loss.has_corners and not start.is_kinked:
+    if problem.loss.is_kinked and not start.is_kinked:
         moved.known(eta=start.eta, gradient=start.gradient)
     return solve(moved)
 
@@ -83,13 +84,13 @@ def _from(problem: Problem, start: Fit | None) -> Solution:
 class LeaveOneOut(Judge):
     """Every row on its own.
 
-    Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss corners, rows whose
+    Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss, rows whose
     pattern changes are taken from their refits, so that the risk does not jump with the pattern, and each has
     its own gradient.
 
     Attributes
     ----------
-    response, target
+    metric, target
         How left-out predictors are judged.
     weights : (n,) array
         Share of each row in the risk.
@@ -99,7 +100,7 @@ class LeaveOneOut(Judge):
         Rows that the gradient is estimated from (their Algorithm 2); None for all.
     """
 
-    response: Response
+    metric: LinearMetric
     target: Array
     weights: Array
     exact: bool = True
@@ -111,10 +112,10 @@ class LeaveOneOut(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         shape = (problem.X.shape[1], *problem.intercept.shape)
-        chords = problem.loss.jumps and problem.penalty.has_kinks(shape)  # steps that are no formula
-        if problem.penalty.bends_with_subgradient or chords:
+        formula = problem.loss.is_smooth or problem.loss.is_kinked or not problem.penalty.has_kinks(shape)
+        if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
-        if not (problem.loss.has_corners or isinstance(problem.X, _linalg.RowGram)):
+        if not (problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)):
             return True
         keeps = not problem.mean_scaled and problem.balance is None
         return self.exact and keeps and _is_ridge(problem)
@@ -135,7 +136,7 @@ class LeaveOneOut(Judge):
 
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
-        if problem.loss.has_corners or not self.has_gradient(problem):
+        if problem.loss.is_kinked or not self.has_gradient(problem):
             left_out = one_fit.loo(*solution, thorough=False)
             return one_fit.loo(*solution) if np.any(left_out.slack == 0) else left_out
         if not solution.fit.is_kinked:
@@ -172,10 +173,10 @@ class LeaveOneOut(Judge):
         return gradients.leave_one_out(fit, of_the_others, solution.curvature)[1]
 
     def _risk(self, eta: Array) -> float:
-        return float(self.weights @ self.response.losses(self.target, eta))
+        return float(self.weights @ self.metric.losses(self.target, eta))
 
     def _slopes(self, left_out: LeftOut) -> Array:
-        return (self.response.slopes(self.target, left_out.eta).T * self.weights).T
+        return (self.metric.slopes(self.target, left_out.eta).T * self.weights).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +193,7 @@ class HeldOut(Judge):
     """
 
     folds: Folds
-    response: Response
+    metric: LinearMetric
     target: Array
     weights: Array
     n_jobs: int | None = None
@@ -228,10 +229,10 @@ class HeldOut(Judge):
         known = None if shared is None else shared.without(training, removed)
         fit, curvature = _from(training, start) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
-        value = float(weights @ self.response.losses(y, eta))
+        value = float(weights @ self.metric.losses(y, eta))
         if not gradient:
             return value, None, fit
-        by_row = (self.response.slopes(y, eta).T * weights).T
+        by_row = (self.metric.slopes(y, eta).T * weights).T
         cotangent = gradients.held_out(fit, tested, by_row, curvature)
         return value, Part(fit, cotangent, problem.kept_share(removed)), fit
 
@@ -261,14 +262,14 @@ class HeldOut(Judge):
 class Generalised(Judge):
     """GCV: training loss / (1 − df/n)²."""
 
-    response: Response
+    metric: LinearMetric
     target: Array
     weights: Array
 
     def has_gradient(self, problem: Problem) -> bool:
-        if isinstance(problem.X, _linalg.RowGram) and (problem.mean_scaled or problem.balance is not None):
+        if not _linalg.has_columns(problem.X) and (problem.mean_scaled or problem.balance is not None):
             return False
-        curved = problem.loss.has_corners or problem.penalty.bends_with_subgradient
+        curved = problem.loss.is_kinked or problem.penalty.turns
         return not (curved or problem.intercept.ndim)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
@@ -276,14 +277,14 @@ class Generalised(Judge):
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
-        else:  # corners of the loss and several outputs have degrees of freedom of their own
+        else:  # kinks of the loss and several outputs have degrees of freedom of their own
             df = one_fit.loo(fit, thorough=False).effective_df
         slack = 1.0 - df / n
-        training = float(self.weights @ self.response.losses(self.target, fit.eta))
+        training = float(self.weights @ self.metric.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf
         if not gradient or slack <= 0:
             return Judged(value, [], [fit])
-        by_eta = self.weights * self.response.slopes(self.target, fit.eta) / slack**2
+        by_eta = self.weights * self.metric.slopes(self.target, fit.eta) / slack**2
         owed = 2.0 * training / (n * slack**3)
         cotangent = gradients.degrees_of_freedom(fit, curvature, owed, by_eta)
         return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
@@ -299,7 +300,7 @@ class Permuted(Judge):
         The rows as they are, and permuted.
     """
 
-    response: Response
+    metric: LinearMetric
     target: Array
     weights: Array
     orders: Index
@@ -326,12 +327,12 @@ class Permuted(Judge):
     def _explained(self, fit: Fit, order: Index) -> tuple[float, Array]:
         """L/L₀ of a fit, or its root for squared error, and the slope in the linear predictors."""
         target = self.target[order]
-        loss = float(self.weights @ self.response.losses(target, fit.eta))
-        null = float(self.weights @ self.response.losses(target, Fit.at_start(fit.problem).eta))
-        slopes = (self.response.slopes(target, fit.eta).T * self.weights).T
+        loss = float(self.weights @ self.metric.losses(target, fit.eta))
+        null = float(self.weights @ self.metric.losses(target, Fit.at_start(fit.problem).eta))
+        slopes = (self.metric.slopes(target, fit.eta).T * self.weights).T
         if not null > 0:
             return 1.0, 0.0 * slopes
-        if not isinstance(self.response, Value):
+        if not isinstance(self.metric, SquaredError):
             return loss / null, slopes / null
         root = max(float(np.sqrt(loss / null)), np.finfo(float).tiny)
         return root, slopes / (2.0 * root * null)

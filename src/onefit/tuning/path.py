@@ -10,12 +10,12 @@ import numpy as np
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk import one_fit
 from onefit.risk.estimate import mean_and_error
 from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
-from onefit.risk.response import Response
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import PATIENCE, Grid
 from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
@@ -100,7 +100,7 @@ def judged(
 def search_path(
     grid: Grid,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     *,
@@ -129,17 +129,17 @@ def search_path(
     walked = Walk(grid)
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
         left_out = one_fit.loo(*solution, thorough=False)
-        walked.add(solution.fit, response.losses(target, left_out.eta), weights)
+        walked.add(solution.fit, metric.losses(target, left_out.eta), weights)
         if walked.seems_past_minimum(weights) or (walked.is_at_end and not walked.past):
             if has_paths(solution.fit):
-                walked.correct(response.losses(target, one_fit.loo(*solution).eta), weights)
+                walked.correct(metric.losses(target, one_fit.loo(*solution).eta), weights)
             walked.past = walked.rises(weights)
             if early_stopping and walked.past:
                 break
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
             left_out = one_fit.loo(*solution, thorough=False)
-            walked.add_above(solution.fit, response.losses(target, left_out.eta), weights)
+            walked.add_above(solution.fit, metric.losses(target, left_out.eta), weights)
     found = judged(
         np.array(walked.strengths),
         np.stack(walked.losses).T,
@@ -229,7 +229,7 @@ class Walk:
 def settle(
     result: SearchResult,
     problem_at: Callable[[float], Problem],
-    response: Response,
+    metric: LinearMetric,
     target: Array,
     weights: Array,
     selection: Selection,
@@ -258,7 +258,7 @@ def settle(
         if j is None:
             break
         judged[j] = at(problem_at(float(result.strengths[j])), result, j)
-        result = result.corrected(j, response.losses(target, judged[j][1].eta), weights, selection)
+        result = result.corrected(j, metric.losses(target, judged[j][1].eta), weights, selection)
     if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
         result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:
@@ -292,7 +292,7 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     """
     first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
     problem = first.problem
-    return first.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral)
+    return first.is_kinked and not problem.has_flat_pieces
 
 
 def at(problem: Problem, result: SearchResult, j: int) -> tuple[Fit, LeftOut]:

@@ -298,7 +298,7 @@ def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
     if scale <= 0:
         return np.zeros((2, len(covariance)))
     jittered = covariance + JITTER * scale * np.eye(len(covariance))
-    root: Array = SPREAD * np.linalg.cholesky(jittered)
+    root = SPREAD * np.asarray(np.linalg.cholesky(jittered), dtype=np.float64)
     half = _linalg.product(np.random.default_rng(seed).standard_normal((N_BAGGED // 2, len(root))), root.T)
     return np.vstack([half, -half])
 

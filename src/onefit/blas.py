@@ -1,0 +1,75 @@
+"""Products and spectra of dense matrices, all through one BLAS."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import blas
+from threadpoolctl import ThreadpoolController
+
+from onefit._typing import Array
+
+LARGE = 1e8  # multiplications from which on several threads pay
+
+
+def one_thread_if_small(X: Any) -> AbstractContextManager[Any]:
+    """Context in which BLAS keeps to one thread where waking a second one costs more than it saves."""
+    n, p = X.shape
+    if float(n) * p * min(n, p) > LARGE:
+        return nullcontext()
+    return _blas().limit(limits=1)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def product(A: Array, B: Array) -> Array:
+    """A @ B for a dense matrix A, without copies for contiguous arrays.
+
+    NumPy and SciPy each bring a BLAS with threads of its own, which wait for work by spinning: used in
+    turns, they take the cores from one another.  So everything large goes through SciPy's.
+    """
+    if A.size == 0 or B.size == 0:
+        return A @ B
+    a, trans_a = _fortran(A)
+    if B.ndim == 1:
+        return blas.dgemv(1.0, a, B, trans=trans_a)
+    b, trans_b = _fortran(B)
+    return blas.dgemm(1.0, a, b, trans_a=trans_a, trans_b=trans_b)
+
+
+def _fortran(A: Array) -> tuple[Array, int]:
+    """A or its transpose, whichever is in Fortran order, and whether it is the transpose."""
+    return (A.T, 1) if A.flags.c_contiguous else (A, 0)
+
+
+def add_gram(gram: Array, block: Array) -> Array:
+    """Add blockᵀ block to a matrix in Fortran order, in its lower triangle."""
+    tall = block.flags.f_contiguous
+    return blas.dsyrk(1.0, block if tall else block.T, beta=1.0, c=gram, trans=tall, lower=1, overwrite_c=1)
+
+
+def eigh(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix (lower triangle read)."""
+    if A.shape[0] == 0:
+        return np.empty(0), np.empty((0, 0))
+    return scipy.linalg.eigh(A, lower=True, driver="evd", check_finite=False)
+
+
+def row_matrices(values: Array, c: int) -> Array:
+    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
+    if values.size == len(values) * c * c:
+        return values.reshape(-1, c, c)
+    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
+
+
+def centred_gram(G: Array, share: Array) -> Array:
+    """(I − 1 shareᵀ) G (I − share 1ᵀ): the Gram matrix of rows less their mean with weights ``share``."""
+    along = G @ share
+    return G - along - along[:, None] + share @ along

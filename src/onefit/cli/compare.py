@@ -1,0 +1,135 @@
+"""``onefit compare``: two or more results of ``onefit tune``, row by row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from onefit.cli.errors import TableError
+from onefit.cli.words import aligned, with_error
+from onefit.risk.estimate import mean_and_error
+
+NEEDED = ("summary.json", "predictions.csv")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A folder that ``onefit tune`` has written.
+
+    Attributes
+    ----------
+    name : str
+    about : dict
+        summary.json.
+    rows : DataFrame
+        predictions.csv, by row of the file.
+    """
+
+    name: str
+    about: dict[str, Any]
+    rows: pd.DataFrame
+
+
+def compare_folders(places: tuple[str, ...]) -> None:
+    """Compare the left-out losses on the rows that all have, by paired differences."""
+    found = [read_result(place) for place in places]
+    _check_alike(found)
+    common = found[0].rows.index
+    for one in found[1:]:
+        common = common.intersection(one.rows.index)
+    if len(common) < 2:
+        raise TableError(f"{places[0]} and {places[1]} have {len(common)} rows in common: nothing to compare")
+    losses = {one.name: one.rows.loc[common, "loss"].to_numpy(np.float64) for one in found}
+    _check_target(found, common)
+    loss_name = found[0].about["loss"]
+    click.echo(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
+    best = min(losses, key=lambda name: float(losses[name].mean()))
+    weights = np.ones(len(common))
+    header = ["", "folder", "model", "left out", loss_name, "above the best"]
+    lines = []
+    for one in found:
+        above = mean_and_error(losses[one.name] - losses[best], weights)
+        lines.append(
+            [
+                "*" if one.name == best else "",
+                one.name,
+                one.about["best"],
+                one.about["column"] or one.about["left_out"],
+                with_error(*mean_and_error(losses[one.name], weights)),
+                "" if one.name == best else "+" + with_error(*above),
+            ]
+        )
+    click.echo(aligned(header, lines, left=4))
+    click.echo(_verdict(best, losses, weights))
+
+
+def read_result(place: str) -> Result:
+    """Read the results of a folder.
+
+    Raises
+    ------
+    TableError
+        If a file is missing, or is not what ``onefit tune`` writes.
+    """
+    folder = Path(place)
+    missing = [name for name in NEEDED if not (folder / name).is_file()]
+    if missing:
+        raise TableError(
+            f"{place} holds no {' and no '.join(missing)}: name a folder that onefit tune --out has made"
+        )
+    try:
+        about = json.loads((folder / NEEDED[0]).read_text(encoding="utf-8"))
+        rows = pd.read_csv(folder / NEEDED[1]).set_index("row")
+        rows["loss"], about["loss"], about["target"], about["best"], about["left_out"], about["column"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{place} is not a result of onefit tune: {error}") from error
+    return Result(place, about, rows)
+
+
+def _check_alike(found: list[Result]) -> None:
+    first = found[0]
+    for one in found[1:]:
+        for key, what in (("target", "target"), ("loss", "loss")):
+            if one.about[key] != first.about[key]:
+                raise TableError(
+                    f"{first.name} and {one.name} differ in their {what}, {first.about[key]!r} and "
+                    f"{one.about[key]!r}: they cannot be compared"
+                )
+    if len({one.about["left_out"] for one in found}) > 1:
+        click.echo("note: rows were left out in different ways, so the risks answer different questions")
+
+
+def _check_target(found: list[Result], common: Any) -> None:
+    first = found[0].rows.loc[common, "y"]
+    for one in found[1:]:
+        other = one.rows.loc[common, "y"]
+        same = (
+            np.isclose(first, other)
+            if first.dtype.kind in "if" and other.dtype.kind in "if"
+            else first == other
+        )
+        if not np.all(same):
+            row = common[int(np.argmin(np.asarray(same)))]
+            raise TableError(
+                f"{found[0].name} and {one.name} have different targets in row {row} ({first[row]} and "
+                f"{other[row]}): they are not of the same table"
+            )
+
+
+def _verdict(best: str, losses: dict[str, Any], weights: Any) -> str:
+    tied = []
+    for name, other in losses.items():
+        above, error = mean_and_error(other - losses[best], weights)
+        if name != best and above < 2.0 * error:
+            tied.append(name)
+    if tied:
+        return (
+            f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
+        )
+    return f"{best} is clearly better."

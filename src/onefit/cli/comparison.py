@@ -1,0 +1,179 @@
+"""Models on the same rows, compared by left-out risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.cli import scores
+from onefit.cli.coefficients import Coefficients
+from onefit.cli.cuts import Cuts
+from onefit.cli.judged import Judged, class_numbers
+from onefit.cli.scores import Judging, Score
+from onefit.cli.table import Table
+from onefit.risk.audit import Audit
+from onefit.risk.estimate import RiskEstimate, clustered, mean_and_error
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model that has tuned itself.
+
+    Attributes
+    ----------
+    name : str
+    model : fitted estimator
+        One of ``onefit.estimators``, fitted on all rows at the chosen strength.
+    judged : Judged
+        The left-out predictions that it was chosen by.
+    """
+
+    name: str
+    model: Any
+    judged: Judged
+
+    @property
+    def estimate(self) -> RiskEstimate:
+        """Leave-one-out at the chosen strength."""
+        return self.model.loo_
+
+    @property
+    def chosen(self) -> str:
+        """The chosen hyperparameters."""
+        name = "C" if hasattr(self.model, "C_") else "alpha"
+        text = f"{name}={getattr(self.model, name + '_'):.4g}"
+        mixed = self.name == "elasticnet"
+        return f"{text} l1_ratio={self.model.l1_ratio_:.3g}" if mixed else text
+
+    @property
+    def n_nonzero(self) -> int:
+        """How many columns have a coefficient other than zero."""
+        return int(np.any(np.atleast_2d(self.model.coef_) != 0, axis=0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Suspicion:
+    """A column whose values may hold rows together, and what happens to the best model if they do.
+
+    Attributes
+    ----------
+    cuts : Cuts
+    judged : Judged
+        Of the best model, at the strength chosen without the cuts, and without the column.
+    scores : list of Score
+    """
+
+    cuts: Cuts
+    judged: Judged
+    scores: list[Score]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Candidates on the same rows, compared by left-out risk.
+
+    Attributes
+    ----------
+    table : Table
+    source : str
+        Where the table came from.
+    candidates : tuple of Candidate
+        In rising order of risk.
+    feature_names : tuple of str
+        Names after preprocessing.
+    n_strengths : int
+        How many strengths were tried for each.
+    cuts : Cuts or None
+        Rows that left together; None where each left alone.
+    audit : Audit or None
+        Of the best candidate, in its own loss, by refits with all of its preprocessing.
+    coefficients : Coefficients or None
+    suspicions : tuple of Suspicion
+    read : tuple of str
+        How the file was read.
+    """
+
+    table: Table
+    source: str
+    candidates: tuple[Candidate, ...]
+    feature_names: tuple[str, ...]
+    n_strengths: int
+    cuts: Cuts | None = None
+    audit: Audit | None = None
+    coefficients: Coefficients | None = None
+    suspicions: tuple[Suspicion, ...] = ()
+    read: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate of smallest risk."""
+        return self.candidates[0]
+
+    @property
+    def loss_name(self) -> str:
+        """What all candidates are judged by."""
+        return self.best.judged.loss_name
+
+    def risk(self, judged: Judged, losses: Array) -> tuple[float, float]:
+        """Mean of some losses of judged rows, and its standard error."""
+        weights = self.weights_of(judged)
+        if judged.clusters is None:
+            return mean_and_error(losses, weights)
+        return mean_and_error(*clustered(losses, weights, judged.clusters))
+
+    def weights_of(self, judged: Judged) -> Array:
+        """Weights of judged rows: (m,)."""
+        weights = self.table.weights
+        return np.ones(len(judged.rows)) if weights is None else weights[judged.rows]
+
+    def above_best(self, losses: Array) -> tuple[float, float]:
+        """Risk above that of the best, and the standard error of the paired difference."""
+        return self.risk(self.best.judged, losses - self.best.judged.losses)
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Names of the classes, in sorted order; none for numbers."""
+        return [str(label) for label in np.unique(self.table.y)] if self.table.is_classification else []
+
+    @cached_property
+    def prevalence(self) -> Array:
+        """Share of each class among the judged rows: (c,)."""
+        judged = self.best.judged
+        numbers = class_numbers(self.table.y)[judged.rows]
+        return np.bincount(numbers, self.weights_of(judged)) / self.weights_of(judged).sum()
+
+    def judging(self, judged: Judged) -> Judging:
+        """What scores of left-out predictions are computed from."""
+        y = class_numbers(self.table.y) if self.table.is_classification else self.table.y
+        return Judging(
+            np.asarray(y, dtype=np.float64)[judged.rows], judged.predictions, self.weights_of(judged)
+        )
+
+    def scores_of(self, judged: Judged) -> list[Score]:
+        """All scores that suit the task, with their errors."""
+        wanted = scores.CLASSES if self.table.is_classification else scores.NUMBERS
+        return scores.scores(self.judging(judged), wanted, judged.clusters)
+
+    @cached_property
+    def scores(self) -> list[Score]:
+        """Scores of the best candidate on its left-out predictions."""
+        return self.scores_of(self.best.judged)
+
+    def score(self, name: str) -> float:
+        """One of them; nan if the task has no such score."""
+        return next((one.value for one in self.scores if one.name == name), float("nan"))
+
+    @cached_property
+    def gain(self) -> tuple[float, float]:
+        """How much better the best is than a constant, and the standard error of that."""
+        return self.above_best(self.best.judged.baseline)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the best is better than a constant beyond doubt."""
+        above, error = self.gain
+        return above > 2.0 * error and not self.table.is_small

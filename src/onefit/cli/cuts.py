@@ -1,0 +1,210 @@
+"""Rows that leave together: whole groups, or all later rows; judged by refits of the whole pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
+
+from onefit._typing import Array, Index
+from onefit.cli.coefficients import Part
+from onefit.cli.dates import as_days
+from onefit.cli.errors import TableError
+from onefit.cli.judged import Judged, class_numbers, constant, from_predictor, losses_of, response
+from onefit.cli.preprocessing import feature_names, preprocessing, units
+from onefit.cli.table import Table, kind_of
+
+MOST_FOLDS = 10  # of groups
+WINDOWS = 5  # in time
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """Splits into rows to fit and rows to judge.
+
+    Attributes
+    ----------
+    column : str
+        That says what leaves together.
+    kind : {"groups", "time"}
+    splits : tuple of (train, test)
+        Row positions.
+    clusters : (n,) int array or None
+        Group of each row.
+    """
+
+    column: str
+    kind: str
+    splits: tuple[tuple[Index, Index], ...]
+    clusters: Index | None
+
+    @property
+    def rows(self) -> Index:
+        """Rows that are judged, in the order of the splits."""
+        return np.concatenate([test for _, test in self.splits])
+
+    @property
+    def words(self) -> str:
+        """What is new in the rows that are judged."""
+        n = len(self.splits)
+        if self.kind == "groups":
+            assert self.clusters is not None
+            count = len(np.unique(self.clusters))
+            how = "each left out in turn" if count == n else f"left out in {n} parts"
+            return f"new {self.column} ({count} of them, {how})"
+        return f"later rows by {self.column} ({n} windows, each predicted from what came before)"
+
+
+def group_cuts(table: Table, groups: pd.Series) -> Cuts:
+    """Leave whole groups out: each in turn if they are few, else in ten parts of about the same size."""
+    clusters = pd.factorize(groups)[0]
+    n_splits = min(MOST_FOLDS, len(np.unique(clusters)))
+    numbers = class_numbers(table.y) if table.is_classification else np.zeros(len(table.y))
+    stratified = table.is_classification and np.bincount(numbers.astype(np.intp)).min() >= n_splits
+    splitter: Any = (
+        StratifiedGroupKFold(n_splits, shuffle=True, random_state=0) if stratified else GroupKFold(n_splits)
+    )
+    splits = [split for split in splitter.split(clusters, numbers, clusters) if len(split[1])]
+    return Cuts(str(groups.name), "groups", tuple(splits), clusters)
+
+
+def time_cuts(table: Table, time: pd.Series) -> Cuts:
+    """Predict five windows in time, each from all rows before it; equal times stay together."""
+    values = as_days(time) if kind_of(time) == "date" else time
+    moments = np.unique(values, return_inverse=True)[1]
+    count = int(moments.max()) + 1
+    windows = TimeSeriesSplit(min(WINDOWS, count - 1)).split(np.zeros((count, 1)))
+    splits = [
+        (np.flatnonzero(moments <= before.max()), np.flatnonzero(np.isin(moments, window)))
+        for before, window in windows
+    ]
+    return Cuts(str(time.name), "time", tuple(splits), None)
+
+
+def cuts_of(table: Table) -> Cuts | None:
+    """The cuts that a table asks for; None where its rows are independent."""
+    if table.groups is not None:
+        return group_cuts(table, table.groups)
+    return None if table.time is None else time_cuts(table, table.time)
+
+
+class PartPath(NamedTuple):
+    """A path on a training part: names and scale of its features, coefficients (J, p) or (J, p, c)."""
+
+    names: list[str]
+    scale: Array
+    coef_path: Array
+
+    def at(self, position: int) -> Part:
+        """Coefficients at a strength, in the units of the columns."""
+        return Part(self.names, self.coef_path[position].T / self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class PathJudgement:
+    """Left-out predictors of all strengths of a path.
+
+    Attributes
+    ----------
+    strengths : (J,) array
+    eta : (m, J) or (m, J, c) array
+    baseline : (m,) array
+        Losses of the constant that each training part suggests.
+    fits : list of PartPath
+    """
+
+    cuts: Cuts
+    table: Table
+    strengths: Array
+    eta: Array
+    baseline: Array
+    loss_name: str
+    fits: list[PartPath]
+
+    def at(self, position: int) -> Judged:
+        """Left-out predictions at a strength."""
+        rows, table = self.cuts.rows, self.table
+        predictions = from_predictor(self.eta[:, position], self.loss_name)
+        y = response(table)
+        clusters = None if self.cuts.clusters is None else self.cuts.clusters[rows]
+        losses = losses_of(self.loss_name, y[rows], predictions)
+        return Judged(rows, predictions, losses, self.baseline, self.loss_name, clusters, together=True)
+
+    def risks(self) -> Array:
+        """Weighted mean loss at each strength: (J,)."""
+        w = None if self.table.weights is None else self.table.weights[self.cuts.rows]
+        return np.array([np.average(self.at(j).losses, weights=w) for j in range(len(self.strengths))])
+
+
+def judge_path(model: Any, table: Table, cuts: Cuts, strengths: Array) -> PathJudgement:
+    """Refit preprocessing and path on each training part, and predict what was left out.
+
+    Parameters
+    ----------
+    model : fitted estimator that tunes itself
+        Its clones try ``strengths``, at its chosen ``l1_ratio``.
+    table : Table
+    cuts : Cuts
+    strengths : (J,) array
+
+    Raises
+    ------
+    TableError
+        If a training part lacks a class.
+    """
+    loss_name = model.loo_.loss_name
+    y = response(table)
+    w = np.ones(len(y)) if table.weights is None else table.weights
+    n_classes = len(np.unique(table.y)) if table.is_classification else 1
+    parts, baseline, fits = [], [], []
+    for train, test in cuts.splits:
+        if table.is_classification and len(np.unique(y[train])) < n_classes:
+            raise TableError(
+                f"{cuts.kind} {cuts.column!r}: some class is not left among the rows that predict "
+                f"{table.features.index[test[0]]} and others; merge classes, or use another column"
+            )
+        eta, fit = _path_on(model, table, train, test, strengths)
+        parts.append(eta)
+        fits.append(fit)
+        frequent = constant(loss_name, y[train], w[train], n_classes)
+        alone = np.broadcast_to(frequent, (len(test), *frequent.shape))
+        baseline.append(losses_of(loss_name, y[test], alone))
+    return PathJudgement(
+        cuts, table, strengths, np.concatenate(parts), np.concatenate(baseline), loss_name, fits
+    )
+
+
+def _path_on(model: Any, table: Table, train: Index, test: Index, strengths: Array) -> tuple[Array, PartPath]:
+    """Linear predictors of test rows along a path of training rows, (t, J) or (t, J, c), and the path."""
+    columns = preprocessing(table.features)
+    X = columns.fit_transform(table.features.iloc[train])
+    weights = None if table.weights is None else table.weights[train]
+    path = with_strengths(model, strengths).fit(X, table.y[train], sample_weight=weights)
+    new = columns.transform(table.features.iloc[test])
+    eta = np.tensordot(new, np.moveaxis(path.coef_path_, 1, 0), axes=1) + path.intercept_path_
+    return eta, PartPath(feature_names(columns), units(columns)[0], path.coef_path_)
+
+
+def with_strengths(model: Any, strengths: Array) -> Any:
+    """The unfitted estimator, to try these strengths and no others, at the mix that was chosen."""
+    options: dict[str, Any] = {"Cs" if hasattr(model, "C_") else "alphas": strengths}
+    known = model.get_params()
+    if "l1_ratio" in known and hasattr(model, "l1_ratio_"):
+        options["l1_ratio"] = model.l1_ratio_
+    if "early_stopping" in known:
+        options["early_stopping"] = False
+    return clone(model).set_params(**options)
+
+
+def strengths_of(model: Any) -> Array:
+    """Strengths that a fitted model has tried."""
+    return np.asarray(model.Cs_ if hasattr(model, "C_") else model.alphas_)
+
+
+def strength_of(model: Any) -> float:
+    """The strength that a fitted model has chosen."""
+    return float(model.C_ if hasattr(model, "C_") else model.alpha_)

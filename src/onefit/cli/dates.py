@@ -1,0 +1,169 @@
+"""Dates as people write them, and the calendar features that a model can use."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from onefit._typing import Array
+from onefit.cli.errors import TableError, listed, one_line
+from onefit.cli.numerals import MISSING_MARKS, distinct
+
+ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+ISO = "ISO8601"
+TIME = r"(?P<time>[T ]\d{1,2}:\d{2}(?P<seconds>:\d{2})?)?"
+NUMERIC = rf"(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})[./-](?P<year>\d{{4}}|\d{{2}}){TIME}"
+NAMED = {  # month by its name
+    r"\d{1,2} [A-Za-z]{3} \d{4}": "%d %b %Y",
+    r"\d{1,2}-[A-Za-z]{3}-\d{4}": "%d-%b-%Y",
+    r"[A-Za-z]{3} \d{1,2}, \d{4}": "%b %d, %Y",
+    r"\d{1,2} [A-Za-z]{4,} \d{4}": "%d %B %Y",
+    r"\d{4}/\d{1,2}/\d{1,2}": "%Y/%m/%d",
+    r"\d{4}\.\d{1,2}\.\d{1,2}": "%Y.%m.%d",
+}
+YEAR, WEEK = 365.2425, 7.0
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+SEASONS = 1.5  # years that must be covered before a season can be told from a trend
+WEEKS = 4  # the same for days of the week
+
+
+def date_format(column: pd.Series, day_first: bool | None = None) -> tuple[str, bool] | None:
+    """Format of a column of text that holds dates, and whether day and month might be the other way round.
+
+    Parameters
+    ----------
+    column : Series of text
+    day_first : bool, optional
+        Decides what the column leaves open; if missing, days come first before dots, months before slashes.
+    """
+    cells = distinct(column).astype(str).str.strip()
+    if not len(cells):
+        return None
+    if cells.str.fullmatch(ISO_DATE).all():
+        return ISO, False
+    for pattern, format_ in NAMED.items():
+        if cells.str.fullmatch(pattern).all():
+            return format_, False
+    parts = cells.str.extract(f"^{NUMERIC}$")
+    if parts["first"].isna().any() or parts["mark"].nunique() != 1 or parts["year"].str.len().nunique() != 1:
+        return None
+    first, second = parts["first"].astype(int).max(), parts["second"].astype(int).max()
+    if min(first, second) > 12 or max(first, second) > 31:
+        return None
+    unsure = max(first, second) <= 12
+    mark = parts["mark"].iloc[0]
+    days_lead = (mark == "." if day_first is None else day_first) if unsure else first > 12
+    return _numeric_format(parts, mark, days_lead), unsure and mark != "." and day_first is None
+
+
+def _numeric_format(parts: pd.DataFrame, mark: str, days_lead: bool) -> str:
+    order = ("%d", "%m") if days_lead else ("%m", "%d")
+    year = "%Y" if len(parts["year"].iloc[0]) == 4 else "%y"
+    time = parts["time"].dropna()
+    if len(time) < len(parts):
+        return mark.join([*order, year])
+    clock = " %H:%M:%S" if parts["seconds"].notna().all() else " %H:%M"
+    return mark.join([*order, year]) + (clock.replace(" ", "T") if time.iloc[0][0] == "T" else clock)
+
+
+def dates(column: pd.Series, format_: str) -> pd.Series | None:
+    """A column of text as dates; None if some cell is not such a date."""
+    cells = column.where(~column.isin(MISSING_MARKS))
+    try:
+        return pd.to_datetime(cells, format=format_, utc=format_ == ISO)
+    except (ValueError, TypeError):
+        return None
+
+
+def told(formats: dict[str, tuple[str, bool]]) -> list[str]:
+    """Say which columns of text were read as dates, and how they are written."""
+    said = []
+    for found in dict.fromkeys(formats.values()):
+        which = listed([name for name, one in formats.items() if one == found], 6)
+        doubt = "; no day is above 12, so check whether day and month are the right way round (--day-first)"
+        if found[0] != ISO:
+            said.append(f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}")
+    return said
+
+
+def as_days(column: pd.Series) -> pd.Series:
+    """Days since 1970, nan where missing."""
+    try:
+        is_date = types.is_datetime64_any_dtype(column)
+        moments = pd.to_datetime(column, format=None if is_date else ISO, utc=True)
+    except (ValueError, TypeError) as error:
+        raise TableError(f"column {column.name!r} must hold dates: {one_line(error)}") from error
+    return (moments - pd.to_datetime(0, utc=True)) / pd.to_timedelta(1, unit="D")
+
+
+class Calendar(TransformerMixin, BaseEstimator):
+    """Dates as numbers: days, and where the data cover enough of them season, day of the week and hour.
+
+    Attributes
+    ----------
+    feature_names_in_ : list of str
+    parts_ : list of list of str
+        Of each column, what stands for it beside the days.
+    """
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:
+        """See what the dates cover."""
+        self.feature_names_in_ = list(X.columns)
+        self.n_features_in_ = X.shape[1]
+        self.parts_ = [_covered(as_days(X[name]).dropna().to_numpy()) for name in X.columns]
+        return self
+
+    def transform(self, X: pd.DataFrame) -> Array:
+        """Return (n, k) floats; days are nan where missing, all else is 0 there."""
+        check_is_fitted(self)
+        made = []
+        for name, parts in zip(self.feature_names_in_, self.parts_, strict=True):
+            days = as_days(X[name]).to_numpy(np.float64)
+            made += [days, *(np.nan_to_num(PARTS[part](days)) for part in parts)]
+        return np.column_stack(made)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Name of the column, and of what was made of it."""
+        names = [
+            name
+            for column, parts in zip(self.feature_names_in_, self.parts_, strict=True)
+            for name in [f"{column} (days)", *(f"{column}: {part}" for part in parts)]
+        ]
+        return np.asarray(names, dtype=object)
+
+
+def _covered(days: Array) -> list[str]:
+    parts: list[str] = []
+    if not len(days):
+        return parts
+    span = np.ptp(days)
+    if span >= SEASONS * YEAR:
+        parts += ["season, winter", "season, spring"]
+    weekdays = np.unique(np.floor(days + 3) % WEEK)
+    if span >= WEEKS * WEEK and len(days) >= WEEKS * WEEK and len(weekdays) > 1:
+        parts += [WEEKDAYS[int(day)] for day in weekdays]
+    if np.any(days % 1):
+        parts += ["hour, night", "hour, morning"]
+    return parts
+
+
+def _wave(period: float, shift: float) -> Any:
+    return lambda days: np.cos(2.0 * np.pi * (days / period - shift))
+
+
+def _weekday(number: int) -> Any:
+    return lambda days: np.where(np.isnan(days), np.nan, np.floor(days + 3) % WEEK == number)
+
+
+PARTS = {  # 1970 began on a Thursday in winter
+    "season, winter": _wave(YEAR, 0.0),
+    "season, spring": _wave(YEAR, 0.25),
+    "hour, night": _wave(1.0, 0.0),
+    "hour, morning": _wave(1.0, 0.25),
+    **{name: _weekday(number) for number, name in enumerate(WEEKDAYS)},
+}

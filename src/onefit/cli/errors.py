@@ -1,0 +1,52 @@
+"""What is wrong with a table, in one line that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+class TableError(ValueError):
+    """A table, or a column of it, that cannot be used; the message says what to do."""
+
+
+def one_line(error: BaseException) -> str:
+    """Message of an error of another library, in one line."""
+    text = getattr(error, "strerror", None) or str(error)
+    text = text.removeprefix("Error tokenizing data. C error: ")
+    return " ".join(text.split()) or type(error).__name__
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """Close names, as the end of a message."""
+    folded = {str(one).lower(): str(one) for one in reversed(known)}
+    close = [folded[one] for one in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def listed(names: Any, most: int = 12) -> str:
+    """Names in a row, the first few of many."""
+    shown = ", ".join(map(str, list(names)[:most]))
+    return shown + (f", … ({len(names)} in all)" if len(names) > most else "")
+
+
+def require_column(frame: Any, name: str) -> None:
+    """Refuse a column that is not there, and suggest names that are."""
+    if name not in frame.columns:
+        hint = suggest(name, list(frame.columns)) or f"; the columns are {listed(frame.columns)}"
+        raise TableError(f"there is no column {name!r}{hint}")
+
+
+class Interrupted(Exception):  # noqa: N818  (it is no error)
+    """Ctrl-C, and what is finished nevertheless."""
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Say which file an error is about."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"{file}: {error}") from error

@@ -1,0 +1,134 @@
+"""Numbers as people write them: decimal commas, separators of thousands, currencies, percent signs.
+
+A column of text is read as numbers if every cell of it is one.  ``1.234`` alone may be a thousand or a
+fraction; what the other columns of the file look like decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from onefit.cli.errors import listed
+
+MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k. A.")  # beside those of pandas
+CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
+SPACES = "  \u2009’'"  # between thousands, beside the mark itself
+SAMPLE = 2000  # distinct cells that decide how a column is written
+
+
+@dataclass(frozen=True)
+class Numerals:
+    """How numbers are written.
+
+    Attributes
+    ----------
+    decimal : {".", ","}
+    thousands : str
+        One of ``,``, ``.``, a space or ``'``; nothing if there is none.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """Of a number that is written like this, without its unit."""
+        grouped = rf"\d{{1,3}}(?:[{_escaped(self.thousands)}]\d{{3}})+" if self.thousands else ""
+        whole = rf"(?:\d+|{grouped})" if grouped else r"\d+"
+        mark = _escaped(self.decimal)
+        return rf"[+-]?(?:{whole}(?:[{mark}]\d*)?|[{mark}]\d+)(?:[eE][+-]?\d+)?"
+
+
+def _escaped(mark: str) -> str:
+    every = mark + SPACES if mark.strip() == "" or mark in SPACES else mark
+    return every.replace("-", r"\-").replace("]", r"\]")
+
+
+PLAIN, ENGLISH, CONTINENTAL = Numerals(), Numerals(".", ","), Numerals(",", ".")
+SPACED, SPACED_COMMA = Numerals(".", " "), Numerals(",", " ")
+WRITINGS = (PLAIN, Numerals(","), ENGLISH, CONTINENTAL, SPACED, SPACED_COMMA)
+SURE = {  # what can be read in one way only
+    ",": r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,})",
+    ".": r"[+-]?(?:\d{1,3}(?:,\d{3})+\.\d+|\d*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,})",
+}
+
+
+def bare(cells: pd.Series) -> pd.Series:
+    """Text without currency, percent sign and outer spaces; brackets mean a negative number."""
+    text = cells.astype(str).str.strip()
+    text = text.str.replace(r"^\((.*)\)$", r"-\1", regex=True).str.replace("−", "-")
+    text = text.str.replace(CURRENCY, "", regex=True).str.replace(r"\s*%$", "", regex=True)
+    return text.str.strip().str.replace(r"^([+-])\s+", r"\1", regex=True)
+
+
+def distinct(column: pd.Series) -> pd.Series:
+    """Some distinct cells that hold something, spread over the column."""
+    present = column.dropna()
+    some = present.iloc[:: max(1, len(present) // (5 * SAMPLE))]
+    cells = pd.Series(some.unique()[:SAMPLE])
+    return cells[~cells.isin(MISSING_MARKS)]
+
+
+def decimal_mark(columns: Iterable[pd.Series]) -> str:
+    """Decimal mark that the columns of text of a file speak for; nothing if none of them tells."""
+    votes = dict.fromkeys(SURE, 0)
+    for column in columns:
+        cells = bare(distinct(column))
+        if not len(cells) or not cells.str.fullmatch(r"[+-]?[\d.,\s’']*\d[\d.,\s’']*").all():
+            continue
+        for mark, pattern in SURE.items():
+            votes[mark] += bool(cells.str.fullmatch(pattern).any())
+    return max(votes, key=lambda mark: votes[mark]) if any(votes.values()) else ""
+
+
+def read_numbers(
+    column: pd.Series, decimal: str = "", thousands: str = ""
+) -> tuple[Numerals, pd.Series] | None:
+    """A column of text as floats, and how its numbers are written; None if some cell is not a number.
+
+    Parameters
+    ----------
+    column : Series of text
+    decimal, thousands : str
+        What is known from the user or from the file: writings with this mark are tried first.
+    """
+    cells = bare(distinct(column))
+    if not len(cells):
+        return None
+    tried = [Numerals(decimal or ".", thousands)] if thousands else []
+    tried += sorted(WRITINGS, key=lambda one: one.decimal != (decimal or "."))
+    for one in tried:
+        values = numbers(column, one) if cells.str.fullmatch(one.pattern).all() else None
+        if values is not None:
+            return one, values
+    return None
+
+
+def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
+    """A column of text as floats, nan where missing; None if some cell is not such a number."""
+    cells = column.where(~column.isin(MISSING_MARKS))
+    text = bare(cells.dropna())
+    if not text.str.fullmatch(written.pattern).all():
+        return None
+    if written.thousands:
+        marks = SPACES if written.thousands in SPACES else written.thousands
+        text = text.str.replace(f"[{marks}]", "", regex=True)
+    if written.decimal != ".":
+        text = text.str.replace(written.decimal, ".", regex=False)
+    found = pd.Series(np.nan, index=column.index, name=column.name)
+    found.loc[text.index] = pd.to_numeric(text).to_numpy(np.float64)
+    return found
+
+
+def told(names: dict[str, Numerals]) -> list[str]:
+    """Say which columns of text were read as numbers, and how they are written."""
+    said = []
+    for written in dict.fromkeys(names.values()):
+        which = [name for name, one in names.items() if one == written]
+        groups = f" and {written.thousands!r} between thousands" if written.thousands else ""
+        said.append(f"read as numbers with decimal {written.decimal!r}{groups}: {listed(which, 6)}")
+    return said

@@ -1,0 +1,141 @@
+"""``onefit predict``: every row predicted, and everything that had to be made up counted by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from onefit._typing import Array
+from onefit.cli import files, intervals, saved
+from onefit.cli.errors import TableError, listed, naming, suggest
+from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
+from onefit.cli.reading import Format, Source, read_table
+from onefit.cli.results import csv_bytes, predicted
+from onefit.cli.tuning import Told, warn
+
+
+def predict_file(
+    model_file: str, file: str, asked: Format, coverage: float | None, out: str | None, *, force: bool
+) -> None:
+    """Predict every row of a file, and write CSV."""
+    with files.writable(out, force=force) as path:
+        pipeline = saved.load(model_file)
+        card = saved.card_of(pipeline)
+        source = read_like(file, asked, card)
+        with naming(file), Told().about("predict"):
+            frame = features_of(pipeline, source.frame)
+            for line in (*source.notes, *_made_up(pipeline, frame, card)):
+                warn(line)
+            table = _predictions(pipeline, card, frame, coverage)
+        content = csv_bytes(table)
+        if path is None:
+            click.echo(content.decode(), nl=False)
+        else:
+            files.write(path, content)
+
+
+def read_like(file: str | Path, asked: Format, card: dict[str, Any]) -> Source:
+    """Read a table in the way that the model's own was written, where the file leaves it open."""
+    known = card.get("format", {})
+    dates = known.get("columns", {})
+    asked = replace(asked, columns=dates)
+    source = read_table(file, asked)
+    silent = source.format.decimal is None and asked.decimal is None
+    if silent and known.get("decimal") == ",":
+        return read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")))
+    return source
+
+
+def features_of(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns that the model was fitted on, in its order.
+
+    Raises
+    ------
+    TableError
+        Naming all that are missing.
+    """
+    names = getattr(pipeline, "feature_names_in_", None)
+    if names is None:
+        return frame
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        hint = suggest(missing[0], list(frame.columns))
+        raise TableError(
+            f"there is no column {listed(list(map(repr, missing)), 8)} ({len(missing)} of the {len(names)} "
+            f"that the model needs){hint or ': add it, empty if it is unknown'}"
+        )
+    return frame[list(names)]
+
+
+def _predictions(pipeline: Any, card: dict[str, Any], frame: pd.DataFrame, coverage: float | None) -> Any:
+    classes = getattr(pipeline, "classes_", None)
+    by_probability = classes is not None and hasattr(pipeline, "predict_proba")
+    values = pipeline.predict_proba(frame) if by_probability else pipeline.predict(frame)
+    columns = {
+        "row": np.arange(len(frame)),
+        **predicted(values, classes if by_probability else None, "prediction"),
+    }
+    if coverage is not None:
+        low, high = _interval(pipeline, card, frame, values, coverage).T
+        columns |= {"lower": low, "upper": high}
+    return pd.DataFrame({"row": np.arange(len(frame)), **columns})
+
+
+def _interval(
+    pipeline: Any, card: dict[str, Any], frame: pd.DataFrame, values: Array, coverage: float
+) -> Array:
+    kept = card.get("intervals", {})
+    if getattr(pipeline, "classes_", None) is not None:
+        raise TableError("--interval is for numbers: a class has probabilities instead")
+    if not kept:
+        raise TableError(
+            "--interval needs a model that onefit tune --out DIR has written: it keeps left-out fits"
+        )
+    found = intervals.bounds(kept, pipeline[:-1].transform(frame), values, coverage)
+    if np.isinf(found).any():
+        few = len(kept["residuals"])
+        warn(f"{few} left-out rows are too few for intervals of {coverage:.0%}: they are infinite")
+    return np.maximum(found, 0.0) if card.get("task") == "counts" else found
+
+
+# --- what had to be made up ------------------------------------------------------------------------
+
+
+def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> list[str]:
+    """One line each for missing values, and for levels of text that the model has never seen."""
+    trained = card.get("missing", {})
+    gaps = {name: int(count) for name, count in frame.isna().sum().items() if count}
+    said = []
+    if gaps:
+        new = [name for name in gaps if trained and not trained.get(name)]
+        never = f"; never missing where the model was fitted: {listed(new, 8)}" if new else ""
+        named = listed([f"{name} ({count})" for name, count in gaps.items()], 8)
+        said.append(f"missing values were filled in {named}{never}")
+    unseen = _unseen(pipeline, frame)
+    if unseen:
+        named = listed([f"{name} ({count} rows, such as {level!r})" for name, count, level in unseen], 8)
+        said.append(f"levels that the model has never seen count as rare ones in {named}")
+    return said
+
+
+def _unseen(pipeline: Any, frame: pd.DataFrame) -> list[tuple[str, int, str]]:
+    """Column, number of rows and an example of levels that the encoder does not know."""
+    try:
+        transformers = pipeline.named_steps["preprocessing"].transformers_
+    except (AttributeError, KeyError):
+        return []
+    found = []
+    for name, step, columns in transformers:
+        if name != "text":
+            continue
+        for column, known in zip(columns, step.named_steps["encode"].categories_, strict=True):
+            levels = as_levels(frame[[column]]).ravel()
+            new = ~np.isin(levels.astype(str), known.astype(str)) & (levels != MISSING_LEVEL)
+            if new.any():
+                found.append((str(column), int(new.sum()), str(levels[np.argmax(new)])))
+    return found

@@ -1,0 +1,325 @@
+"""Reading tables: what is in the file is found out, and said."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from charset_normalizer import from_bytes
+from pandas.api import types
+from pyarrow.lib import ArrowException
+
+from onefit.cli import dates, numerals
+from onefit.cli.errors import TableError, listed, one_line, suggest
+
+PARQUET = (".parquet", ".pq")
+SPREADSHEETS = (".xlsx", ".xls", ".ods")
+SEPARATORS = ",;\t|"
+UTF8 = "utf-8-sig"  # with or without a byte order mark
+MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+WESTERN = "cp1252"  # by far the commonest of the encodings that cannot be told apart on a short sample
+CHUNK = 2**20  # bytes
+HEAD = 50  # lines that decide how a file is separated
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the text of a table is written; what is None is found out.
+
+    Attributes
+    ----------
+    separator, encoding : str or None
+    decimal, thousands : str or None
+        Marks in numbers.
+    day_first : bool or None
+        Whether 1/2/2024 is in February.
+    columns : dict of str to str
+        Formats of the dates of some columns, where they are known.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    day_first: bool | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+
+
+class Source(NamedTuple):
+    """A table, how it was written, and what is worth saying about that."""
+
+    frame: pd.DataFrame
+    format: Format
+    notes: tuple[str, ...]
+
+
+def read_table(path: str | Path, asked: Format | None = None) -> Source:
+    """Read a table: Parquet by its ending, else text with a header, separated by , ; tab or |.
+
+    Text may be compressed with gzip, in UTF-8 or an older encoding, with decimal points or commas, currencies
+    and percent signs.  Empty cells and ``?``, ``NA``, ``nan``, ``null``, … are missing.
+
+    Parameters
+    ----------
+    path : str or Path
+    asked : Format, optional
+
+    Returns
+    -------
+    Source
+        The table with text column names, and rows numbered from 0.
+
+    Raises
+    ------
+    TableError
+        If there is no such file, or no table in it.
+    """
+    path, asked = Path(path), asked or Format()
+    _check_path(path)
+    try:
+        source = _parquet(path, asked) if path.suffix.lower() in PARQUET else _text(path, asked)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{path} cannot be read: {one_line(error)}") from error
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{path} is not a table in {error.encoding} text (byte {error.start}): name its --encoding, or "
+            "save it as CSV UTF-8"
+        ) from error
+    except (pd.errors.ParserError, csv.Error, ArrowException) as error:
+        raise TableError(f"{path} is not a table: {one_line(error)}") from error
+    if len(source.frame) == 0:
+        raise TableError(f"{path} has a header but no rows")
+    return source
+
+
+def _check_path(path: Path) -> None:
+    if not path.exists():
+        nowhere = f" (nor a folder {path.parent})"
+        near = path.parent.is_dir()
+        hint = suggest(path.name, [entry.name for entry in path.parent.iterdir()]) if near else nowhere
+        raise TableError(f"{path}: no such file{hint}")
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: name a file in it")
+    if path.suffix.lower() in SPREADSHEETS:
+        raise TableError(f"{path} is a spreadsheet: save the sheet as CSV and use that file")
+
+
+def _parquet(path: Path, asked: Format) -> Source:
+    frame = pd.read_parquet(path)
+    frame.columns = [str(name).strip() for name in frame.columns]
+    frame, notes = _without_copies(frame, path)
+    return _interpreted(frame, asked, notes)
+
+
+# --- text ------------------------------------------------------------------------------------------
+
+
+def _text(path: Path, asked: Format) -> Source:
+    encoding, notes = _encoding(path, asked.encoding)
+    head = _head(path, encoding)
+    if not head.strip():
+        raise TableError(f"{path} is empty: it needs a line of column names and one line for each row")
+    if "\0" in head:
+        raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
+    separator = asked.separator or _separator(head)
+    if separator not in SEPARATORS[:2]:
+        notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
+    known = replace(asked, separator=separator, encoding=encoding)
+    frame, copies = _parsed(path, known, as_text=asked.decimal == ",")
+    notes += copies
+    source = _interpreted(frame, known, tuple(notes))
+    if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
+        frame, _ = _parsed(path, known, as_text=True)
+        return _interpreted(frame, source.format, tuple(notes))
+    return source
+
+
+def _parsed(path: Path, known: Format, *, as_text: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    frame = pd.read_csv(
+        path,
+        sep=known.separator,
+        dtype=str if as_text else None,
+        na_values=list(numerals.MISSING_MARKS),
+        skipinitialspace=True,
+        encoding=known.encoding,
+        compression="gzip" if _is_gzip(path) else None,
+        index_col=False,
+        low_memory=False,
+    )
+    frame.columns = _header(path, known, frame)
+    return _without_copies(frame, path)
+
+
+def _header(path: Path, known: Format, frame: pd.DataFrame) -> list[str]:
+    """Names as they stand in the file: pandas calls the second ``a`` ``a.1``."""
+    with _opened(path, str(known.encoding)) as file:
+        names = next(csv.reader(file, delimiter=str(known.separator), skipinitialspace=True), [])
+    if len(names) != frame.shape[1]:
+        return [str(name).strip() for name in frame.columns]
+    return [name.strip() or str(made) for name, made in zip(names, frame.columns, strict=True)]
+
+
+def _without_copies(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Leave out a column that is there twice, and refuse two of the same name that differ."""
+    counts, notes = Counter(frame.columns), []
+    for name in [name for name, count in counts.items() if count > 1]:
+        places = np.flatnonzero(frame.columns == name)
+        first = frame.iloc[:, places[0]]
+        for place in places[1:]:
+            if not first.equals(frame.iloc[:, place]):
+                raise TableError(
+                    f"{path}: columns {places[0] + 1} and {place + 1} are both named {name!r} and differ: "
+                    "rename one of them"
+                )
+        frame = frame.iloc[:, [k for k in range(frame.shape[1]) if k not in places[1:]]]
+        notes.append(f"column {name!r} is there {len(places)} times, all alike, and was read once")
+    return frame.reset_index(drop=True), tuple(notes)
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _bytes(path: Path) -> Iterator[bytes]:
+    opener: Any = gzip.open if _is_gzip(path) else open
+    with opener(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _opened(path: Path, encoding: str) -> IO[str]:
+    opener: Any = gzip.open if _is_gzip(path) else open
+    return opener(path, "rt", encoding=encoding, newline="")
+
+
+def _encoding(path: Path, asked: str | None) -> tuple[str, list[str]]:
+    """The encoding of a file, and a word on it where it is not UTF-8."""
+    if asked:
+        try:
+            return codecs.lookup(asked).name.replace("utf-8", UTF8), []
+        except LookupError as error:
+            raise TableError(f"there is no encoding {asked!r}; try utf-8, cp1252 or latin-1") from error
+    decoder, chunk = codecs.getincrementaldecoder("utf-8")(), b""
+    try:
+        for chunk in _bytes(path):
+            if chunk[:2] in MARKS:
+                return MARKS[chunk[:2]], ["the text is in UTF-16"]
+            decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return _guessed_encoding(path, chunk, error)
+    return UTF8, []
+
+
+def _guessed_encoding(path: Path, chunk: bytes, error: UnicodeDecodeError) -> tuple[str, list[str]]:
+    """Guess by the lines around the first byte that is not UTF-8."""
+    start = max(chunk.rfind(b"\n", 0, max(error.start - CHUNK // 8, 0)) + 1, 0)
+    sample = chunk[start : start + CHUNK // 4]
+    best = None if b"\0" in sample or sample[:1] == b"\x89" else from_bytes(sample).best()
+    if best is None:
+        raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
+    guess = WESTERN if _is_western(sample) else best.encoding
+    return guess, [f"the text is not UTF-8 and was read as {guess} (--encoding says otherwise)"]
+
+
+def _is_western(sample: bytes) -> bool:
+    """Whether letters beyond ASCII stand alone or in pairs between others, as accents do."""
+    try:
+        text = sample.decode(WESTERN)
+    except UnicodeDecodeError:
+        return False
+    runs = re.findall(r"[^\x00-\x7f]+", text)
+    return sum(map(len, runs)) <= 1.5 * len(runs)
+
+
+def _head(path: Path, encoding: str) -> str:
+    with _opened(path, encoding) as file:
+        return "".join(line for line, _ in zip(file, range(HEAD), strict=False))
+
+
+def _separator(head: str) -> str:
+    """The separator that cuts all lines into the same number of columns; else that of csv.Sniffer."""
+    found = {}
+    for mark in SEPARATORS:
+        lengths = [len(cells) for cells in csv.reader(head.splitlines(), delimiter=mark) if cells]
+        if len(set(lengths)) == 1 and lengths[0] > 1:
+            found[mark] = lengths[0]
+    if found:
+        return max(found, key=lambda mark: found[mark])
+    header = head.splitlines()[0]
+    counts = [len(next(csv.reader([header], delimiter=mark))) for mark in SEPARATORS]
+    if max(counts) > 1:
+        return SEPARATORS[int(np.argmax(counts))]
+    try:
+        return csv.Sniffer().sniff(head, delimiters=SEPARATORS).delimiter
+    except csv.Error:
+        return ","  # a single column
+
+
+# --- what the cells mean ---------------------------------------------------------------------------
+
+
+def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
+    """Read columns of text as numbers or dates, where every cell is one."""
+    text = [name for name in frame.columns if _is_text(frame[name])]
+    formats = _date_formats(frame[text], known)
+    numeric = [name for name in text if name not in formats]
+    decimal = known.decimal or numerals.decimal_mark(frame[name] for name in numeric)
+    written = {}
+    made = dict(frame.items())
+    for name in numeric:
+        found = numerals.read_numbers(frame[name], decimal, known.thousands or "")
+        if found is not None:
+            written[name], made[name] = found
+    for name, (format_, _) in list(formats.items()):
+        values = dates.dates(frame[name], format_)
+        if values is None:
+            formats.pop(name)
+        else:
+            made[name] = values
+    read = replace(known, decimal=decimal or None, columns={name: one for name, (one, _) in formats.items()})
+    notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
+    said = (*notes, *numerals.told(notable), *_units(frame, written), *dates.told(formats))
+    return Source(pd.DataFrame(made), read, said)
+
+
+def _is_text(column: pd.Series) -> bool:
+    return (
+        not (
+            types.is_bool_dtype(column)
+            or types.is_numeric_dtype(column)
+            or types.is_datetime64_any_dtype(column)
+            or isinstance(column.dtype, pd.CategoricalDtype)
+        )
+        and not column.dropna().map(type).eq(bool).any()
+    )
+
+
+def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:
+    found = {}
+    for name in text.columns:
+        one = dates.date_format(text[name], known.day_first)
+        if one is not None:
+            found[name] = (known.columns[name], False) if name in known.columns else one
+    return found
+
+
+def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[str]:
+    """Say which columns had currencies or percent signs."""
+    with_sign = [
+        name
+        for name in written
+        if numerals.distinct(frame[name]).astype(str).str.contains(rf"%|{numerals.CURRENCY}").any()
+    ]
+    return [f"currency and percent signs were taken off {listed(with_sign, 6)}"] if with_sign else []

@@ -1,0 +1,118 @@
+"""Rows that deserve a look: flagged, decisive, predicted worst."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from onefit._typing import Array, Index
+from onefit.cli.comparison import Comparison
+from onefit.cli.words import HIGH_LEVERAGE
+from onefit.risk.estimate import RiskEstimate
+
+MOST_ROWS = 20  # of one table in the report
+WORST = 10
+DECIDING = 8
+
+
+def worst(comparison: Comparison) -> list[list[str]]:
+    """Rows of the largest loss: number, y, left-out prediction, loss."""
+    judged = comparison.best.judged
+    est = comparison.best.estimate
+    order = _largest(judged.losses, WORST)
+    return [
+        [
+            *_observed(comparison, judged.rows[i]),
+            _predicted(est, judged.predictions[i]),
+            f"{judged.losses[i]:.4g}",
+        ]
+        for i in order
+    ]
+
+
+def _largest(values: Array, most: int) -> Index:
+    """Positions of the largest values, in falling order."""
+    top = np.argpartition(-values, min(most, len(values)) - 1)[:most]
+    return top[np.argsort(-values[top], kind="stable")]
+
+
+def flagged(comparison: Comparison) -> list[list[str]]:
+    """Flagged rows of the highest leverage: number, y, left-out prediction, leverage, loss, why."""
+    if comparison.cuts is not None:
+        return []
+    est = comparison.best.estimate
+    rows = est.flagged[np.argsort(-est.leverages[est.flagged], kind="stable")][:MOST_ROWS]
+    return [
+        [
+            *_observed(comparison, i),
+            _predicted(est, est.predictions[i]),
+            f"{est.leverages[i]:.3f}",
+            f"{est.losses[i]:.4g}",
+            "determines most of its own fit (leverage near 1)"
+            if est.leverages[i] >= HIGH_LEVERAGE
+            else "without it other coefficients may be zero",
+        ]
+        for i in rows
+    ]
+
+
+def deciding(comparison: Comparison) -> list[list[str]]:
+    """Rows that decide most, the highest Cook's distance first.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    list of list of str
+        Cells of row number, y, fitted value, left-out prediction, leverage, Cook's distance and the
+        coefficient that it moves most; none where the influence cannot be had.
+    """
+    est = comparison.best.estimate
+    try:
+        influence = est.influence(top=DECIDING)
+    except ValueError:  # the fits without each row are not kept with every result
+        return []
+    fitted, distance = _fitted(est), influence.cooks_distance
+    pulls = np.abs(influence.dfbetas.reshape(len(influence.dfbetas), -1, influence.dfbetas.shape[-1])).max(
+        axis=1
+    )
+    names = comparison.feature_names
+    return [
+        [
+            *_observed(comparison, i),
+            _predicted(est, fitted[i]),
+            _predicted(est, est.predictions[i]),
+            f"{influence.leverages[i]:.3f}",
+            f"{distance[i]:.3g}",
+            names[int(np.argmax(pull))],
+        ]
+        for i, pull in zip(influence.rows[: len(pulls)], pulls, strict=True)
+        if np.isfinite(distance[i])
+    ]
+
+
+def _observed(comparison: Comparison, i: int) -> list[str]:
+    """Cells of the number of a row and of its y."""
+    table = comparison.table
+    y = str(table.y[i]) if table.is_classification else f"{table.y[i]:.5g}"
+    return [str(table.rows[i]), y]
+
+
+def _predicted(est: RiskEstimate, value: Any) -> str:
+    """Cell of a prediction: a number, or the likeliest class and its probability."""
+    if est.classes is None:
+        return f"{value:.5g}"
+    return f"{np.asarray(est.classes)[value.argmax()]} ({value.max():.2f})"
+
+
+def _fitted(est: RiskEstimate) -> Array:
+    """Predictions with all rows in, on the scale of the left-out ones."""
+    if est.classes is None:
+        return np.exp(est.fitted) if est.loss_name == "deviance" else est.fitted
+    if est.fitted.ndim == 1:
+        return np.column_stack([expit(-est.fitted), expit(est.fitted)])
+    return softmax(est.fitted, axis=1)

@@ -1,0 +1,290 @@
+"""Features and target of a table: what is left out, and what is worth knowing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from onefit._typing import Array, Index
+from onefit.cli.dates import ISO_DATE
+from onefit.cli.errors import TableError, listed, require_column
+from onefit.cli.target import guess_task, is_whole, target_values
+
+MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
+FEW_ROWS = 10  # on fewer nothing is called clear
+IDENTIFIER = re.compile(r"(?:.*[_ .])?(?:id|index|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features and target of a table.
+
+    Attributes
+    ----------
+    features : (n, q) DataFrame
+        Columns that are kept, as they were read.
+    y : (n,) array
+        Numbers, or labels as text, bool or int.
+    target : str
+        Name of the target.
+    task : str
+        One of ``TASKS``.
+    reason : str
+        Why this task.
+    rows : (n,) array of int
+        Row numbers in the file, counted from 0 below the header.
+    weights : (n,) array or None
+    groups, time : Series or None
+        Of the columns that were named as such.
+    dropped : tuple of (str, str)
+        Columns that were left out, and why.
+    notes : tuple of str
+        What else was done or is worth knowing.
+    """
+
+    features: pd.DataFrame
+    y: Array
+    target: str
+    task: str
+    reason: str
+    rows: Index
+    weights: Array | None = None
+    groups: pd.Series | None = None
+    time: pd.Series | None = None
+    dropped: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether the target is a class label."""
+        return self.task in ("binary", "multiclass")
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there are too few rows for anything to be clear."""
+        return len(self.y) < FEW_ROWS
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What columns of a table are for; all others are features.
+
+    Attributes
+    ----------
+    target : str
+    weights, groups, time : str or None
+    drop, keep : sequence of str
+        Columns to leave out whatever they hold; columns to keep even if they look like identifiers.
+    """
+
+    target: str
+    weights: str | None = None
+    groups: str | None = None
+    time: str | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+
+    @property
+    def special(self) -> list[str]:
+        """Columns that are named and no features."""
+        named = (self.target, self.weights, self.groups, self.time, *self.drop)
+        return list(dict.fromkeys(name for name in named if name))
+
+    def check(self, frame: pd.DataFrame) -> None:
+        """Refuse columns that are not there, and a column with two roles."""
+        for name in (*self.special, *self.keep):
+            require_column(frame, name)
+        if self.target in (self.weights, self.groups, self.time, *self.drop):
+            raise TableError(
+                f"{self.target!r} is the target: it cannot be dropped, nor be the weights, groups or time"
+            )
+        if self.groups and self.time:
+            raise TableError("--groups and --time exclude each other: name the one that new rows differ in")
+
+
+def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
+    """Split a table into features and target, and leave out what cannot be a feature.
+
+    Rows with a missing target leave.  So do columns that are all missing, or constant, or that look like
+    row identifiers: integers that count the rows from 0 or 1; whole numbers without repeats that are named
+    as one (``id``, ``…_id``, ``index``, ``row``, …); text in which every value is rare.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    roles : Roles
+    task : {"auto", "regression", "binary", "multiclass", "counts"}
+        With "auto" it is guessed by ``guess_task``.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    TableError
+        Naming the column, and what to do.
+    """
+    roles.check(frame)
+    known = frame[roles.target].notna().to_numpy()
+    if not known.any():
+        raise TableError(f"target {roles.target!r} is missing in every row: choose another column")
+    held = frame if known.all() else frame[known]
+    if len(held) == 1:
+        raise TableError("the table has one row with a target: leave-one-out needs at least two")
+    guessed, reason = guess_task(held[roles.target]) if task == "auto" else (task, "as asked")
+    y = target_values(held[roles.target], guessed)
+    inner = held.drop(columns=roles.special)
+    found = _unusable(inner, roles.keep)
+    features = inner.drop(columns=[name for name, _ in found])
+    dropped = [(name, "you asked to drop it") for name in dict.fromkeys(roles.drop)] + found
+    if features.shape[1] == 0:
+        raise TableError(f"no column is left to predict {roles.target!r} from{_reasons(dropped)}")
+    return Table(
+        features,
+        y,
+        roles.target,
+        guessed,
+        reason,
+        np.flatnonzero(known),
+        None if roles.weights is None else _weights(held[roles.weights]),
+        None if roles.groups is None else _complete(held[roles.groups], "groups"),
+        None if roles.time is None else _complete(held[roles.time], "time"),
+        tuple(dropped),
+        _notes(len(frame) - len(held), roles.target, held, features),
+    )
+
+
+def _reasons(dropped: Sequence[tuple[str, str]]) -> str:
+    return ": " + "; ".join(f"{name} ({why})" for name, why in dropped[:6]) if dropped else ""
+
+
+def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> tuple[str, ...]:
+    notes = []
+    if n_unknown:
+        notes.append(f"{n_unknown} rows without a target ({target}) were left out")
+    repeated = _copies(held[[*features.columns, target]])
+    if repeated:
+        notes.append(
+            f"{repeated} rows have an exact copy among the others: if these are the same observation "
+            "entered twice, leaving one out does not hide it, and the risk is too optimistic"
+        )
+    gaps = features.isna().sum()
+    gaps = gaps[gaps > 0].sort_values(ascending=False)
+    if len(gaps):
+        named = listed([f"{name} ({count})" for name, count in gaps.items()], 6)
+        notes.append(
+            f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
+            "column, in text missing is a level of its own"
+        )
+    text = [name for name in features if kind_of(features[name]) == "text"]
+    many = [name for name in text if features[name].nunique() > MOST_LEVELS]
+    if many:
+        notes.append(
+            f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
+            f"stand alone, {MOST_LEVELS} at most; the others are one"
+        )
+    return tuple(notes)
+
+
+def _copies(rows: pd.DataFrame) -> int:
+    """How many rows are equal to another one."""
+    hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
+    _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    return int(np.count_nonzero(counts[inverse] > 1))
+
+
+def _weights(column: pd.Series) -> Array:
+    if not types.is_numeric_dtype(column):
+        raise TableError(f"weights {column.name!r} are not numbers")
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if bad.size:
+        row = column.index[bad[0]]
+        raise TableError(
+            f"weights {column.name!r} must be numbers of at least 0, but row {row} has {column.iloc[bad[0]]}"
+        )
+    if not values.any():
+        raise TableError(f"weights {column.name!r} are zero in every row")
+    return values
+
+
+def _complete(column: pd.Series, role: str) -> pd.Series:
+    """A column that says what leaves together, without gaps and with several values."""
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise TableError(
+            f"{role} {column.name!r} is missing in {missing.size} rows, the first of them row "
+            f"{column.index[missing[0]]}: fill it, or remove these rows"
+        )
+    if role == "time" and kind_of(column) == "text":
+        raise TableError(
+            f"time {column.name!r} is neither a date nor a number: row {column.index[0]} has "
+            f"{column.iloc[0]!r}"
+        )
+    distinct = column.nunique()
+    if distinct < 3:
+        raise TableError(f"{role} {column.name!r} has {distinct} distinct values: it takes at least 3")
+    return column
+
+
+# --- columns that cannot be features ---------------------------------------------------------------
+
+
+def kind_of(column: pd.Series) -> str:
+    """Return "number", "date" (a date type, or text in ISO 8601) or "text" (also true/false)."""
+    if types.is_bool_dtype(column):
+        return "text"
+    if types.is_numeric_dtype(column):
+        return "number"
+    if types.is_datetime64_any_dtype(column):
+        return "date"
+    present = column.dropna()
+    if not len(present) or not re.fullmatch(ISO_DATE, str(present.iloc[0])):
+        return "text"
+    return "date" if bool(present.astype(str).str.fullmatch(ISO_DATE).all()) else "text"
+
+
+def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
+    """Columns to leave out, and why."""
+    found = []
+    for name in features.columns:
+        column = features[name]
+        why = _without_content(column) or ("" if name in keep else _identifies(column))
+        if why:
+            found.append((name, why))
+    return found
+
+
+def _without_content(column: pd.Series) -> str:
+    present = column.dropna()
+    if present.empty:
+        return "all missing"
+    constant = len(present) == len(column) and bool((present == present.iloc[0]).all())
+    return f"constant ({present.iloc[0]})" if constant else ""
+
+
+def _identifies(column: pd.Series) -> str:
+    """Return why a column looks like a row identifier, or nothing."""
+    kind, present = kind_of(column), column.dropna()
+    if kind == "text" and not types.is_bool_dtype(present):
+        most = int(present.astype(str).value_counts().iloc[0])
+        least = rare_below(len(column))
+        return f"looks like an identifier: no value occurs {least} times" if most < least else ""
+    if kind != "number" or len(present) < len(column) or not present.is_unique:
+        return ""
+    values = present.to_numpy(np.float64)
+    if values[0] in (0.0, 1.0) and np.all(np.diff(values) == 1):
+        return "counts the rows"
+    named = IDENTIFIER.fullmatch(str(column.name)) and is_whole(values)
+    return "looks like an identifier, by its name and distinct whole numbers" if named else ""
+
+
+def rare_below(n: int) -> int:
+    """Return how many rows a level of a text column must hold to stand for itself: n/10, in [2, 5]."""
+    return int(np.clip(np.ceil(n / 10), 2, 5))

@@ -1,0 +1,130 @@
+"""The target: what kind of task it is, and its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from onefit._typing import Array
+from onefit.cli.errors import TableError
+
+MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
+MOST_CLASSES = 50  # every class needs its own coefficients
+LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
+
+
+def guess_task(target: pd.Series) -> tuple[str, str]:
+    """Guess the task from a target without missing values.
+
+    1. text, true/false and categories are classes; so are two distinct numbers in 4 rows or more;
+    2. numbers that are not whole, or negative, mean regression;
+    3. whole numbers that start at 0 or 1 and reach beyond three times their mean are counts;
+    4. up to 10 consecutive whole numbers that start at 0 or 1 (and twice as many rows) are class codes;
+    5. all other whole numbers mean regression.
+
+    Parameters
+    ----------
+    target : (n,) Series
+
+    Returns
+    -------
+    task, reason : str
+    """
+    distinct = target.nunique()
+    labels = "binary" if distinct == 2 else "multiclass"
+    several_each = 2 * distinct <= len(target)
+    if types.is_datetime64_any_dtype(target):
+        raise TableError(f"target {target.name!r} is a date: choose a number or a label")
+    if types.is_bool_dtype(target) or not types.is_numeric_dtype(target):
+        return labels, f"{distinct} labels"
+    if distinct == 2 and several_each:
+        return labels, "two distinct numbers"
+    values = target.to_numpy(np.float64)
+    if not is_whole(values):
+        return "regression", "decimal numbers"
+    starts_low = values.min() in (0.0, 1.0)
+    if starts_low and values.max() > 3.0 * values.mean():
+        return "counts", "skewed whole numbers from 0 or 1"
+    if starts_low and several_each and distinct <= MOST_CODES and distinct == np.ptp(values) + 1:
+        return labels, f"{distinct} consecutive whole numbers from {values.min():g}"
+    return "regression", "whole numbers"
+
+
+def target_values(column: pd.Series, task: str) -> Any:
+    """Values of a target without missing ones, as its task needs them: (n,)."""
+    if column.nunique() == 1:
+        raise TableError(
+            f"target {column.name!r} is {str(column.iloc[0])!r} in every row: there is nothing to predict"
+        )
+    return _labels(column, task) if task in ("binary", "multiclass") else _numbers(column, task)
+
+
+def _numbers(column: pd.Series, task: str) -> Array:
+    if types.is_bool_dtype(column):
+        return column.to_numpy(np.float64)
+    if not types.is_numeric_dtype(column):
+        example = column[pd.to_numeric(column, errors="coerce").isna()]
+        shown = f" (row {example.index[0]} has {example.iloc[0]!r})" if len(example) else ""
+        raise TableError(
+            f"target {column.name!r} is not a number{shown}: {task} needs one; for labels use --task "
+            "binary or multiclass, or a model for classes"
+        )
+    values = column.to_numpy(np.float64)
+    refuse_infinity(column, values)
+    if task == "counts" and np.any(values < 0):
+        row = int(np.flatnonzero(values < 0)[0])
+        raise TableError(
+            f"target {column.name!r} is negative in row {column.index[row]} ({values[row]:g}): counts cannot "
+            "be; use --task regression"
+        )
+    return values
+
+
+def _labels(column: pd.Series, task: str) -> Any:
+    counts = column.value_counts()
+    name = column.name
+    if task == "binary" and len(counts) > 2:
+        raise TableError(f"target {name!r} has {len(counts)} classes: use --task multiclass")
+    if len(counts) > MOST_CLASSES and 2 * len(counts) <= len(column):
+        raise TableError(
+            f"target {name!r} has {len(counts)} classes, such as {str(counts.index[0])!r} and "
+            f"{str(counts.index[1])!r}: at most {MOST_CLASSES} are taken. Is it a number written in a way "
+            "that is not understood (see --decimal and --thousands)?"
+        )
+    if 2 * len(counts) > len(column):
+        raise TableError(
+            f"target {name!r} has {len(counts)} classes in {len(column)} rows, more than there are pairs of "
+            "rows: is it a number or an identifier? Use --task regression, or another column"
+        )
+    if counts.iloc[-1] == 1:
+        raise TableError(
+            f"class {str(counts.index[-1])!r} of target {name!r} has a single row: without it no model knows "
+            "the class; merge it with another class or remove the row"
+        )
+    if types.is_bool_dtype(column):
+        return column.to_numpy(bool)
+    if types.is_numeric_dtype(column):
+        values = column.to_numpy(np.float64)
+        return values.astype(np.int64) if is_whole(values) else values
+    return np.array([str(label) for label in column])
+
+
+def refuse_infinity(column: pd.Series, values: Array) -> None:
+    """Refuse numbers whose squares would not be finite."""
+    too_large = np.flatnonzero(np.abs(values) > LARGEST)
+    if too_large.size:
+        row, value = column.index[too_large[0]], values[too_large[0]]
+        what = "is infinite" if np.isinf(value) else f"is {value:.3g}, too large to compute with,"
+        raise TableError(
+            f"column {column.name!r} {what} in row {row}: make it empty (missing) or a number of ordinary "
+            "size"
+        )
+
+
+def is_whole(values: Array) -> bool:
+    """Whether all values are finite whole numbers."""
+    finite = values[np.isfinite(values)]
+    return len(finite) == len(values) and bool(np.all(finite == np.round(finite)))

@@ -1,0 +1,207 @@
+"""``onefit tune``: read, tune, tell, write, audit, report; the model first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+import onefit
+from onefit.cli import families, files, report, results, saved, structure, tuning, words
+from onefit.cli.choices import CLASSES, SUITED
+from onefit.cli.coefficients import TOP
+from onefit.cli.comparison import Comparison
+from onefit.cli.errors import Interrupted, TableError, naming, require_column
+from onefit.cli.intervals import keep
+from onefit.cli.progress import Progress
+from onefit.cli.reading import Format, Source, read_table
+from onefit.cli.table import Roles, Table, split
+
+FILES = ("model.skops", "coefficients.csv", "predictions.csv", "summary.json", "report.html")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for on the command line.
+
+    Attributes
+    ----------
+    model, task : str
+        "auto" or a name.
+    audit : int or None
+        Number of refits; None for as many as make sense.
+    out : str or None
+    force : bool
+    """
+
+    model: str = "auto"
+    task: str = "auto"
+    audit: int | None = None
+    out: str | None = None
+    force: bool = False
+
+
+def tune_file(file: str, roles: Roles, asked: Format, wish: Wish) -> None:
+    """Tune on a file."""
+    with files.folder(wish.out, FILES, force=wish.force) as folder:
+        with Progress({"reading": 1.0}).stage("reading"):
+            source = read_table(file, asked)
+        with naming(file):
+            tune_frame(source, Path(file).name, roles, wish, folder)
+
+
+def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path | None) -> None:
+    """Tune on a table that was read."""
+    task = _task(wish, source.frame, roles.target)
+    table = split(source.frame, roles, task)
+    m = tuning.audit_size(table, wish.audit)
+    progress, told = tuning.progress_of(table, wish.model, m), tuning.Told()
+    with progress.stage("preparing"):
+        prepared = tuning.prepare(table)
+    comparison = tuning.tuned(prepared, name, wish.model, progress, told)
+    comparison = replace(comparison, read=source.notes)
+    pipeline = Pipeline([("preprocessing", prepared.columns), ("model", comparison.best.model)])
+    tell(comparison)
+    written: list[str] = []
+    try:
+        if folder is not None:
+            with progress.stage("writing"):
+                _write_first(folder, comparison, pipeline, source.format, written)
+        with progress.stage("audit", talks=m > 0):
+            comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
+            suspects = _suspects(source.frame, table, roles)
+            comparison = tuning.together(comparison, suspects, source.frame)
+        tell_doubts(comparison)
+        if folder is not None:
+            with progress.stage("report"):
+                _write_last(folder, comparison, written)
+    except KeyboardInterrupt as error:
+        raise Interrupted(_what_is_there(folder, written)) from error
+    if folder is not None:
+        click.echo(f"wrote {', '.join(written)} to {folder}")
+
+
+def _task(wish: Wish, frame: pd.DataFrame, target: str) -> str:
+    """Let a model that was asked for decide the task."""
+    if wish.task != "auto" or wish.model == "auto":
+        if wish.model != "auto" and wish.task not in SUITED[wish.model]:
+            suited = [name for name, tasks in SUITED.items() if wish.task in tasks]
+            raise TableError(f"{wish.model} does not suit {wish.task}: use --model {' or '.join(suited)}")
+        return wish.task
+    tasks = SUITED[wish.model]
+    if tasks != CLASSES:
+        return tasks[0]
+    require_column(frame, target)
+    return "binary" if frame[target].nunique() <= 2 else "multiclass"
+
+
+def _suspects(frame: pd.DataFrame, table: Table, roles: Roles) -> list[tuple[str, str]]:
+    """Columns that look as if rows belonged together, where nothing was said about that."""
+    if roles.groups or roles.time or table.is_small:
+        return []
+    known = pd.Series(False, index=frame.index)
+    known.iloc[table.rows] = True
+    return structure.suspects(
+        frame, known.to_numpy(), [roles.target, *([roles.weights] if roles.weights else [])]
+    )
+
+
+# --- telling ---------------------------------------------------------------------------------------
+
+
+def tell(comparison: Comparison) -> None:
+    """What was found, as soon as the models are tuned."""
+    click.echo(words.describe(comparison))
+    for note in comparison.read:
+        click.echo(f"read: {note}")
+    for name, why in comparison.table.dropped:
+        click.echo(f"left out column {name}: {why}")
+    for note in comparison.table.notes:
+        click.echo(f"note: {note}")
+    if comparison.n_strengths < families.STRENGTHS:
+        click.echo(f"note: {comparison.n_strengths} strengths a path, enough for so many rows")
+    click.echo("\n" + words.aligned(words.columns(comparison), words.lines(comparison)) + "\n")
+    header, lines = words.coefficient_lines(comparison, TOP)
+    if lines:
+        assert comparison.coefficients is not None
+        click.echo(words.aligned(header, lines, left=2 if "class" in header else 1))
+        click.echo(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
+    click.echo(words.in_units(comparison))
+    click.echo(words.verdict(comparison))
+
+
+def tell_doubts(comparison: Comparison) -> None:
+    """What the audit and a second look have found."""
+    for line in (*words.about_audit(comparison), *words.first_cautions(comparison)):
+        click.echo(line)
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def _write_first(
+    folder: Path, comparison: Comparison, pipeline: Pipeline, format_: Format, written: list[str]
+) -> None:
+    """The model before all else, then what is cheap."""
+    best, table = comparison.best, comparison.table
+    card = {
+        "onefit": onefit.__version__,
+        "source": comparison.source,
+        "target": table.target,
+        "task": table.task,
+        "together": None if comparison.cuts is None else comparison.cuts.words,
+        "format": asdict(format_),
+        "missing": {name: int(count) for name, count in table.features.isna().sum().items()},
+        "intervals": keep(best.estimate, best.judged, table.y, len(comparison.feature_names)),
+    }
+    made: dict[str, Callable[[], bytes]] = {"model.skops": lambda: saved.dumps(pipeline, card)}
+    found = comparison.coefficients
+    if found is not None:
+        made["coefficients.csv"] = lambda: results.csv_bytes(found.frame)
+    made["predictions.csv"] = lambda: results.csv_bytes(
+        results.predictions(table, best.judged, best.estimate)
+    )
+    _write_all(folder, made, written)
+
+
+def _write_last(folder: Path, comparison: Comparison, written: list[str]) -> None:
+    version = onefit.__version__
+    made: dict[str, Callable[[], bytes]] = {
+        "summary.json": lambda: results.summary(comparison, version),
+        "report.html": lambda: report.render(comparison, version).encode(),
+    }
+    _write_all(folder, made, written)
+
+
+def _write_all(folder: Path, made: dict[str, Callable[[], bytes]], written: list[str]) -> None:
+    for name, content in made.items():
+        files.write(folder / name, content())
+        written.append(name)
+
+
+def _what_is_there(folder: Path | None, written: list[str]) -> str:
+    if folder is None or not written:
+        return "nothing was written"
+    missing = [name for name in FILES if name not in written]
+    return f"{folder} holds {', '.join(written)}; {', '.join(missing)} not written"
+
+
+def demo(place: str) -> None:
+    """Tune on two data sets of scikit-learn."""
+    from sklearn.datasets import load_breast_cancer, load_diabetes
+
+    loaders: dict[str, Any] = {"diabetes": load_diabetes, "breast_cancer": load_breast_cancer}
+    for name, loader in loaders.items():
+        bunch = loader(as_frame=True)
+        frame = bunch.frame
+        if hasattr(bunch, "target_names"):
+            frame = frame.assign(target=bunch.target_names[bunch.target])
+        with files.folder(str(Path(place) / name), FILES, force=True) as folder:
+            source = Source(frame, Format(), ())
+            tune_frame(source, f"scikit-learn's {name}", Roles("target"), Wish(), folder)
+        click.echo()

@@ -1,0 +1,246 @@
+"""From a table to tuned and compared models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from onefit._typing import Array
+from onefit.api import loo
+from onefit.cli import families
+from onefit.cli.choices import COMPARED
+from onefit.cli.coefficients import Coefficients, Part, by_parts, coefficients
+from onefit.cli.comparison import Candidate, Comparison, Suspicion
+from onefit.cli.cuts import (
+    Cuts,
+    PathJudgement,
+    cuts_of,
+    group_cuts,
+    judge_path,
+    strength_of,
+    strengths_of,
+    time_cuts,
+    with_strengths,
+)
+from onefit.cli.errors import TableError
+from onefit.cli.judged import one_by_one, with_common_loss
+from onefit.cli.preprocessing import feature_names, preprocessing, units
+from onefit.cli.progress import Progress
+from onefit.cli.table import Table
+from onefit.exceptions import OnefitWarning, SolverError
+from onefit.risk.audit import Audit
+
+AUDITED = 10  # refits of the chosen pipeline: enough to see an approximation that misleads, and soon done
+AUDITED_CELLS = 5_000_000  # of a table that is audited unasked: leaving one row of more out changes nothing
+MOST_STRENGTHS = 25  # of a path that is refitted for every part of the groups
+COST = {"ridge": 1.0, "lasso": 2.0, "elasticnet": 9.0, "logistic": 9.0, "logistic-l1": 8.0, "poisson": 6.0}
+
+
+@dataclass(frozen=True)
+class Told:
+    """Warnings that were shown already, so that none is shown twice."""
+
+    texts: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """Show each new warning as one line."""
+        with warnings.catch_warnings(record=True) as caught:
+            for category in (UserWarning, RuntimeWarning, OnefitWarning):
+                warnings.simplefilter("always", category)
+            yield
+        for text in dict.fromkeys(str(one.message) for one in caught):
+            if text not in self.texts:
+                warn(f"{what}: {text}")
+            self.texts.add(text)
+
+
+def warn(message: str) -> None:
+    """One line on standard error."""
+    click.echo(f"onefit: warning: {' '.join(message.split())}", err=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A table and its features.
+
+    Attributes
+    ----------
+    table : Table
+    columns : ColumnTransformer
+        Fitted on all rows.
+    X : (n, p) array
+    """
+
+    table: Table
+    columns: Any
+    X: Array
+
+
+def prepare(table: Table) -> Prepared:
+    """Fit the preprocessing on all rows."""
+    columns = preprocessing(table.features)
+    return Prepared(table, columns, columns.fit_transform(table.features))
+
+
+def progress_of(table: Table, model: str, audit: int) -> Progress:
+    """The stages of tuning, and what they may cost relative to each other."""
+    names = COMPARED[table.task] if model == "auto" else (model,)
+    refits = 10.0 if table.groups is not None or table.time is not None else 1.0
+    tuned = {f"tuning {name}": COST[name] * refits for name in names}
+    share = sum(COST[name] for name in names) / len(names)
+    audits = {"audit": 0.3 * audit * share} if audit else {}
+    return Progress({"preparing": 1.0, **tuned, "writing": 1.0, **audits, "report": 1.0})
+
+
+def tuned(prepared: Prepared, source: str, model: str, progress: Progress, told: Told) -> Comparison:
+    """Tune every family that suits, and compare them.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    source : str
+        Where the table came from.
+    model : str
+        A family, or "auto" for all that suit the task.
+    progress : Progress
+    told : Told
+
+    Raises
+    ------
+    TableError
+        If no family can be fitted.
+    """
+    table = prepared.table
+    names = COMPARED[table.task] if model == "auto" else (model,)
+    cuts = cuts_of(table)
+    fitted: dict[str, tuple[Any, PathJudgement | None, int]] = {}
+    for name in names:
+        with progress.stage(f"tuning {name}"):
+            try:
+                with told.about(name):
+                    fitted[name] = _fit(name, prepared, cuts)
+            except (SolverError, ValueError) as error:
+                if len(names) == 1:
+                    raise
+                progress.clear()
+                warn(f"{name} was left out: {error}")
+    if not fitted:
+        raise TableError("none of the models could be fitted")
+    return _compared(prepared, source, fitted, cuts)
+
+
+def _fit(name: str, prepared: Prepared, cuts: Cuts | None) -> tuple[Any, PathJudgement | None, int]:
+    """A family tuned on all rows; with cuts, at the strength that is best for them."""
+    table, X = prepared.table, prepared.X
+    model = families.make(name, families.n_strengths(X.size))
+    model.fit(X, table.y, sample_weight=table.weights)
+    if cuts is None:
+        model.loo_.flagged  # noqa: B018  (warns when asked for: here, once)
+        return model, None, 0
+    strengths = strengths_of(model)
+    some = strengths[np.unique(np.linspace(0, len(strengths) - 1, MOST_STRENGTHS).round().astype(int))]
+    path = judge_path(model, table, cuts, some)
+    best = int(np.nanargmin(path.risks()))
+    chosen = with_strengths(model, some[[best]]).fit(X, table.y, sample_weight=table.weights)
+    return chosen, path, best
+
+
+def _compared(
+    prepared: Prepared,
+    source: str,
+    fitted: dict[str, tuple[Any, PathJudgement | None, int]],
+    cuts: Cuts | None,
+) -> Comparison:
+    table = prepared.table
+    judged = [
+        one_by_one(model.loo_, table) if path is None else path.at(best)
+        for model, path, best in fitted.values()
+    ]
+    candidates = [
+        Candidate(name, model, one)
+        for (name, (model, _, _)), one in zip(fitted.items(), with_common_loss(judged, table), strict=True)
+    ]
+    comparison = Comparison(
+        table,
+        source,
+        tuple(candidates),
+        tuple(feature_names(prepared.columns)),
+        families.n_strengths(prepared.X.size),
+        cuts,
+    )
+    ranked = sorted(candidates, key=lambda one: comparison.risk(one.judged, one.judged.losses)[0])
+    _, path, best = fitted[ranked[0].name]
+    comparison = replace(comparison, candidates=tuple(ranked))
+    return replace(comparison, coefficients=coefficients_of(comparison, prepared, path, best))
+
+
+def coefficients_of(
+    comparison: Comparison, prepared: Prepared, path: PathJudgement | None, position: int
+) -> Coefficients:
+    """Coefficients of the best model in the units of the table."""
+    names, model = list(comparison.feature_names), comparison.best.model
+    scale, centre = units(prepared.columns)
+    spread = prepared.X.std(axis=0) * scale
+    if path is None or path.cuts.kind == "time":
+        return coefficients(model.loo_, names, scale, centre, spread)
+    full = Part(names, np.asarray(model.coef_) / scale)
+    several = full.coef.ndim == 2 and len(full.coef) > 1
+    full = full if several else Part(names, full.coef.reshape(-1))
+    words = f"refits without a part of the {path.cuts.column}"
+    parts = [one.at(position) for one in path.fits]
+    return by_parts(parts, full, spread, comparison.classes if several else None, words)
+
+
+# --- after tuning ----------------------------------------------------------------------------------
+
+
+def audit_size(table: Table, asked: int | None) -> int:
+    """How many refits audit the result: those asked for, else ten where they may show anything."""
+    if asked is not None:
+        return asked
+    together = table.groups is not None or table.time is not None
+    return 0 if together or table.features.size > AUDITED_CELLS else AUDITED
+
+
+def audited(pipeline: Pipeline, table: Table, m: int, told: Told) -> Audit | None:
+    """Refit the chosen pipeline m times; that it cannot be is told, and no reason to lose the rest."""
+    if m == 0:
+        return None
+    try:
+        with told.about("audit"):
+            return loo(pipeline, table.features, table.y, table.weights, audit=m, rng=0).audit
+    except (SolverError, ValueError) as error:
+        warn(f"there is no audit: {error}")
+        return None
+
+
+def suspicion(comparison: Comparison, table: Table, column: Any, kind: str) -> Suspicion | None:
+    """Judge the best model with the rows of a column together, at the strength that it has."""
+    best = comparison.best
+    features = table.features.drop(columns=[column.name], errors="ignore")
+    if features.shape[1] == 0:
+        return None
+    without = replace(table, features=features)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are about refits that are shown in one number alone
+            cuts = group_cuts(without, column) if kind == "groups" else time_cuts(without, column)
+            judged = judge_path(best.model, without, cuts, np.array([strength_of(best.model)])).at(0)
+    except (SolverError, ValueError):
+        return None
+    return Suspicion(cuts, judged, comparison.scores_of(judged))
+
+
+def together(comparison: Comparison, names: Sequence[tuple[str, str]], frame: Any) -> Comparison:
+    """Add what happens if the rows of some columns belong together."""
+    known = frame.iloc[comparison.table.rows]
+    found = [suspicion(comparison, comparison.table, known[name], kind) for name, kind in names]
+    return replace(comparison, suspicions=tuple(one for one in found if one is not None))

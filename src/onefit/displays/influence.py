@@ -1,0 +1,125 @@
+"""How much each row decides the fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.displays.style import (
+    MANY_POINTS,
+    NUMBERED,
+    VERMILLION,
+    leverage_bar,
+    leverage_colours,
+    plain_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class InfluenceDisplay:
+    """How much each row decides the fit: its Cook's distance by row number, coloured by leverage.
+
+    The largest are numbered.  A high bar of dark colour is a row of unusual features, one of light colour a
+    row of unusual response.  The line at 4/n is where rows begin to deserve a look (Bollen and Jackman
+    1985); above 1 a single row decides the fit.
+
+    Parameters
+    ----------
+    cooks_distance : (n,) array
+        A row without a finite value is left blank.
+    leverages : (n,) array
+        Grey where not finite; no colour bar if none is.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import InfluenceDisplay
+    >>> display = InfluenceDisplay(np.array([0.1, 0.02, 0.4]), np.array([0.2, 0.1, 0.7]))
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(self, cooks_distance: Array, leverages: Array) -> None:
+        self.cooks_distance = cooks_distance
+        self.leverages = leverages
+
+    def plot(self, ax: Axes | None = None) -> InfluenceDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        InfluenceDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = plain_axes(ax, (7.6, 4.2))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        distance, leverages = np.asarray(self.cooks_distance), np.asarray(self.leverages)
+        limit = 4.0 / len(distance)
+        points = _bars(ax, distance, leverages)
+        ax.axhline(limit, color=VERMILLION, lw=1.1, ls=(0, (4, 3)), label=f"4/n = {limit:.2g}")
+        _number_tops(ax, distance, self._numbered(limit))
+        if np.isfinite(leverages).any():
+            leverage_bar(ax, points)
+        ax.set_ylim(bottom=0.0)
+        ax.margins(x=0.02)
+        ax.set_xlabel("row")
+        ax.set_ylabel("Cook's distance")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        return self
+
+    def _numbered(self, limit: float) -> Index:
+        """The highest rows above the line, highest first."""
+        distance = np.where(np.isfinite(self.cooks_distance), self.cooks_distance, 0.0)
+        top = np.argsort(-distance, kind="stable")[:NUMBERED]
+        return top[distance[top] > limit]
+
+
+def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:
+    """A point on a bar for each row, the largest on top; returns what a colour bar needs."""
+    order = np.argsort(heights, kind="stable")
+    many = len(order) > MANY_POINTS
+    colours = leverage_colours(leverages)
+    shades = colours["cmap"](colours["norm"](np.ma.masked_invalid(leverages[order])))
+    ax.vlines(order, 0.0, heights[order], colors=shades, lw=0.6 if many else 1.1, rasterized=many)
+    return ax.scatter(
+        order,
+        heights[order],
+        c=leverages[order],
+        **colours,
+        plotnonfinite=True,
+        s=9 if many else 24,
+        linewidths=0,
+        rasterized=many,
+        zorder=3,
+    )
+
+
+def _number_tops(ax: Axes, heights: Array, rows: Index) -> None:
+    """Write row numbers above points; beside a higher one close by, on the side away from it."""
+    for k, row in enumerate(rows):
+        close = [other for other in rows[:k] if abs(other - row) < 0.04 * len(heights)]
+        side = "center" if not close else ("left" if row > close[-1] else "right")
+        ax.annotate(
+            str(row),
+            (float(row), float(heights[row])),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha=side,
+            fontsize="small",
+        )

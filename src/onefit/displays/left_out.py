@@ -1,0 +1,156 @@
+"""What leaving each row out changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.displays.style import (
+    GREY,
+    MANY_POINTS,
+    MARKERS,
+    NUMBERED,
+    VERMILLION,
+    leverage_bar,
+    leverage_colours,
+    plain,
+    plain_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class LeftOutDisplay:
+    """What leaving each row out changes: left-out minus fitted against fitted, coloured by leverage.
+
+    Points on the zero line are rows that the model would predict alike without having seen them; the
+    further from it, the more a row pulls the fit to itself.  (Left-out against fitted itself is a
+    diagonal on which the differences cannot be seen.)
+
+    Parameters
+    ----------
+    fitted, left_out : (n,) or (n, c) array
+        Linear predictors with the row in and out.  With c columns there is a mark for each of them.
+    leverages : (n,) array
+    flagged : (r,) array of int
+        Row numbers to ring; those with the highest leverage are numbered.
+    quantity : str, default "linear predictor"
+        What is on both axes.
+    output_names : sequence of str, optional
+        Names of the c columns.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import LeftOutDisplay
+    >>> display = LeftOutDisplay(np.arange(5.0), np.arange(5.0) + 0.1, np.full(5, 0.2), np.array([4]))
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        fitted: Array,
+        left_out: Array,
+        leverages: Array,
+        flagged: Index,
+        *,
+        quantity: str = "linear predictor",
+        output_names: Sequence[Any] | None = None,
+    ) -> None:
+        self.fitted = fitted
+        self.left_out = left_out
+        self.leverages = leverages
+        self.flagged = flagged
+        self.quantity = quantity
+        self.output_names = output_names
+
+    def plot(self, ax: Axes | None = None) -> LeftOutDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        LeftOutDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = plain_axes(ax, (6.4, 5.4))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        fitted = np.reshape(self.fitted, (len(self.leverages), -1))
+        change = np.reshape(self.left_out, fitted.shape) - fitted
+        points = _scatter(ax, fitted, change, self.leverages, self._names(fitted.shape[1]))
+        ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
+        _rings(ax, fitted, change, self._numbered_first())
+        leverage_bar(ax, points)
+        ax.set_xlabel(f"fitted {plain(self.quantity)}")
+        ax.set_ylabel("left out − fitted")
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
+        return self
+
+    def _names(self, c: int) -> list[str]:
+        if self.output_names is not None:
+            return [plain(name) for name in self.output_names]
+        return ["one row"] if c == 1 else [f"output {k}" for k in range(c)]
+
+    def _numbered_first(self) -> Index:
+        rows = np.asarray(self.flagged, dtype=np.intp)
+        return rows[np.argsort(-self.leverages[rows], kind="stable")]
+
+
+def _scatter(ax: Axes, fitted: Array, change: Array, leverages: Array, names: list[str]) -> Any:
+    """One mark for each output, the highest leverages on top; returns what a colour bar needs."""
+    order = np.argsort(leverages, kind="stable")
+    for k, name in enumerate(names):
+        points = ax.scatter(
+            fitted[order, k],
+            change[order, k],
+            c=leverages[order],
+            **leverage_colours(leverages),
+            s=24 if len(order) < MANY_POINTS else 9,
+            marker=MARKERS[k % len(MARKERS)],
+            linewidths=0,
+            rasterized=len(order) * len(names) > MANY_POINTS,
+            label=name if len(names) > 1 else None,
+        )
+    return points
+
+
+def _rings(ax: Axes, fitted: Array, change: Array, rows: Index) -> None:
+    """Ring rows where they moved most, and number the first few."""
+    if rows.size == 0:
+        return
+    furthest = np.abs(change[rows]).argmax(axis=1)
+    ax.scatter(
+        fitted[rows, furthest],
+        change[rows, furthest],
+        s=90,
+        facecolors="none",
+        edgecolors=VERMILLION,
+        linewidths=1.4,
+        label="not to be trusted blindly",
+    )
+    for row, k in zip(rows[:NUMBERED], furthest, strict=False):
+        ax.annotate(
+            str(row),
+            (float(fitted[row, k]), float(change[row, k])),
+            xytext=(7, 4),
+            textcoords="offset points",
+            fontsize="small",
+            color=VERMILLION,
+        )

@@ -1,0 +1,161 @@
+"""Left-out risk along a path of penalty strengths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array, Mask
+from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
+from onefit.displays.style import BLUE, GREEN, VERMILLION, plain, plain_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class RiskPathDisplay:
+    """Left-out risk along a path of penalty strengths, with its standard error.
+
+    A bar on the axis marks the strengths that cannot be told from the best: where it is long, the risk says
+    little about the choice.
+
+    Parameters
+    ----------
+    strengths : (J,) array
+        In any order.
+    risk, std_error : (J,) array
+    chosen : float
+        The strength that was chosen.
+    strength_name : str, default "alpha"
+        "C" is read as an inverse strength.
+    loss_name : str, default "risk"
+    confidence_set : array, optional
+        Those of the strengths that cannot be told from the best.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import RiskPathDisplay
+    >>> display = RiskPathDisplay(np.logspace(-2, 2, 3), np.ones(3), np.full(3, 0.1), chosen=1.0)
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        strengths: Array,
+        risk: Array,
+        std_error: Array,
+        chosen: float,
+        strength_name: str = "alpha",
+        loss_name: str = "risk",
+        confidence_set: Array | None = None,
+    ) -> None:
+        self.strengths = strengths
+        self.risk = risk
+        self.std_error = std_error
+        self.chosen = chosen
+        self.strength_name = strength_name
+        self.loss_name = loss_name
+        self.confidence_set = confidence_set
+
+    @classmethod
+    def from_estimator(cls, estimator: Any) -> RiskPathDisplay:
+        """Read the path of a fitted ``RidgeLOO``, ``LassoLOO``, … or of a pipeline that ends in one.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            With ``risk_path_``, ``std_error_path_``, ``loo_`` and ``alphas_`` or ``Cs_``;
+            ``confidence_set_`` is drawn if there is one.
+
+        Returns
+        -------
+        RiskPathDisplay
+            Not drawn yet: call ``plot``.
+        """
+        model = last_step(estimator)
+        name, strengths, chosen = strengths_of(model)
+        return cls(
+            strengths,
+            np.asarray(model.risk_path_),
+            np.asarray(model.std_error_path_),
+            chosen,
+            strength_name=name,
+            loss_name=f"left-out {model.loo_.loss_name}",
+            confidence_set=getattr(model, "confidence_set_", None),
+        )
+
+    def plot(self, ax: Axes | None = None) -> RiskPathDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        RiskPathDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = plain_axes(ax, (6.4, 4.2))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        order = np.argsort(self.strengths)
+        strengths, risk = np.asarray(self.strengths)[order], np.asarray(self.risk)[order]
+        error = np.asarray(self.std_error)[order]
+        ax.fill_between(
+            strengths, risk - error, risk + error, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error"
+        )
+        ax.plot(strengths, risk, color=BLUE, lw=1.8)
+        _mark_choice(ax, strengths, risk, float(self.chosen), self.strength_name)
+        if self.confidence_set is not None:
+            _bar_on_axis(ax, strengths, np.isin(strengths, self.confidence_set))
+        strength_axis(ax, strengths, self.strength_name)
+        _zoom_on_minimum(ax, risk, error)
+        ax.set_ylabel(plain(self.loss_name))
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        return self
+
+
+def _mark_choice(ax: Axes, strengths: Array, risk: Array, chosen: float, name: str) -> None:
+    """Mark the chosen strength, and the minimum where it is another one."""
+    at, lowest = int(np.argmin(np.abs(strengths - chosen))), int(np.nanargmin(risk))
+    chosen_line(ax, chosen)
+    label = f"chosen, {name} = {chosen:.3g}"
+    ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=label)
+    if lowest != at:
+        ax.plot(strengths[lowest], risk[lowest], "D", mfc="white", mec=BLUE, ms=6, label="minimum")
+
+
+def _bar_on_axis(ax: Axes, strengths: Array, members: Mask) -> None:
+    """Mark some of the strengths along the lower edge, neighbours joined."""
+    ax.plot(
+        strengths,
+        np.where(members, 0.02, np.nan),
+        transform=ax.get_xaxis_transform(),
+        color=GREEN,
+        lw=4.5,
+        marker="o",
+        ms=4.5,
+        mew=0,
+        solid_capstyle="butt",
+        label="cannot be told from the best (95 %)",
+    )
+
+
+def _zoom_on_minimum(ax: Axes, risk: Array, error: Array) -> None:
+    """Let a risk that explodes at one end leave the axes, so that the minimum can be seen."""
+    lowest = int(np.nanargmin(risk))
+    ordinary = max(np.nanquantile(risk + error, 0.8), risk[lowest] + 4.0 * error[lowest])
+    if np.nanmax(risk) > risk[lowest] + 4.0 * (ordinary - risk[lowest]):
+        margin = 0.08 * (ordinary - risk[lowest])
+        ax.set_ylim(np.nanmin(risk - error) - margin, ordinary + margin)

@@ -1,0 +1,53 @@
+"""The axis of penalty strengths, and how it is read off estimators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.displays.style import VERMILLION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the estimator itself, or the last step of a pipeline."""
+    return estimator[-1] if hasattr(estimator, "steps") else estimator
+
+
+def strengths_of(model: Any) -> tuple[str, Array, float]:
+    """Name, path and chosen value of the penalty strength."""
+    if hasattr(model, "Cs_"):
+        return "C", np.asarray(model.Cs_), float(np.ravel(model.C_)[0])
+    return "alpha", np.asarray(model.alphas_), float(np.ravel(model.alpha_)[0])
+
+
+def strength_axis(ax: Axes, strengths: Array, name: str) -> None:
+    """Logarithmic, linear below the smallest positive strength if there is a zero."""
+    positive = strengths[strengths > 0]
+    if positive.size == len(strengths):
+        ax.set_xscale("log")
+        _few_labels(ax, strengths)
+    elif positive.size:
+        ax.set_xscale("symlog", linthresh=float(positive.min()))
+    ax.margins(x=0.02)
+    direction = "weaker" if name == "C" else "stronger"
+    ax.set_xlabel(f"{name}   ({direction} penalty →)")
+
+
+def _few_labels(ax: Axes, strengths: Array) -> None:
+    """Label decades; on a short path 1, 2 and 5 times them, written plainly."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    if strengths.max() < 1000.0 * strengths.min():
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda strength, _: f"{strength:g}"))
+
+
+def chosen_line(ax: Axes, chosen: float) -> None:
+    """Mark the chosen strength."""
+    ax.axvline(chosen, color=VERMILLION, lw=1.1, ls=(0, (4, 3)))

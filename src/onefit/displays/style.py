@@ -1,0 +1,62 @@
+"""What all plots share: colours, axes, text that is shown as it stands.
+
+Colours are those of Okabe and Ito, and one ramp of falling lightness: both survive colour blindness and a
+black-and-white printer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
+PALETTE = (BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#8c6d31")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+NUMBERED = 8  # rows that carry their number: more would hide the points
+MANY_POINTS = 2000  # from here on points are small
+
+
+def plain_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """Return the axes given, or those of a new figure, without frame and with a light grid."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+    ax.grid(visible=True, color="#d9d9d9", lw=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    return ax
+
+
+def plain(text: Any) -> str:
+    """Text as it stands: a name from a table may hold the sign that starts a formula."""
+    return str(text).replace("$", r"\$")
+
+
+def shortened(text: Any, width: int = 28) -> str:
+    """Text as it stands, of a width at most."""
+    text = str(text)
+    return plain(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def leverage_colours(leverages: Array) -> dict[str, Any]:
+    """Ramp of falling lightness from 0 to the highest leverage; grey where there is none."""
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    ramp = LinearSegmentedColormap.from_list("leverage", ["#a9cfe5", "#2f7fb8", "#0b2545"])
+    highest = np.max(leverages, initial=1e-12, where=np.isfinite(leverages))
+    return {"cmap": ramp.with_extremes(bad=GREY), "norm": Normalize(0.0, float(highest))}
+
+
+def leverage_bar(ax: Axes, points: Any) -> None:
+    """Explain the colours of leverages."""
+    bar = ax.figure.colorbar(points, ax=ax, pad=0.02)
+    bar.set_label("leverage")
+    bar.outline.set_visible(False)

@@ -1,0 +1,76 @@
+"""Factors of symmetric matrices, and what is read from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from onefit._typing import Array
+from onefit.blas import eigh, product
+from onefit.design import centred_blocks
+
+
+def cholesky(K: Array) -> Array | None:
+    """Lower Cholesky factor of a symmetric matrix (lower triangle read), or None if it has none.
+
+    A factor whose smallest squared pivot is below rounding, relative to the diagonal it came from,
+    counts as none: what is read from it would be noise.
+    """
+    if K.shape[0] == 0:
+        return K
+    diagonal = K.diagonal().copy()
+    factor, failed = lapack.dpotrf(K, lower=1, clean=1)
+    if failed != 0 or not np.all(factor.diagonal() ** 2 > 1e-13 * diagonal):
+        return None
+    return factor
+
+
+def factor_solve(L: Array, rhs: Array) -> Array:
+    """(L Lᵀ)⁻¹ rhs."""
+    if L.shape[0] == 0:
+        return rhs.copy()
+    return np.asarray(lapack.dpotrs(L, rhs, lower=1)[0]).reshape(rhs.shape)
+
+
+def half_solve(L: Array, block: Array) -> Array:
+    """Block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
+    if block.size == 0:
+        return block
+    if block.flags.c_contiguous:
+        return blas.dtrsm(1.0, L, block.T, side=0, lower=1, overwrite_b=1).T
+    return blas.dtrsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
+
+
+def row_quadratic_forms(X: Any, means: Array | None, L: Array) -> Array:
+    """z_iᵀ (L Lᵀ)⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
+    forms = np.empty(X.shape[0])
+    for rows, block in centred_blocks(X, means):
+        half = half_solve(L, block)
+        forms[rows] = np.einsum("ij,ij->i", half, half)
+    return forms
+
+
+def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
+    """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
+
+    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter:
+    K = B diag(λ) Bᵀ with B = S V; with B = Q R, K⁺ = Q (R diag(λ) Rᵀ)⁻¹ Qᵀ.
+    """
+    full = np.tril(K) + np.tril(K, -1).T
+    root = np.sqrt(np.maximum(full.diagonal(), 0.0))
+    inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+    values, vectors = eigh(full * np.outer(inverse_scale, inverse_scale))
+    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
+    Q, R = np.linalg.qr(root[:, None] * vectors[:, keep])
+    return Q @ np.linalg.inv(R).T / np.sqrt(values[keep])
+
+
+def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
+    """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
+    root = np.sqrt(np.maximum(d, 0.0))[:, None]
+    Z = np.vstack([block for _, block in centred_blocks(X, means)]) * root
+    values, vectors = eigh(product(Z, Z.T))
+    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
+    return product(Z.T, vectors[:, keep] / values[keep])

@@ -1,0 +1,114 @@
+"""The door through which every library's estimators come in.
+
+A new library is one file with two tables, ``READINGS`` (class to reader) and ``REFERENCES`` (class to the
+unfitted estimator that refits clone), and one line in ``LIBRARIES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial, singledispatch
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from onefit._typing import Design
+from onefit.exceptions import UnsupportedModelError
+from onefit.readers.reading import Reader, Reading
+from onefit.refits import reference
+from onefit.validation import check_fitted, check_new_rows
+
+LIBRARIES = {  # where the estimators of each are read; imported when the first of them comes
+    "sklearn": "onefit.readers.scikit_learn",
+    "skglm": "onefit.readers.skglm",
+    "celer": "onefit.readers.celer",
+    "glum": "onefit.readers.glum",
+    "adelie": "onefit.readers.adelie",
+    "sortedl1": "onefit.readers.sortedl1",
+}
+
+
+@singledispatch
+def as_fit(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    """Translate a fitted estimator; register a function here for a new class."""
+    names = sorted(cls.__name__ for cls in as_fit.registry if cls is not object)
+    raise UnsupportedModelError(
+        f"no leave-one-out formula for {type(model).__name__}; supported are {', '.join(names)}, and "
+        "pipelines that end in one of them"
+    )
+
+
+@cache
+def load(library: str) -> None:
+    """Register how a library's estimators are read and refitted.
+
+    Parameters
+    ----------
+    library : str
+        One of ``LIBRARIES``; it must be installed.
+    """
+    module = import_module(LIBRARIES[library])
+    for cls, reader in module.READINGS.items():
+        as_fit.register(cls, reader)
+    for cls, unfitted in module.REFERENCES.items():
+        reference.register(cls, unfitted)
+
+
+def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
+    """Read a fitted estimator and the data it was fitted on.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For an estimator, or a parameter of one, without a formula.
+    NotFittedError
+        For an estimator that was not fitted.
+    """
+    check_fitted(model)
+    reading = _reader(type(model))(model, X, y, sample_weight)
+    if isinstance(model, Pipeline):  # what its last step says of its solver holds
+        return reading
+    limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
+    reached = limit is not None and steps is not None and np.max(steps) >= limit
+    tol = float(getattr(model, "tol", 1e-4))
+    design = reading.design or partial(check_new_rows, model)
+    return replace(reading, tol=tol, converged=not reached, iterates=steps is not None, design=design)
+
+
+def has_reading(kind: type) -> bool:
+    """Whether models of a class can be read, for some of their parameters at least."""
+    return _reader(kind) is not as_fit.dispatch(object)
+
+
+def _reader(kind: type) -> Reader:
+    """Find the function that reads models of a class.
+
+    A library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents, so what
+    is registered for these is not for them.
+    """
+    for library in LIBRARIES.keys() & {_library(cls) for cls in kind.__mro__}:
+        load(library)
+    stranger = _library(kind) in LIBRARIES and kind not in as_fit.registry
+    return as_fit.dispatch(object if stranger else kind)
+
+
+def _library(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+@as_fit.register(Pipeline)
+def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    prepared = X if len(model.steps) == 1 else model[:-1].transform(X)
+    reading = read(model[-1], prepared, y, sample_weight)
+    if len(model.steps) == 1:
+        return reading
+    note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
+    inner: Callable[[Any], Design] | None = reading.design
+
+    def design(new: Any) -> Design:
+        return inner(model[:-1].transform(new)) if inner is not None else new
+
+    return replace(reading, notes=(*reading.notes, note), design=design)

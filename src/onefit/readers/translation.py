@@ -1,0 +1,186 @@
+"""What readers of libraries beside scikit-learn share: checks of the data, scales of penalties.
+
+All their losses are means unless a reader says otherwise, so that the total penalty shrinks when a row
+leaves.  None of their intercepts is penalised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from onefit._typing import Array, Design, Index
+from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
+from onefit.fit import Fit
+from onefit.losses import Hinge, Logistic, Loss, Tweedie
+from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, SquaredError
+from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Penalty, SeparablePenalty, Strengths
+from onefit.problem import Problem
+from onefit.readers.conventions import dense
+from onefit.readers.reading import Reading
+from onefit.validation import check_new_rows, check_range, check_rows, class_numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Checked data, the response in the terms of the loss."""
+
+    X: Design
+    y: Array
+    weights: Array
+    classes: Any | None = None
+
+    @property
+    def total(self) -> float:
+        """What the strength of a penalty on a mean is multiplied with."""
+        return float(self.weights.sum())
+
+
+def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> Data:
+    """Check data of a model that was fitted without weights."""
+    X, y = check_rows(model, _unnamed(model, X), y, numeric=classes is None)
+    if classes is not None:
+        refuse_many(model, classes)
+        y = class_numbers(y, classes).astype(np.float64)
+    if isinstance(loss, Tweedie):
+        check_range(y, loss.power)
+    if np.size(coefficients(model)) != X.shape[1]:
+        raise NotFittedToDataError(
+            f"the model has {np.size(coefficients(model))} coefficients, but X has {X.shape[1]} columns: "
+            "pass the data it was fitted on"
+        )
+    return Data(X, y, np.ones(X.shape[0]), classes)
+
+
+def _unnamed(model: Any, X: Any) -> Any:
+    """Rows without names of columns, where the estimator keeps none itself."""
+    return np.asarray(X) if hasattr(X, "columns") and not hasattr(model, "feature_names_in_") else X
+
+
+def new_rows(model: Any, X: Any) -> Design:
+    """Check new rows, which come as those of the fit did."""
+    return check_new_rows(model, _unnamed(model, X))
+
+
+def refuse_many(model: Any, classes: Any) -> None:
+    """Refuse more than two classes."""
+    if len(classes) > 2:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} with {len(classes)} classes is one model a class: take "
+            "sklearn.multiclass.OneVsRestClassifier and one of its models"
+        )
+
+
+def refuse_weights(model: Any, sample_weight: Any) -> None:
+    """Refuse weights of rows, which the library does not know."""
+    if sample_weight is not None:
+        raise ValueError(
+            f"{type(model).__name__} of {library_of(model)} knows no sample_weight, and was fitted without: "
+            "leave it out"
+        )
+
+
+def library_of(model: Any) -> str:
+    """Name of the package that an estimator comes from."""
+    return type(model).__module__.partition(".")[0]
+
+
+def coefficients(model: Any) -> Array:
+    """Coefficients: (p,)."""
+    return np.ravel(dense(model.coef_))
+
+
+def reading_of(
+    model: Any, data: Data, loss: Loss, penalty: Penalty, *, intercept: bool, mean_scaled: bool = True
+) -> Reading:
+    """Put a model's coefficients and checked data together."""
+    level = np.asarray(float(np.ravel(model.intercept_)[0]))
+    problem = Problem(loss, penalty, data.X, data.y, data.weights, np.array(intercept), mean_scaled)
+    fit = Fit(problem, coefficients(model), level)
+    metric = metric_of_loss(loss, data.classes)
+    return Reading(fit, metric, data.y, data.classes, design=partial(new_rows, model))
+
+
+def metric_of_loss(loss: Loss, classes: Any) -> LinearMetric:
+    """Choose how a model with this loss is judged."""
+    if isinstance(loss, Logistic):
+        return LogLoss(np.asarray(classes))
+    if isinstance(loss, Hinge):
+        return HingeLoss(np.asarray(classes))
+    return Deviance(loss) if isinstance(loss, Tweedie) else SquaredError()
+
+
+# --- penalties ---------------------------------------------------------------------------------
+
+
+def elastic_net(total: float, ratio: float, weights: Any = None) -> SeparablePenalty:
+    """Weights, one a feature, of both parts."""
+    alpha = total if weights is None else total * np.asarray(weights, dtype=np.float64)
+    if ratio in (0.0, 1.0):
+        return L1(alpha) if ratio else L2(alpha)
+    return ElasticNet(alpha, ratio)
+
+
+def membership_of(groups: Any, p: int) -> Index:
+    """Group of each feature, from the size of all groups, the sizes, or the columns of each."""
+    if isinstance(groups, int | np.integer):
+        return np.arange(p) // int(groups)
+    if np.ndim(groups[0]) == 0:
+        return np.repeat(np.arange(len(groups)), groups)
+    columns, sizes = np.concatenate([np.asarray(g) for g in groups]), [len(g) for g in groups]
+    return placed(columns.astype(np.intp), sizes)
+
+
+def placed(columns: Index, sizes: Any) -> Index:
+    """Group of each feature, from the columns of all groups one after another."""
+    membership = np.empty(len(columns), dtype=np.intp)
+    membership[columns] = np.repeat(np.arange(len(sizes)), sizes)
+    return membership
+
+
+def group_penalty(membership: Index, strengths: Array, ridge: Array | None = None) -> Penalty:
+    """Σ_g s_g ‖β_g‖ + ½ Σ_g r_g ‖β_g‖²; groups of one feature are an ℓ1 penalty."""
+    l2 = np.zeros(len(membership)) if ridge is None else ridge[membership]
+    if len(strengths) == len(membership):
+        return Strengths(l1=strengths[membership], l2=l2)
+    if not np.any(strengths):
+        return L2(l2)
+    kinked = GroupLasso(membership, weights=strengths)
+    return L2(l2) + kinked if np.any(l2) else kinked
+
+
+def alpha_of(model: Any) -> float:
+    """The strength that was chosen, where the class tunes itself."""
+    alpha = getattr(model, "alpha_", None)
+    return float((model.alpha if alpha is None else alpha) or 0.0)
+
+
+def with_signs(penalty: SeparablePenalty, given: Any) -> Penalty:
+    """``positive=True`` is a bound at zero."""
+    return penalty + Box(lower=0.0) if getattr(given, "positive", False) else penalty
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def refused(model: Any, X: Any, y: Any, sample_weight: Any, *, why: str) -> NoReturn:
+    """Refuse every model of a class."""
+    raise UnsupportedModelError(
+        f"no leave-one-out formula for {library_of(model)}'s {type(model).__name__}: {why}"
+    )
+
+
+TIED_ROWS = "the partial likelihood ties the rows together, so that no row has a loss of its own"
+TIED_OUTPUTS = "its penalty ties the outputs together; fit one Lasso an output"
+AS_CONSTRAINT = "constraints have no formula here; refit without"
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def present(library: Any, table: dict[str, Any]) -> dict[type, Any]:
+    """Return a table by class, of those classes that this version of the library has."""
+    return {getattr(library, name): entry for name, entry in table.items() if hasattr(library, name)}

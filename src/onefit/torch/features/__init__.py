@@ -1,0 +1,1 @@
+"""Convex heads on features that are learned, or frozen."""

@@ -1,0 +1,146 @@
+"""Features of a frozen module, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+
+from onefit._typing import Array, Index
+
+
+class Features(NamedTuple):
+    """Features of some rows.
+
+    Attributes
+    ----------
+    X : (n, d) array
+    layers : (d,) int array
+        Which part of what the module returned each comes from.
+    y : array or None
+        Targets, where the data brought them.
+    """
+
+    X: Array
+    layers: Index
+    y: Any = None
+
+
+def read_features(module: nn.Module | None, X: Any, y: Any, how: dict[str, Any]) -> Features:
+    """Features and targets of the training rows.
+
+    Raises
+    ------
+    ValueError
+        If there are no targets, or not as many as rows, or a feature is not finite.
+    """
+    found = embedded(module, X, **how)
+    target = found.y if y is None else y
+    if target is None:
+        raise ValueError("there are no targets: give y, or data that yield (input, target)")
+    target = target.detach().cpu().numpy() if isinstance(target, Tensor) else np.asarray(target)
+    if len(target) != len(found.X):
+        raise ValueError(f"X has {len(found.X)} rows, y has {len(target)}")
+    return found._replace(y=target)
+
+
+def embedded(
+    module: nn.Module | None, X: Any, *, batch_size: int, device: torch.device, autocast: torch.dtype | None
+) -> Features:
+    """Run a module over rows, a batch at a time, without gradients, in ``eval()`` mode.
+
+    Raises
+    ------
+    ValueError
+        If the module does not return numbers for each row, or they are not finite.
+    """
+    parts: list[list[Array]] = []
+    targets: list[Array] = []
+    place = device if module is not None else torch.device("cpu")
+    with _running(module, place), torch.no_grad():
+        precise = nullcontext() if autocast is None else torch.autocast(place.type, autocast)
+        for inputs, target in _batches(X, batch_size):
+            moved = tree_map(lambda leaf: _for(module, leaf, place), inputs)
+            with precise:
+                outputs = moved if module is None else _called(module, moved)
+            parts.append([_rows(leaf, len(tree_flatten(inputs)[0][0])) for leaf in tree_flatten(outputs)[0]])
+            if target is not None:
+                targets.append(np.asarray(target))
+    layers = np.repeat(np.arange(len(parts[0])), [part.shape[1] for part in parts[0]])
+    stacked = np.concatenate([np.concatenate(batch, axis=1) for batch in parts])
+    wrong = np.flatnonzero(~np.isfinite(stacked).all(axis=1))
+    if wrong.size:
+        raise ValueError(f"the features of row {wrong[0]} are not finite ({wrong.size} rows in all)")
+    return Features(stacked, layers, np.concatenate(targets) if targets else None)
+
+
+@contextmanager
+def _running(module: nn.Module | None, device: torch.device) -> Iterator[None]:
+    """A module on a device in ``eval()`` mode for a while, then as it was."""
+    if module is None:
+        yield
+        return
+    like, training = next(module.parameters(), None), module.training
+    before = device if like is None else like.device
+    module.to(device).eval()
+    try:
+        yield
+    finally:
+        module.train(training).to(before)
+
+
+def _for(module: nn.Module | None, leaf: Any, device: torch.device) -> Tensor:
+    """A tensor as the module takes it: on its device, real numbers in its precision."""
+    tensor = leaf if isinstance(leaf, Tensor) else torch.as_tensor(np.array(leaf))
+    like = None if module is None else next(module.parameters(), None)
+    real = tensor.is_floating_point() and like is not None and like.is_floating_point()
+    return tensor.to(device, like.dtype) if real and like is not None else tensor.to(device)
+
+
+def _called(module: nn.Module, inputs: Any) -> Any:
+    if isinstance(inputs, dict):
+        return module(**inputs)
+    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+
+
+def _rows(leaf: Any, n: int) -> Array:
+    """What was returned for a batch as (n, ·) in double precision."""
+    if not isinstance(leaf, Tensor) or leaf.ndim == 0 or len(leaf) != n:
+        shape = tuple(leaf.shape) if isinstance(leaf, Tensor) else type(leaf).__name__
+        raise ValueError(f"the features must be tensors with one entry for each of {n} rows, got {shape}")
+    rows: Array = leaf.reshape(n, -1).double().cpu().numpy()
+    return rows
+
+
+def _batches(X: Any, size: int) -> Iterator[tuple[Any, Any]]:
+    """Inputs and targets, or None, of so many rows at a time, in order."""
+    if isinstance(X, DataLoader):
+        streams = isinstance(X.dataset, IterableDataset)
+        loader = X if streams else DataLoader(X.dataset, batch_size=size, collate_fn=X.collate_fn)
+        yield from (_pair(batch) for batch in loader)
+    elif isinstance(X, Dataset):
+        loader = DataLoader(X, batch_size=size, collate_fn=default_collate)
+        yield from (_pair(batch) for batch in loader)
+    else:
+        leaves = tree_flatten(X)[0] if isinstance(X, tuple | dict) else [X]
+        if len({len(leaf) for leaf in leaves}) != 1:
+            raise ValueError(f"the inputs have different numbers of rows: {[len(leaf) for leaf in leaves]}")
+        for first in range(0, len(leaves[0]), size):
+            yield _cut(X, slice(first, first + size)), None
+
+
+def _cut(X: Any, rows: slice) -> Any:
+    return tree_map(lambda leaf: leaf[rows], X) if isinstance(X, tuple | dict) else X[rows]
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    """Input and target of a batch, which may lack one."""
+    if not isinstance(batch, tuple | list) or len(batch) < 2:
+        return (batch[0] if isinstance(batch, tuple | list) else batch), None
+    return (batch[0] if len(batch) == 2 else tuple(batch[:-1])), batch[-1]

@@ -1,0 +1,117 @@
+"""Losses of a convex head, and their derivatives in the linear predictors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+LossName: TypeAlias = Literal["squared", "logistic", "multinomial"]
+
+
+@dataclass(frozen=True)
+class HeadLoss(ABC):
+    """Loss of a head with c outputs, and its derivatives in the linear predictors."""
+
+    n_outputs: int
+    is_classifier = True
+    ignores_common_shift = False  # of the linear predictors of a row
+
+    @abstractmethod
+    def coded(self, y: Tensor) -> Tensor:
+        """Targets as a float64 array, one column an output: (n, c).
+
+        Raises
+        ------
+        ValueError
+        """
+
+    @abstractmethod
+    def value(self, y: Tensor, eta: Tensor) -> Tensor:
+        """Losses of (..., n, c) linear predictors: (..., n)."""
+
+    @abstractmethod
+    def mean(self, eta: Tensor) -> Tensor:
+        """Expected target, or probabilities: (..., n, c).  The derivative of each loss is this minus y."""
+
+    @abstractmethod
+    def curvature(self, eta: Tensor) -> Tensor:
+        """Second derivatives: (..., n, c, c)."""
+
+
+@dataclass(frozen=True)
+class _Squared(HeadLoss):
+    is_classifier = False
+
+    def coded(self, y: Tensor) -> Tensor:
+        return y.double().reshape(len(y), -1)
+
+    def value(self, y: Tensor, eta: Tensor) -> Tensor:
+        return 0.5 * (y - eta).square().sum(-1)
+
+    def mean(self, eta: Tensor) -> Tensor:
+        return eta
+
+    def curvature(self, eta: Tensor) -> Tensor:
+        return torch.eye(self.n_outputs, dtype=eta.dtype, device=eta.device).expand(*eta.shape, -1)
+
+
+@dataclass(frozen=True)
+class _Logistic(HeadLoss):
+    def coded(self, y: Tensor) -> Tensor:
+        if y.ndim != 1 or not torch.all((y == 0) | (y == 1)):
+            raise ValueError("a logistic head needs labels 0 and 1, (n,); use loss='multinomial' for more")
+        return y.double()[:, None]
+
+    def value(self, y: Tensor, eta: Tensor) -> Tensor:
+        return nn.functional.softplus((1 - 2 * y) * eta)[..., 0]
+
+    def mean(self, eta: Tensor) -> Tensor:
+        return torch.sigmoid(eta)
+
+    def curvature(self, eta: Tensor) -> Tensor:
+        return (torch.sigmoid(eta) * torch.sigmoid(-eta))[..., None]
+
+
+@dataclass(frozen=True)
+class _Multinomial(HeadLoss):
+    ignores_common_shift = True
+
+    def coded(self, y: Tensor) -> Tensor:
+        if y.ndim != 1 or y.is_floating_point() or not torch.all((y >= 0) & (y < self.n_outputs)):
+            raise ValueError(f"a multinomial head needs whole labels from 0 to {self.n_outputs - 1}, (n,)")
+        return nn.functional.one_hot(y.long(), self.n_outputs).double()
+
+    def value(self, y: Tensor, eta: Tensor) -> Tensor:
+        return torch.logsumexp(eta, -1) - (y * eta).sum(-1)
+
+    def mean(self, eta: Tensor) -> Tensor:
+        return torch.softmax(eta, -1)
+
+    def curvature(self, eta: Tensor) -> Tensor:
+        share = self.mean(eta)
+        return torch.diag_embed(share) - share[..., :, None] * share[..., None, :]
+
+
+LOSSES: dict[str, type[HeadLoss]] = {
+    "squared": _Squared,
+    "logistic": _Logistic,
+    "multinomial": _Multinomial,
+}
+
+
+def loss_of(name: str, y: Tensor, n_classes: int | None = None) -> HeadLoss:
+    """Return the loss of a name, with as many outputs as the targets ask for.
+
+    Raises
+    ------
+    ValueError
+    """
+    if name not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
+    if name == "multinomial":
+        return _Multinomial(n_classes or int(y.max()) + 1)
+    return LOSSES[name](y.shape[1] if name == "squared" and y.ndim == 2 else 1)

@@ -1,0 +1,133 @@
+"""Descent of a feature map on the cross-validation risk of the head."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from onefit._typing import Array
+from onefit.exceptions import SolverError
+from onefit.torch.features.head import ConvexHead
+from onefit.torch.features.losses import HeadLoss
+from onefit.torch.numerics.rows import trained_parameters
+
+Callback: TypeAlias = Callable[[int, float], object]
+Optimizer: TypeAlias = Literal["adam", "sgd"] | Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRisk:
+    """Cross-validation risk of a head, as a function of the features: eq. 3 of the 2019 paper.
+
+    Attributes
+    ----------
+    head : ConvexHead
+    loss : HeadLoss
+    y : (n,) or (n, c) tensor
+    held : (S, n) float64 tensor
+        1 where held out.
+    """
+
+    head: ConvexHead
+    loss: HeadLoss
+    y: Tensor
+    held: Tensor
+
+    def __call__(self, features: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the risk, and the coefficients to start from next time."""
+        theta = self.head.coefficients(features, self.y, 1 - self.held, start)
+        decision = self.head.decision(theta, features)
+        eta = decision[..., None] if decision.ndim == 2 else decision
+        losses = self.loss.value(self.loss.coded(self.y), eta)
+        factor = 1.0 if self.loss.is_classifier else 2.0  # squared error, without the ½
+        return factor * (losses * self.held).sum() / self.held.sum(), theta.detach()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A module with its weights of the smallest risk, in evaluation mode, and all risks on the way."""
+
+    module: nn.Module
+    risks: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to descend on the risk."""
+
+    optimizer: Optimizer
+    learning_rate: float
+    max_iter: int
+    patience: int
+    tol: float
+    report: Callback
+
+    def run(self, module: nn.Module, X: Tensor, risk_of: SplitRisk) -> Trained:
+        """Descend until the risk no longer falls fast enough.
+
+        Raises
+        ------
+        SolverError
+            If the features are no longer finite.
+        """
+        descent = self._descent(trained_parameters(module))
+        best, risks, start = copy.deepcopy(module.state_dict()), list[float](), None
+        module.train()
+        for number in range(self.max_iter):
+            features = features_of(module, X)
+            if not torch.isfinite(features).all():
+                raise SolverError(f"features are not finite after {number} steps: lower learning_rate")
+            risk, start = risk_of(features, start)
+            risks.append(risk.item())
+            if risks[-1] == min(risks):
+                best = copy.deepcopy(module.state_dict())
+            if self.report(number, risks[-1]) is True or self._stalls(risks):
+                break
+            descent.zero_grad()
+            risk.backward()  # type: ignore[no-untyped-call]
+            descent.step()
+        descent.zero_grad()
+        module.load_state_dict(best)
+        return Trained(module.eval(), tuple(risks))
+
+    def _stalls(self, risks: list[float]) -> bool:
+        """Whether the smallest risk fell by less than its share in the last steps."""
+        before = risks[: -self.patience]
+        return bool(before) and min(risks) >= (1 - self.tol) * min(before)
+
+    def _descent(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        if callable(self.optimizer):
+            return self.optimizer(parameters)
+        known = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+        if self.optimizer not in known:
+            raise ValueError(f"optimizer must be 'adam', 'sgd' or a callable, got {self.optimizer!r}")
+        return known[self.optimizer](parameters, lr=self.learning_rate)
+
+
+def features_of(module: nn.Module, X: Tensor) -> Tensor:
+    """Return the output of a feature map, (n, d).
+
+    Raises
+    ------
+    ValueError
+        If the module does not take X, or does not return rows of features.
+    """
+    try:
+        features = module(X)
+    except RuntimeError as error:
+        raise ValueError(f"module does not take X of shape {tuple(X.shape)}: {error}") from error
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != len(X):
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise ValueError(f"module must return features (n, d) of n = {len(X)} rows, got {shape}")
+    return features
+
+
+def like_weights(X: Array, module: nn.Module) -> Tensor:
+    """X with the type and on the device of the parameters of a module."""
+    like = trained_parameters(module)[0]
+    return torch.tensor(X).to(like.device, like.dtype)  # a copy: X may be read-only

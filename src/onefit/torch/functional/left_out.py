@@ -1,0 +1,174 @@
+"""Leave-one-out from one minimum: a Newton step without each row, or each set of rows.
+
+With g_S = Σ_{i∈S} w_i ∇ℓ_i(θ̂) and H_{−S} the curvature of the objective without the rows in S,
+
+    θ̃⁽ˢ⁾ = θ̂ + H_{−S}⁻¹ g_S                                    (Beirami et al. 2017, Theorem 1, eq. 4)
+
+Derivation: at θ̂ the gradient without S is −g_S, since the whole one is zero.  The matrices H_{−S} differ by
+what a few rows contribute, so that conjugate gradients with H as their preconditioner end after as many
+products as that has ranks, for all sets at once: two for a generalised linear model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from onefit._typing import Index
+from onefit.exceptions import SolverError
+from onefit.risk.folds import Folds
+from onefit.torch.numerics.conjugate import conjugate_each, pseudo_inverse
+from onefit.torch.numerics.newton import ROUNDING
+from onefit.torch.numerics.objective import Objective
+
+ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
+ENOUGH = 1e-8  # what it has to come to at least
+STRAINED = 0.8  # leverage above which one step is not to be trusted where it is not exact
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Rows that leave together and rows that are judged there, padded to the same length.
+
+    Attributes
+    ----------
+    removed : (s, q) int tensor
+    removed_weights : (s, q) tensor
+        0 where an entry is padding.
+    tested, tested_weights : likewise
+        Weights of the tested rows sum to 1 over all sets.
+    """
+
+    removed: Tensor
+    removed_weights: Tensor
+    tested: Tensor
+    tested_weights: Tensor
+
+    @classmethod
+    def of(cls, folds: Folds, weights: Tensor) -> Sets:
+        """Pad some folds."""
+        removed, removed_weights = _padded(folds.removed, weights)
+        tested, tested_weights = _padded(folds.tested, weights)
+        return cls(removed, removed_weights, tested, tested_weights / tested_weights.sum())
+
+    def __len__(self) -> int:
+        return len(self.removed)
+
+    def only(self, which: Tensor) -> Sets:
+        """Some of the sets; their weights in the mean are not made to sum to 1."""
+        parts = self.removed, self.removed_weights, self.tested, self.tested_weights
+        return Sets(*(part[which] for part in parts))
+
+
+def _padded(rows: tuple[Index, ...], weights: Tensor) -> tuple[Tensor, Tensor]:
+    longest = max(len(part) for part in rows)
+    numbers = np.array([np.concatenate([part, np.repeat(part[:1], longest - len(part))]) for part in rows])
+    held = np.arange(longest) < np.array([len(part) for part in rows])[:, None]
+    index = torch.as_tensor(numbers, device=weights.device)
+    return index, weights[index] * torch.as_tensor(held, device=weights.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Left-out curvatures at a minimum: solves with H_{−S} for all sets at once.
+
+    Attributes
+    ----------
+    objective : Objective
+        On its free coordinates, so that it is smooth at ``theta``.
+    theta : (k,) tensor
+        Its minimum.
+    sets : Sets
+    dense : bool
+        Whether the whole curvature is formed and factored; products with it are enough otherwise.
+    """
+
+    objective: Objective
+    theta: Tensor
+    sets: Sets
+    dense: bool = True
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """Curvature with all rows in: (k, k)."""
+        return self.objective.curvature(self.theta)
+
+    @cached_property
+    def _inverse(self) -> Callable[[Tensor], Tensor]:
+        """V ↦ V H⁻¹, on the range of H where it is singular."""
+        if len(self.theta) == 0:
+            return torch.clone
+        lower, failed = torch.linalg.cholesky_ex(self.matrix)
+        diagonal = lower.diagonal()
+        if not int(failed) and bool(diagonal.min() > 1e-7 * diagonal.max()):
+            return lambda V: torch.cholesky_solve(V.T, lower).T
+        if float(torch.linalg.eigvalsh(self.matrix)[0]) < -1e-9 * float(self.matrix.diagonal().abs().max()):
+            raise SolverError(
+                "the curvature at the fit is not positive definite, so it is not a strict minimum: no row "
+                "can be left out by a Newton step (curvature='gauss_newton' may do, or a stronger penalty)"
+            )
+        inverse = pseudo_inverse(self.matrix)
+        return lambda V: V @ inverse
+
+    def gradients(self, points: Tensor | None = None) -> Tensor:
+        """g_S at θ̂, or at a point of each set: (s, k)."""
+        at = self.theta.expand(len(self.sets), -1) if points is None else points
+        pull = vmap(self.objective.set_gradient, chunk_size=self._chunk())
+        return pull(at, self.sets.removed, self.sets.removed_weights)
+
+    def test_gradients(self, points: Tensor) -> Tensor:
+        """∇ of the weighted mean loss of the rows tested in each set: (s, k)."""
+        pull = vmap(self.objective.set_gradient, chunk_size=self._chunk())
+        return pull(points, self.sets.tested, self.sets.tested_weights)
+
+    def own(self, V: Tensor, points: Tensor | None = None) -> Tensor:
+        """Curvature that each set brings itself, times its row of V: (s, k)."""
+        at = self.theta.expand(len(self.sets), -1) if points is None else points
+        push = vmap(self.objective.set_product, chunk_size=self._chunk())
+        return push(at, self.sets.removed, self.sets.removed_weights, V)
+
+    def whole(self, V: Tensor, points: Tensor | None = None) -> Tensor:
+        """Curvature with all rows in, times each row of V: (s, k)."""
+        if points is not None:
+            return self.objective.products_at(points, V)
+        return V @ self.matrix if self.dense else self.objective.products(self.theta, V)
+
+    def solve(self, rhs: Tensor, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """H_{−S}⁻¹ times each row, and whether H_{−S} is positive definite as far as was seen: (s, k), (s,).
+
+        At θ̂, or at a point of each set.
+        """
+        return conjugate_each(
+            lambda V: self.whole(V, points) - self.own(V, points),
+            rhs,
+            self._inverse if self.dense else torch.clone,
+        )
+
+    def solve_whole(self, rhs: Tensor) -> Tensor:
+        """H⁻¹ times each row: (t, k)."""
+        if self.dense:
+            return self._inverse(rhs)
+        solution, positive = conjugate_each(self.whole, rhs, torch.clone)
+        if not bool(positive.all()):
+            raise SolverError("the curvature at the fit is not positive definite: it is not a strict minimum")
+        return solution
+
+    def leverages(self, steps: Tensor, gradients: Tensor) -> Tensor:
+        """sᵀH_S s / sᵀH s for a step s = H_{−S}⁻¹ g_S, which is d h where H_S has rank 1: (s,)."""
+        own = (steps * self.own(steps)).sum(1)
+        whole = own + (steps * gradients).sum(1)
+        return torch.where(whole > 0, own / torch.where(whole > 0, whole, 1.0), 0.0)
+
+    def fits_without_error(self, gradients: Tensor) -> bool:
+        """Whether no gradient exceeds rounding: then none tells where the fit would go without its row."""
+        rounding = ROUNDING * self.objective.product(self.theta, self.theta).norm()
+        return bool(gradients.norm(dim=1).max() <= rounding) and bool(rounding > 0)
+
+    def _chunk(self) -> int:
+        return self.objective._chunk(self.sets.removed.shape[1] + self.sets.tested.shape[1])

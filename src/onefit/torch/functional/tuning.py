@@ -1,0 +1,184 @@
+"""Descent on the leave-one-out risk in the strengths: Algorithms 1 and 2 of Beirami et al. (2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from onefit._typing import Array
+from onefit.torch.risk import LeftOutRisk
+
+StepSize: TypeAlias = float | Callable[[int], float] | None
+Scale: TypeAlias = Literal["log", "linear"]
+Rule: TypeAlias = Callable[[int, Array], Array]
+HALVINGS = 20
+LEAST_DECREASE = 1e-9  # of the risk, relative: a step that brings less is the last
+FARTHEST = 1.0  # first trial of a step, in log λ or in the largest λ
+FIRST_STEP = 0.5  # of Algorithm 2, in the same unit
+
+
+class Fitted(Protocol):
+    """What descent needs of a fit."""
+
+    @property
+    def theta(self) -> Tensor:
+        """Where the next fit may begin."""
+
+    def loo(self) -> LeftOutRisk:
+        """Its risk."""
+
+
+F = TypeVar("F", bound=Fitted)
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning(Generic[F]):
+    """Strengths that descent came to.
+
+    Attributes
+    ----------
+    strengths : (m,) array
+        λ at the end.
+    fit : FunctionalFit
+        With those.
+    path : (t + 1, m) array
+        λ after every step, the first one given.
+    risks : (t + 1,) array
+        Approximate leave-one-out risk there; of Algorithm 2, which does not need it, at both ends only.
+    """
+
+    strengths: Array
+    fit: F
+    path: Array
+    risks: Array
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{value:.4g}" for value in self.strengths[:8])
+        more = ", …" if len(self.strengths) > 8 else ""
+        return (
+            f"leave-one-out loss {self.risks[0]:.6g} → {self.risks[-1]:.6g} in {len(self.path) - 1} steps, "
+            f"strengths {shown}{more}"
+        )
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Steps in log λ, or in λ."""
+
+    scale: Scale
+
+    def slope(self, strengths: Array, gradient: Array) -> Array:
+        return strengths * gradient if self.scale == "log" else gradient
+
+    def move(self, strengths: Array, step: Array) -> Array:
+        return strengths * np.exp(step) if self.scale == "log" else np.maximum(strengths + step, 0.0)
+
+    def unit(self, strengths: Array) -> float:
+        largest = float(strengths.max())
+        return 1.0 if self.scale == "log" or largest == 0.0 else largest
+
+
+def descend(
+    fit: Callable[[Array, Tensor | None], F],
+    strengths: Array,
+    gradient: Callable[[F], Array],
+    *,
+    n_steps: int,
+    step_size: StepSize,
+    scale: Scale,
+    stochastic: bool,
+) -> Tuning[F]:
+    """Take gradient steps in the strengths, each fit beginning at the last.
+
+    Parameters
+    ----------
+    fit : callable
+        From strengths and a start to a fit.
+    strengths : (m,) array
+        Where to begin.
+    gradient : callable
+        Of a fit, in its strengths: (m,); of one row if ``stochastic``.
+    n_steps, step_size, scale
+        As for ``FunctionalProblem.tune``.
+    stochastic : bool
+        Algorithm 2.
+    """
+    if scale not in ("log", "linear"):
+        raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
+    if scale == "log" and np.any(strengths <= 0):
+        raise ValueError("strengths must be positive to be tuned on a log scale: take scale='linear'")
+    if n_steps < 0:
+        raise ValueError(f"n_steps must be at least 0, got {n_steps}")
+    run = _Run(fit, gradient, _Coordinates(scale), fit(strengths, None), strengths)
+    if stochastic or step_size is not None:
+        return run.by_rule(
+            n_steps, _rule(step_size, run.coordinates.unit(strengths)), with_risks=not stochastic
+        )
+    return run.by_halving(n_steps)
+
+
+def _rule(step_size: StepSize, unit: float) -> Rule:
+    """From the number of a step and the sums of squared slopes so far to α_t, one a strength."""
+
+    def adagrad(t: int, squares: Array) -> Array:
+        return FIRST_STEP * unit / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+
+    def given(t: int, squares: Array) -> Array:
+        return np.full_like(squares, step_size(t) if callable(step_size) else step_size)
+
+    return adagrad if step_size is None else given
+
+
+@dataclass
+class _Run(Generic[F]):
+    fit: Callable[[Array, Tensor | None], F]
+    gradient: Callable[[F], Array]
+    coordinates: _Coordinates
+    found: F
+    strengths: Array
+
+    def by_rule(self, n_steps: int, rule: Rule, *, with_risks: bool) -> Tuning[F]:
+        """Steps of lengths that a rule gives."""
+        path, risks = [self.strengths], [self.found.loo().value]
+        squares = np.zeros_like(self.strengths)
+        for t in range(n_steps):
+            slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
+            squares = squares + slope**2
+            self.strengths = self.coordinates.move(self.strengths, -rule(t, squares) * slope)
+            self.found = self.fit(self.strengths, self.found.theta)
+            path.append(self.strengths)
+            if with_risks or t == n_steps - 1:
+                risks.append(self.found.loo().value)
+        return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
+
+    def by_halving(self, n_steps: int) -> Tuning[F]:
+        """Steps that are halved until the risk decreases."""
+        path, risks, length = [self.strengths], [self.found.loo().value], np.inf
+        for _ in range(n_steps):
+            slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
+            unit, largest = self.coordinates.unit(self.strengths), float(np.abs(slope).max())
+            if not largest > 0:
+                break
+            length = self._halved(slope, min(4 * length, FARTHEST * unit / largest), risks[-1])
+            if length == 0.0:
+                break
+            path.append(self.strengths)
+            risks.append(self.found.loo().value)
+            if risks[-2] - risks[-1] <= LEAST_DECREASE * abs(risks[-2]):
+                break
+        return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
+
+    def _halved(self, slope: Array, length: float, risk: float) -> float:
+        """Take the first of the steps ``length``, ``length``/2, … that decreases the risk; its length."""
+        for _ in range(HALVINGS):
+            strengths = self.coordinates.move(self.strengths, -length * slope)
+            found = self.fit(strengths, self.found.theta)
+            if found.loo().value <= risk - 1e-4 * length * float(slope @ slope):
+                self.strengths, self.found = strengths, found
+                return length
+            length /= 2
+        return 0.0

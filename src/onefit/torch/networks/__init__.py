@@ -1,0 +1,1 @@
+"""Leave-one-out of trained networks."""

@@ -1,0 +1,80 @@
+"""Weight decay of each parameter: a number, numbers by name or pattern, or those of an optimiser."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onefit.exceptions import UnreliableWarning
+
+Decay: TypeAlias = float | Mapping[str, float] | torch.optim.Optimizer
+
+
+def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], theta: Tensor) -> Tensor:
+    """Weight decay of each trainable parameter: (k,).
+
+    Parameters
+    ----------
+    given : float, dict of float, or torch.optim.Optimizer
+        Names of a dict may be patterns, as in a shell; the last that matches a parameter holds.
+    module : nn.Module
+        That was trained: an optimiser knows its parameters.
+    shapes : dict of shapes
+        Of the trainable parameters.
+    theta : (k,) tensor
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(given, torch.optim.Optimizer):
+        by_name = _of_optimizer(given, module, shapes)
+    elif isinstance(given, Mapping):
+        by_name = _of_patterns(given, shapes)
+    else:
+        by_name = dict.fromkeys(shapes, given)
+    values = [float(by_name.get(name, 0.0)) for name in shapes]
+    if not np.all(np.isfinite(values)) or min(values) < 0:
+        raise ValueError(f"weight_decay must be finite and at least 0, got {given!r}")
+    parts = [theta.new_full((shape.numel(),), v) for v, shape in zip(values, shapes.values(), strict=True)]
+    return torch.cat(parts)
+
+
+def _of_patterns(given: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    by_name: dict[str, float] = {}
+    for pattern, value in given.items():
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
+            raise ValueError(f"weight_decay names {pattern!r}, which is none of {', '.join(names)}")
+        by_name |= dict.fromkeys(matching, value)
+    return by_name
+
+
+def _of_optimizer(
+    optimizer: torch.optim.Optimizer, module: nn.Module, names: Iterable[str]
+) -> dict[str, float]:
+    """Read ``param_groups``."""
+    if isinstance(optimizer, torch.optim.AdamW) and any(g["weight_decay"] for g in optimizer.param_groups):
+        warnings.warn(
+            "AdamW shrinks weights apart from the loss, which is no penalty: what follows is for the minimum "
+            "of the loss with the same decay as a penalty; see that training on moves the weights little",
+            UnreliableWarning,
+            stacklevel=5,
+        )
+    held = {
+        id(p): group.get("weight_decay", 0.0) for group in optimizer.param_groups for p in group["params"]
+    }
+    own = {name: p for name, p in module.named_parameters() if name in set(names)}
+    missing = [name for name, p in own.items() if id(p) not in held]
+    if missing:
+        raise ValueError(
+            f"weight_decay is an optimizer that does not train {missing[0]!r}: give that of this module, or "
+            "a number or dict"
+        )
+    return {name: held[id(p)] for name, p in own.items()}

@@ -1,0 +1,160 @@
+"""The Gauss–Newton matrix of a network, and steps without some of its rows in it.
+
+With J_i the derivatives of the outputs of row i, L_i = R_iR_iᵀ the Hessian of its loss in them and
+J̃_i = R_iᵀJ_i, the curvature without the rows S is K − J̃_SᵀJ̃_S with K = J̃ᵀJ̃ + Λ, so that a step from the
+gradient v_S that they leave behind is
+
+    K₋ₛ⁻¹v = K⁻¹(v + J̃_Sᵀ(I − H)⁻¹J̃_SK⁻¹v),     H = J̃_SK⁻¹J̃_Sᵀ
+
+(Woodbury; Beirami et al. 2017, Theorem 1, with this curvature).  K is factored on the side of the parameters,
+or as M = I + J̃Λ⁻¹J̃ᵀ on that of the outputs, where K⁻¹J̃ᵀ = Λ⁻¹J̃ᵀM⁻¹ and H = I − (M⁻¹)_SS.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from onefit.exceptions import SolverError, UnsupportedModelError
+from onefit.torch.networks.network import Network
+
+FLAT = 1e-14  # of the largest curvature of a loss in an output: none
+SINGULAR = "the Gauss-Newton matrix is singular: give all parameters a weight decay, or take {other}"
+BATCH = 64  # rows whose Jacobian is taken at a time
+
+
+def n_bytes(n: int, c: int, k: int) -> int:
+    """Memory that the curvature of n rows with c outputs takes: J̃, the matrix and its factor, gradients."""
+    side = min(n * c, k)
+    return 8 * (n * c * k + 2 * side**2 + 2 * n * k)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussNewtonMatrix(ABC):
+    """K in one of its two forms.
+
+    Attributes
+    ----------
+    J : (n, r, k) tensor
+        J̃.
+    ridge : (k,) tensor
+        Λ.
+    """
+
+    J: Tensor
+    ridge: Tensor
+
+    @abstractmethod
+    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """K₋ₛ⁻¹v for sets of as many rows each, and leverages: (b, q), (b, k) to (b, k), (b,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByParameters(GaussNewtonMatrix):
+    """Factored as it is: (k, k)."""
+
+    @cached_property
+    def factor(self) -> Tensor:
+        rows = self.J.flatten(0, 1)
+        K = rows.T @ rows
+        K.diagonal().add_(self.ridge)
+        return _cholesky(K)
+
+    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        own = self.J[rows].flatten(1, 2)
+        stacked = torch.cat([own, v[:, None]], 1)
+        half = torch.linalg.solve_triangular(self.factor, stacked.flatten(0, 1).T, upper=False)
+        half = half.T.reshape(stacked.shape)
+        H, p = half[:, :-1] @ half[:, :-1].mT, (half[:, :-1] @ half[:, -1:].mT)[..., 0]
+        pulled = v + (own.mT @ _solved(H, p)[..., None])[..., 0]
+        return torch.cholesky_solve(pulled.T, self.factor).T, _largest(H)
+
+
+@dataclass(frozen=True, eq=False)
+class ByOutputs(GaussNewtonMatrix):
+    """Factored as I + J̃Λ⁻¹J̃ᵀ: (nr, nr)."""
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """M⁻¹."""
+        rows = self.J.flatten(0, 1)
+        M = (rows / self.ridge) @ rows.T
+        M.diagonal().add_(1.0)
+        return torch.cholesky_inverse(_cholesky(M))
+
+    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        r = self.J.shape[1]
+        flat = self.J.flatten(0, 1)
+        own = (rows[..., None] * r + torch.arange(r, device=rows.device)).flatten(1)  # their places in J̃
+        t = ((v / self.ridge) @ flat.T) @ self.inverse  # M⁻¹J̃Λ⁻¹v, of which the part in S is J̃_SK⁻¹v
+        columns = self.inverse[own]  # (b, qr, nr)
+        block = torch.gather(columns, 2, own[:, None].expand(-1, own.shape[1], -1))
+        eye = torch.eye(own.shape[1], dtype=v.dtype, device=v.device)
+        y = (columns.mT @ _solved(eye - block, torch.gather(t, 1, own))[..., None])[..., 0] - t
+        return (v + y @ flat) / self.ridge, _largest(eye - block)
+
+
+def matrix_of(network: Network) -> GaussNewtonMatrix:
+    """Form K of all rows; the decay is that of the rows that stay when a row of mean share leaves.
+
+    Raises
+    ------
+    SolverError
+        If it is singular.
+    """
+    slopes, bends = curved_derivatives(network)
+    values, vectors = torch.linalg.eigh(network.shares[:, None, None] * bends)
+    held = (
+        values.amax(0) > FLAT * values.abs().max()
+    )  # softmax has a direction without curvature in every row
+    if not bool(held.any()):
+        held[-1] = True
+    roots = (vectors * values.clamp(min=0.0).sqrt()[:, None, :])[..., held]
+    n, r, k = len(slopes), roots.shape[2], len(network.theta)
+    J = network.theta.new_empty((n, r, k))
+    for rows in network.rows.batches(BATCH):
+        J[rows] = roots[rows].mT @ network.jacobian(rows)
+    ridge = network.decay * (network.total - float(network.leaving_share))
+    by_parameters = k <= n * r or bool((ridge == 0).any())
+    return ByParameters(J, ridge) if by_parameters else ByOutputs(J, ridge)
+
+
+def curved_derivatives(network: Network) -> tuple[Tensor, Tensor]:
+    """First two derivatives of the losses in the outputs: (n, c), (n, c, c).
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the second is zero: then the Gauss–Newton matrix is that of the decay alone.
+    """
+    slopes, bends = network.loss_derivatives()
+    if float(bends.abs().max()) <= FLAT * float(slopes.abs().max()):
+        raise UnsupportedModelError(
+            "the loss is linear in the outputs, so that it has no Gauss-Newton curvature: return logits and "
+            "take nn.CrossEntropyLoss in place of log-softmax and nn.NLLLoss, a smooth loss in place of "
+            "nn.L1Loss, or curvature='last_layer'"
+        )
+    return slopes, bends
+
+
+def _cholesky(matrix: Tensor) -> Tensor:
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    diagonal = factor.diagonal()
+    if int(failed) or not bool(diagonal.min() > 1e-8 * diagonal.max()):
+        raise SolverError(SINGULAR.format(other="curvature='last_layer'"))
+    return factor
+
+
+def _solved(H: Tensor, p: Tensor) -> Tensor:
+    """(I − H)⁻¹p; infinite where a leverage is 1: (b, q, q), (b, q) to (b, q)."""
+    eye = torch.eye(H.shape[1], dtype=H.dtype, device=H.device)
+    return torch.linalg.solve_ex(eye - H, p).result
+
+
+def _largest(H: Tensor) -> Tensor:
+    """Largest eigenvalue, a leverage: (b, q, q) to (b,)."""
+    return torch.linalg.eigvalsh(0.5 * (H + H.mT))[:, -1].clamp(0.0, 1.0)

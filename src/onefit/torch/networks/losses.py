@@ -1,0 +1,162 @@
+"""The loss of every row, from the loss of a batch.
+
+A loss of a batch is Σ_i b_i ℓ_i or its mean Σ_i b_i ℓ_i / Σ_i b_i: a row's share b_i is 1, or the sum of the
+class weights of its targets, 0 where all are ignored.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from onefit.torch.networks.data import Tree, taken
+from onefit.torch.networks.mapping import mapped
+from onefit.torch.numerics.rows import check_scalar
+
+BatchLoss: TypeAlias = Callable[[Any, Any], Tensor]  # of outputs and targets
+
+
+class RowLosses(ABC):
+    """Losses and shares of rows."""
+
+    @abstractmethod
+    def values(self, outputs: Tree, target: Tree) -> Tensor:
+        """ℓ_i, 0 where the share is: (n,)."""
+
+    @abstractmethod
+    def shares(self, outputs: Tree, target: Tree) -> Tensor:
+        """b_i: (n,)."""
+
+
+@dataclass(frozen=True)
+class Alone(RowLosses):
+    """Any function of a batch, called for each row on its own."""
+
+    loss: BatchLoss
+
+    def values(self, outputs: Tree, target: Tree) -> Tensor:
+        def one(output: Tree, y: Tree) -> Tensor:
+            value = self.loss(tree_map(lambda leaf: leaf[None], output), tree_map(lambda leaf: leaf[None], y))
+            check_scalar("the loss of a batch (take reduction='mean' or 'sum')", value.reshape(()))
+            return value.reshape(())
+
+        return mapped(one, (outputs, target))
+
+    def shares(self, outputs: Tree, target: Tree) -> Tensor:
+        return torch.ones_like(self.values(outputs, target))
+
+
+@dataclass(frozen=True)
+class Elementwise(RowLosses):
+    """A loss of PyTorch that knows the losses of its elements: ``reduction="none"``."""
+
+    elements: BatchLoss
+    divided: bool  # by the number of elements of a row
+
+    def values(self, outputs: Tree, target: Tree) -> Tensor:
+        losses = self.elements(outputs, target)
+        rows = losses.reshape(len(losses), -1)
+        return rows.mean(1) if self.divided else rows.sum(1)
+
+    def shares(self, outputs: Tree, target: Tree) -> Tensor:
+        return torch.ones_like(self.values(outputs, target))
+
+
+@dataclass(frozen=True)
+class ClassWeighted(RowLosses):
+    """Cross-entropy or negative log-likelihood of class numbers: weights of classes, ignored targets."""
+
+    elements: BatchLoss
+    weight: Tensor | None
+    ignore_index: int
+
+    def values(self, outputs: Tree, target: Tree) -> Tensor:
+        losses = self.elements(outputs, target)
+        shares = self.shares(outputs, target)
+        return losses.reshape(len(losses), -1).sum(1) / torch.where(shares > 0, shares, 1.0)
+
+    def shares(self, outputs: Tree, target: Tree) -> Tensor:
+        held = target != self.ignore_index
+        weights = torch.ones_like(target, dtype=torch.float64)
+        if self.weight is not None:
+            weights = self.weight.double()[torch.where(held, target, 0)]
+        return (weights * held).reshape(len(target), -1).sum(1)
+
+
+def row_losses(loss: Any, target: Tree) -> tuple[RowLosses, ...]:
+    """What the losses of rows may be, the most likely first: which of them it is, the batch tells."""
+    reduction = getattr(loss, "reduction", None)
+    if not isinstance(loss, nn.Module) or reduction not in ("mean", "sum", "batchmean"):
+        return (Alone(loss),)
+    elements = copy.deepcopy(loss)
+    elements.reduction = "none"
+    plain = Elementwise(elements, divided=reduction == "mean")
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or not isinstance(target, Tensor):
+        return plain, Alone(loss)
+    if target.is_floating_point():  # probabilities: sums over classes, a mean over rows
+        return plain, Alone(loss)
+    weighted = ClassWeighted(elements, loss.weight, loss.ignore_index)
+    return (Summed(weighted) if reduction == "sum" else weighted), Alone(loss)
+
+
+@dataclass(frozen=True)
+class Summed(RowLosses):
+    """The same where they are summed: a row's loss is its whole part of the sum."""
+
+    whole: ClassWeighted
+
+    def values(self, outputs: Tree, target: Tree) -> Tensor:
+        return self.whole.values(outputs, target) * self.whole.shares(outputs, target)
+
+    def shares(self, outputs: Tree, target: Tree) -> Tensor:
+        return torch.ones_like(self.whole.shares(outputs, target))
+
+
+def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses, bool]:
+    """Find the losses of rows, and whether the loss of a batch is their mean.
+
+    Raises
+    ------
+    ValueError
+        If it is neither their mean nor their sum, or not finite.
+    """
+    batch = loss(outputs, target)
+    check_scalar("the loss of a batch (take reduction='mean' or 'sum')", batch)
+    for kind in row_losses(loss, target):
+        try:
+            rows, shares = kind.values(outputs, target), kind.shares(outputs, target)
+        except (RuntimeError, IndexError, ValueError):
+            continue
+        mean = float((shares * rows).sum() / shares.sum())
+        total = float((shares * rows).sum())
+        slack = 1e-6 * float((shares * rows).abs().sum()) + 1e-12
+        if abs(float(batch) - mean) <= slack / len(rows):
+            return kind, True
+        if abs(float(batch) - total) <= slack:
+            return kind, False
+    raise ValueError(_neither(loss, outputs, target, float(batch)))
+
+
+def _neither(loss: BatchLoss, outputs: Tree, target: Tree, batch: float) -> str:
+    rows = Alone(loss).values(outputs, target)
+    wrong = torch.nonzero(~torch.isfinite(rows))
+    if len(wrong):
+        return f"the loss of row {int(wrong[0])} is not finite at the given weights"
+    return (
+        f"the loss of all rows is {batch:.6g}, which is neither the mean, {float(rows.mean()):.6g}, nor the "
+        f"sum, {float(rows.sum()):.6g}, of the losses of the rows: no row can be left out of it. Class "
+        "weights and ignored targets are read from nn.CrossEntropyLoss and nn.NLLLoss; for others give "
+        "sample_weight"
+    )
+
+
+def first_rows(tree: Tree, count: int) -> Tree:
+    """The first rows of a tree."""
+    return taken(tree, slice(count))

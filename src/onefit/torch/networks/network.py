@@ -1,0 +1,403 @@
+"""A module as a function of a flat vector of its trainable parameters, with its rows and their losses."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, jacrev, vmap
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+from onefit.torch.networks.data import Rows, Tree, called, taken
+from onefit.torch.networks.decay import Decay, read_decay
+from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
+from onefit.torch.networks.mapping import REFUSALS, looped, mapped
+from onefit.torch.numerics.objective import BUDGET, Smooth
+from onefit.torch.numerics.rows import as_weights
+
+TOGETHER = 512  # rows of a forward pass
+SOME = 256  # rows whose gradients tell the size of those of all
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How what a module returns is laid out flat: the parts that the loss depends on, (n, c).
+
+    Attributes
+    ----------
+    spec : TreeSpec
+    used : tuple of int
+        Leaves that the loss depends on.
+    shapes : tuple of shapes
+        Of those, without the rows.
+    """
+
+    spec: TreeSpec
+    used: tuple[int, ...]
+    shapes: tuple[torch.Size, ...]
+
+    def flat(self, outputs: Tree) -> Tensor:
+        """Return (n, c)."""
+        leaves = tree_flatten(outputs)[0]
+        return torch.cat([leaves[k].flatten(1) for k in self.used], 1)
+
+    def tree(self, flat: Tensor, outputs: Tree) -> Tree:
+        """Return outputs whose used parts are these."""
+        leaves = list(tree_flatten(outputs)[0])
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes], 1)
+        for k, part, shape in zip(self.used, parts, self.shapes, strict=True):
+            leaves[k] = part.reshape(-1, *shape)
+        return tree_unflatten(leaves, self.spec)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A module, what it is trained on, and its parameters.
+
+    Attributes
+    ----------
+    module : nn.Module
+        A copy in float64, in ``eval()`` mode.
+    rows : Rows
+    losses : RowLosses
+        ℓ_i of outputs.
+    shares : (n,) tensor
+        b_i: what a row counts for.
+    decay : (k,) tensor
+        Weight decay of each parameter.
+    mean : bool
+        Whether the loss is a mean over rows, and not their sum: the decay is that of Σ b_i losses then.
+    theta : (k,) tensor
+        The parameters.
+    layout : Layout
+        Of its outputs.
+    """
+
+    module: nn.Module
+    rows: Rows
+    losses: RowLosses
+    shares: Tensor
+    decay: Tensor
+    mean: bool
+    theta: Tensor
+    layout: Layout
+
+    @classmethod
+    def read(
+        cls,
+        module: Any,
+        loss: Any,
+        rows: Rows,
+        weight_decay: Decay,
+        sample_weight: Any = None,
+    ) -> Network:
+        """Copy a module and find out what its loss says of each row.
+
+        Raises
+        ------
+        TypeError, ValueError
+        """
+        own, loss = _copied(module, loss, rows.device)
+        named = {name: p for name, p in own.named_parameters() if p.requires_grad}
+        theta = torch.cat([p.detach().reshape(-1) for p in named.values()]).clone()
+        if not bool(torch.isfinite(theta).all()):
+            raise ValueError("the parameters of the module are not all finite: train it again")
+        decay = read_decay(weight_decay, module, {name: p.shape for name, p in named.items()}, theta)
+        outputs = _outputs(own, rows)
+        losses, mean = read_losses(loss, outputs, rows.target)
+        shares = losses.shares(outputs, rows.target)
+        shares = shares * as_weights(sample_weight, len(rows), rows.device)
+        _refuse_infinite(losses.values(outputs, rows.target))
+        return cls(own, rows, losses, shares, decay, mean, theta, _layout(losses, outputs, rows.target))
+
+    # --- parameters ------------------------------------------------------------------------------------
+
+    @cached_property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Names and shapes of the parameters, in the order of ``theta``."""
+        return {name: p.shape for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def parts(self, theta: Tensor) -> dict[str, Tensor]:
+        """The parameters by name."""
+        pieces = torch.split(theta, [shape.numel() for shape in self.shapes.values()])
+        return {
+            name: piece.reshape(shape)
+            for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+        }
+
+    def with_theta(self, theta: Tensor) -> Network:
+        """The network with other parameters."""
+        return replace(self, theta=theta.detach())
+
+    def as_module(self, theta: Tensor) -> nn.Module:
+        """A module with other parameters, in float64."""
+        own = copy.deepcopy(self.module)
+        own.load_state_dict(self.parts(theta), strict=False)
+        return own
+
+    # --- outputs and losses ----------------------------------------------------------------------------
+
+    def outputs(self, theta: Tensor, rows: Rows) -> Tree:
+        """What the module returns for some rows."""
+        return called(self.module, self.parts(theta), rows.inputs)
+
+    def predict(self, theta: Tensor, inputs: Tree) -> Tensor:
+        """Output for one row, flat: (c,)."""
+        one = tree_map(lambda leaf: leaf[None], inputs)
+        return self.layout.flat(called(self.module, self.parts(theta), one))[0]
+
+    def row_values(self, theta: Tensor) -> Tensor:
+        """ℓ_i of all rows: (n,)."""
+        with torch.no_grad():
+            parts = [self.rows.take(few) for few in self.rows.batches(TOGETHER)]
+            return torch.cat([self.losses.values(self.outputs(theta, few), few.target) for few in parts])
+
+    def values_at(self, points: Tensor, rows: Tensor) -> Tensor:
+        """ℓ of some rows, each at a point of its own: (b,)."""
+        few = self.rows.take(rows)
+
+        def one(theta: Tensor, inputs: Tree) -> Tensor:
+            return self.predict(theta, inputs)
+
+        with torch.no_grad():
+            flat = self.map(one, (points, few.inputs), chunk=max(1, BUDGET // points.shape[1]))
+            outputs = self.outputs(self.theta, few)
+            return self.losses.values(self.layout.tree(flat, outputs), few.target)
+
+    @cached_property
+    def maps(self) -> bool:
+        """Whether every operation of the module has a batching rule."""
+        first = taken(self.rows.inputs, slice(2))
+        try:
+            mapped_jacobian = vmap(jacrev(self.predict), in_dims=(None, 0))
+            looped_jacobian = looped(lambda x: self.predict(self.theta, x), (first,))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                mapped_jacobian(self.theta, first)
+        except REFUSALS:
+            return False
+        return bool(torch.isfinite(looped_jacobian).all())
+
+    def map(self, f: Callable[..., Tensor], trees: tuple[Any, ...], chunk: int | None = None) -> Tensor:
+        """Apply a function to every row: by ``vmap`` where the module allows it, else by a loop."""
+        if self.maps:
+            return vmap(f, chunk_size=chunk)(*trees)
+        return looped(f, trees)
+
+    # --- derivatives -----------------------------------------------------------------------------------
+
+    def jacobian(self, rows: Tensor) -> Tensor:
+        """Derivatives of the outputs of some rows in the parameters: (b, c, k)."""
+        inputs = taken(self.rows.inputs, rows)
+        return self.map(
+            lambda x: jacobian_of(lambda t: self.predict(t, x), self.theta, self.maps), (inputs,), 64
+        )
+
+    def gradients(self, rows: Tensor) -> Tensor:
+        """∇ℓ of some rows: (b, k)."""
+        few = self.rows.take(rows)
+
+        def one(inputs: Tree, target: Tree) -> Tensor:
+            def value(theta: Tensor) -> Tensor:
+                x, y = (tree_map(lambda leaf: leaf[None], tree) for tree in (inputs, target))
+                return self.losses.values(called(self.module, self.parts(theta), x), y)[0]
+
+            return grad(value)(self.theta)
+
+        try:
+            return self.map(one, (few.inputs, few.target), chunk=max(1, BUDGET // len(self.theta)))
+        except REFUSALS:
+            return looped(one, (few.inputs, few.target))
+
+    def loss_derivatives(self) -> tuple[Tensor, Tensor]:
+        """First two derivatives of ℓ in the outputs: (n, c), (n, c, c)."""
+        parts = [self._derivatives(self.rows.take(few)) for few in self.rows.batches(TOGETHER)]
+        first, second = zip(*parts, strict=True)
+        return torch.cat(first), torch.cat(second)
+
+    def _derivatives(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            outputs = self.outputs(self.theta, rows)
+        flat = self.layout.flat(outputs).requires_grad_()
+        value = self.losses.values(self.layout.tree(flat, outputs), rows.target).sum()
+        (slopes,) = torch.autograd.grad(value, flat, create_graph=True)
+        bends = [_derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
+        return slopes.detach(), torch.stack(bends, 1)
+
+    # --- the objective ---------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> float:
+        """What the decay counts for: Σ b_i where the loss is a mean, else 1."""
+        return float(self.shares.sum()) if self.mean else 1.0
+
+    def leaving(self, rows: Tensor) -> Tensor:
+        """Share of the decay that leaves with some rows: (b,)."""
+        return self.shares[rows] if self.mean else torch.zeros_like(self.shares[rows])
+
+    @property
+    def leaving_share(self) -> Tensor:
+        """The same for a row of mean share: ()."""
+        total = self.shares.sum()
+        return (self.shares**2).sum() / total if self.mean else torch.zeros_like(total)
+
+    def objective(self) -> TrainingLoss:
+        """Σ_i b_i ℓ_i + ½ total Σ_j decay_j θ_j²."""
+        return TrainingLoss(self)
+
+    def without(self, rows: Tensor) -> Network:
+        """The network with fewer rows."""
+        kept = torch.ones_like(self.shares, dtype=torch.bool)
+        kept[rows] = False
+        index = torch.nonzero(kept)[:, 0]
+        return replace(self, rows=self.rows.take(index), shares=self.shares[index])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingLoss(Smooth):
+    """What the training minimises, by batched forward passes."""
+
+    network: Network
+
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self._penalty(theta), self.network.total * self.network.decay * theta
+        at = theta.detach().requires_grad_()
+        for few in self.network.rows.batches(TOGETHER):
+            part = self._part(at, few)
+            value, gradient = value + part.detach(), gradient + _derivative(part, at)
+        return value, gradient
+
+    def value(self, theta: Tensor) -> Tensor:
+        with torch.no_grad():
+            parts = [self._part(theta, few) for few in self.network.rows.batches(TOGETHER)]
+            return torch.stack(parts).sum() + self._penalty(theta)
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        return self.value_and_gradient(theta)[1]
+
+    def product(self, theta: Tensor, v: Tensor) -> Tensor:
+        total = self.network.total * self.network.decay * v
+        at = theta.detach().requires_grad_()
+        for few in self.network.rows.batches(TOGETHER):
+            (slope,) = torch.autograd.grad(self._part(at, few), at, create_graph=True)
+            total = total + _derivative(slope @ v, at)
+        return total
+
+    def curvature(self, theta: Tensor) -> Tensor:
+        eye = torch.eye(len(theta), dtype=theta.dtype, device=theta.device)
+        dense = torch.diag(self.network.total * self.network.decay)
+        for few in self.network.rows.batches(TOGETHER):
+
+            def bent(v: Tensor, few: Tensor = few) -> Tensor:
+                return grad(lambda t: (grad(self._part)(t, few) * v).sum())(theta)
+
+            dense = dense + mapped(bent, (eye,), chunk=64)
+        return 0.5 * (dense + dense.T)
+
+    def gradient_size(self, theta: Tensor) -> Tensor:
+        """Estimated from some rows where there are many."""
+        network = self.network.with_theta(theta)
+        n = len(network.rows)
+        rows = torch.linspace(0, n - 1, min(n, SOME), device=theta.device).round().long()
+        sizes = [
+            network.gradients(few).norm(dim=1) for few in torch.split(rows, max(1, BUDGET // len(theta)))
+        ]
+        size = (torch.cat(sizes) * network.shares[rows]).mean() * n
+        return size + (0.0 if network.mean else 1.0) * (network.decay * theta).norm()
+
+    def _part(self, theta: Tensor, few: Tensor) -> Tensor:
+        network = self.network
+        rows = network.rows.take(few)
+        return (network.shares[few] * network.losses.values(network.outputs(theta, rows), rows.target)).sum()
+
+    def _penalty(self, theta: Tensor) -> Tensor:
+        return 0.5 * self.network.total * (self.network.decay * theta**2).sum()
+
+
+def jacobian_of(f: Callable[[Tensor], Tensor], theta: Tensor, maps: bool) -> Tensor:
+    """Derivatives of a vector in another: (c, k)."""
+    if maps:
+        return jacrev(f)(theta)
+    at = theta.detach().requires_grad_()
+    outputs = f(at)
+    return torch.stack([_derivative(output, at) for output in outputs])
+
+
+def _derivative(value: Tensor, variable: Tensor) -> Tensor:
+    """Derivative that is zero where nothing depends on the variable."""
+    if not value.requires_grad:
+        return torch.zeros_like(variable)
+    (found,) = torch.autograd.grad(value, variable, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(variable) if found is None else found
+
+
+def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, BatchLoss]:
+    """Both in float64 on a device, the module in ``eval()`` mode."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of (output, y), got {loss!r}")
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        raise ValueError("the module has lazy layers that have seen no data: train it first")
+    own = copy.deepcopy(module).to(device=device, dtype=torch.float64).eval()
+    if not any(p.requires_grad for p in own.parameters()):
+        raise ValueError(
+            f"this {type(module).__name__} has no trainable parameters: nothing depends on the rows"
+        )
+    if isinstance(loss, nn.Module):
+        loss = copy.deepcopy(loss).to(device=device, dtype=torch.float64)
+    return own, loss
+
+
+def _outputs(module: nn.Module, rows: Rows) -> Tree:
+    """Outputs of all rows.
+
+    Raises
+    ------
+    ValueError
+        If the module does not take the rows, or does not return one output a row.
+    """
+    try:
+        with torch.no_grad():
+            outputs = called(module, {}, rows.inputs)
+            alone = called(module, {}, taken(rows.inputs, slice(1)))
+    except (RuntimeError, TypeError, IndexError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"the module does not take these inputs ({_shapes(rows.inputs)}): {type(error).__name__}: {error}"
+            ". Several inputs are a tuple, ((X1, X2), y), or a dict by argument name"
+        ) from error
+    for leaf, one in zip(*(tree_flatten(tree)[0] for tree in (outputs, alone)), strict=True):
+        if not isinstance(leaf, Tensor) or leaf.ndim == 0 or (len(leaf), len(one)) != (len(rows), 1):
+            shape = tuple(leaf.shape) if isinstance(leaf, Tensor) else type(leaf).__name__
+            raise ValueError(
+                f"the module must return tensors with one entry a row ({len(rows)} of them), got {shape}: is "
+                "it batch_first=True?"
+            )
+    return outputs
+
+
+def _shapes(tree: Tree) -> str:
+    return ", ".join(f"{tuple(leaf.shape)} of {leaf.dtype}" for leaf in tree_flatten(tree)[0])
+
+
+def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
+    """Find the parts of the outputs that the loss depends on."""
+    leaves, spec = tree_flatten(outputs)
+    leaves = [leaf.detach().requires_grad_(leaf.is_floating_point()) for leaf in leaves]
+    value = losses.values(tree_unflatten(leaves, spec), target).sum()
+    real = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
+    found = torch.autograd.grad(value, [leaves[k] for k in real], allow_unused=True)
+    used = tuple(k for k, slope in zip(real, found, strict=True) if slope is not None)
+    return Layout(spec, used, tuple(leaves[k].shape[1:] for k in used))
+
+
+def _refuse_infinite(values: Tensor) -> None:
+    wrong = torch.nonzero(~torch.isfinite(values))
+    if len(wrong):
+        raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")

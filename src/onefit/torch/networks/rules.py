@@ -1,0 +1,243 @@
+"""How the weights of a network move when rows leave: which parameters, with which curvature."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from onefit.exceptions import SolverError, UnsupportedModelError
+from onefit.risk.folds import Folds
+from onefit.torch.functional.left_out import Sets, Steps
+from onefit.torch.networks.data import Tree, called
+from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes
+from onefit.torch.networks.kronecker import KroneckerCurvature
+from onefit.torch.networks.network import Network
+from onefit.torch.numerics.objective import BUDGET, Objective, Split
+
+Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]
+AUTO = "auto"
+ROOM = 2**31  # bytes that a curvature may take
+
+
+class Moved(NamedTuple):
+    """Steps of the weights without some sets of rows.
+
+    Attributes
+    ----------
+    sets : (b, q) int tensor
+    steps : (b, k) tensor
+    leverages : (b,) tensor
+    """
+
+    sets: Tensor
+    steps: Tensor
+    leverages: Tensor
+
+
+class Rule(ABC):
+    """Steps of the weights of a network."""
+
+    name: str
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    @abstractmethod
+    def moved(self, sets: Tensor) -> Iterator[Moved]:
+        """Steps without each of some sets of as many rows, a few at a time: (s, q)."""
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        """Loss of each row without it, and leverages: (n,), (n,)."""
+        rows = torch.arange(len(self.network.rows), device=self.network.theta.device)
+        losses, leverages = [], []
+        for part in self.moved(rows[:, None]):
+            points = self.network.theta + part.steps
+            losses.append(self.network.values_at(points, part.sets[:, 0]))
+            leverages.append(part.leverages)
+        return torch.cat(losses), torch.cat(leverages)
+
+    def left_behind(self, sets: Tensor) -> Tensor:
+        """Gradient that the rows of each set leave behind, with their share of the decay: (s, k)."""
+        network, flat = self.network, sets.flatten()
+        own = network.shares[flat, None] * network.gradients(flat)
+        own += network.leaving(flat)[:, None] * (network.decay * network.theta)
+        return own.reshape(*sets.shape, -1).sum(1)
+
+
+class GaussNewton(Rule):
+    """All parameters move, with the Gauss–Newton matrix."""
+
+    name = "all layers, Gauss-Newton curvature"
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        if not fits(network):
+            raise ValueError(
+                f"the Gauss-Newton matrix of {_size(network)} would take {_gigabytes(network):.1f} GB: take "
+                "curvature='kronecker' or 'last_layer', or fewer rows"
+            )
+        self.matrix = matrix_of(network)
+
+    def moved(self, sets: Tensor) -> Iterator[Moved]:
+        n, r, k = self.matrix.J.shape
+        size = max(1, BUDGET // (max(k, n) * (sets.shape[1] * r + 3)))
+        for few in torch.split(sets, size):
+            yield Moved(few, *self.matrix.left_out(few, self.left_behind(few)))
+
+
+class Kronecker(Rule):
+    """All parameters move, with the Kronecker factors of the Gauss–Newton matrix, layer by layer."""
+
+    name = "all layers, Kronecker-factored curvature"
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        if not network.maps:
+            raise UnsupportedModelError(
+                "Kronecker factors need a module that torch.func.vmap can map over rows: take "
+                "curvature='gauss_newton', with fewer rows if need be, or curvature='last_layer'"
+            )
+        ridge = network.decay * (network.total - float(network.leaving_share))
+        slopes, bends = curved_derivatives(network)
+        self.curvature = KroneckerCurvature.of(
+            network.module,
+            network.parts(network.theta),
+            network.rows.inputs,
+            network.shares[:, None] * slopes,
+            network.shares[:, None, None] * bends,
+            network.parts(ridge),
+            network.parts(float(network.leaving_share) * network.decay * network.theta),
+            flatten=network.layout.flat,
+        )
+
+    def moved(self, sets: Tensor) -> Iterator[Moved]:
+        if sets.shape[1] != 1:
+            raise UnsupportedModelError(
+                "Kronecker factors leave out one row at a time: take curvature='gauss_newton' or 'last_layer'"
+            )
+        for few in torch.split(sets, self.curvature.size):
+            yield Moved(few, *self.curvature.left_out(few[:, 0]))
+
+
+class LastLayer(Rule):
+    """The last layer moves, with its exact Hessian."""
+
+    name = "the last layer, exact curvature"
+
+    def moved(self, sets: Tensor) -> Iterator[Moved]:
+        network, last = self.network, last_layer(self.network)
+        rows = tuple(part for part in sets.cpu().numpy())
+        folds = Sets.of(Folds(rows, rows, len(network.rows)), network.shares)
+        steps = Steps(self._objective(last), network.theta[last], folds)
+        try:
+            moves, positive = steps.solve(steps.gradients())
+        except SolverError as error:
+            raise SolverError(f"{error}; here that may be weight decay") from error
+        leverages = torch.where(positive, steps.leverages(moves, steps.gradients()), 1.0)
+        moves = torch.where(positive[:, None], moves, 0.0)
+        for few in torch.split(
+            torch.arange(len(sets), device=last.device), max(1, BUDGET // len(network.theta))
+        ):
+            whole = network.theta.new_zeros((len(few), len(network.theta)))
+            whole[:, last] = moves[few]
+            yield Moved(sets[few], whole, leverages[few])
+
+    def _objective(self, last: Tensor) -> Objective:
+        """The objective of the parameters of the last layer, those below held fixed."""
+        network = self.network
+        if not network.maps:
+            raise UnsupportedModelError(
+                "the Hessian of the last layer needs a module that torch.func.vmap can map over rows: take "
+                "curvature='gauss_newton'"
+            )
+        numbers = torch.arange(len(network.rows), device=last.device)
+        first, decay = int(last[0]), network.decay[last]
+
+        def predict(own: Tensor, row: Tensor) -> Tensor:
+            parts = _with_last(network, own, first)
+            inputs = tree_map(lambda leaf: leaf[row][None], network.rows.inputs)
+            return network.layout.flat(called(network.module, parts, inputs))[0]
+
+        def loss(output: Tensor, row: Tensor) -> Tensor:
+            outputs = network.layout.tree(output[None], self._others(row))
+            target = tree_map(lambda leaf: leaf[row][None], network.rows.target)
+            return network.losses.values(outputs, target)[0]
+
+        if not network.mean:
+            ridge = (lambda t: (decay * t**2).sum() / 2,)
+            return _objective(Split(predict, loss), ridge, numbers, network.shares)
+
+        def decayed(own: Tensor, x: Tensor, y: Tensor) -> Tensor:  # each row brings its share of the decay
+            return loss(predict(own, x), y) + (decay * own**2).sum() / 2
+
+        return _objective(decayed, (), numbers, network.shares)
+
+    def _others(self, row: Tensor) -> Tree:
+        """Outputs of a row, for the parts that the loss does not depend on."""
+        inputs = tree_map(lambda leaf: leaf[row][None], self.network.rows.inputs)
+        return called(self.network.module, self.network.parts(self.network.theta), inputs)
+
+
+def _objective(loss: object, penalties: tuple[object, ...], numbers: Tensor, shares: Tensor) -> Objective:
+    return Objective(loss, penalties, numbers, numbers, shares, torch.ones_like(shares[: len(penalties)]))  # type: ignore[arg-type]
+
+
+def _with_last(network: Network, own: Tensor, first: int) -> dict[str, Tensor]:
+    """The parameters by name, those from ``first`` on replaced: nothing below is differentiated."""
+    parts, begin = network.parts(network.theta), -first
+    for name, shape in network.shapes.items():
+        if begin >= 0:
+            parts[name] = own[begin : begin + shape.numel()].reshape(shape)
+        begin += shape.numel()
+    return parts
+
+
+def last_layer(network: Network) -> Tensor:
+    """Which coordinates belong to the last module that has parameters: a contiguous range at the end."""
+    last = next(reversed(network.shapes)).rpartition(".")[0]
+    held = [name.rpartition(".")[0] == last for name in network.shapes]
+    chosen = np.repeat(held, [shape.numel() for shape in network.shapes.values()])
+    first = int(np.flatnonzero(~chosen)[-1]) + 1 if not chosen.all() else 0
+    return torch.arange(first, len(network.theta), device=network.theta.device)
+
+
+RULES: dict[str, type[Rule]] = {
+    "gauss_newton": GaussNewton,
+    "kronecker": Kronecker,
+    "last_layer": LastLayer,
+}
+
+
+def rule_for(curvature: str, network: Network) -> tuple[Rule, tuple[str, ...]]:
+    """The rule of a name, and a note where the size of the network decided."""
+    if curvature != AUTO:
+        return RULES[curvature](network), ()
+    if fits(network):
+        return GaussNewton(network), ()
+    note = f"Kronecker factors were taken: the Gauss-Newton matrix of {_size(network)} would take "
+    return Kronecker(network), (f"{note}{_gigabytes(network):.1f} GB",)
+
+
+def fits(network: Network) -> bool:
+    """Whether there is room for the Gauss–Newton matrix."""
+    return _bytes(network) <= ROOM
+
+
+def _bytes(network: Network) -> int:
+    c = sum(shape.numel() for shape in network.layout.shapes)
+    return n_bytes(len(network.rows), c, len(network.theta))
+
+
+def _gigabytes(network: Network) -> float:
+    return _bytes(network) / 2**30
+
+
+def _size(network: Network) -> str:
+    outputs = len(network.rows) * sum(shape.numel() for shape in network.layout.shapes)
+    return f"{outputs} outputs in {len(network.theta)} parameters"

@@ -1,0 +1,1 @@
+"""Objectives, their minima, and the optimisers that all of ``onefit.torch`` shares."""

@@ -1,0 +1,72 @@
+"""Linear solves: conjugate gradients on products with a matrix, and pseudo-inverses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
+ENOUGH = 1e-8  # what it has to come to at least
+
+
+def pseudo_inverse(H: Tensor, *, absolute: bool = False) -> Tensor:
+    """Inverse of a symmetric matrix on its range."""
+    values, vectors = torch.linalg.eigh(H)
+    held = values.abs() > 1e-13 * len(H) * values.abs().max()
+    inverse = torch.where(held, 1.0 / torch.where(held, values, 1.0), 0.0)
+    return (vectors * (inverse.abs() if absolute else inverse)) @ vectors.T
+
+
+def conjugate(product: Callable[[Tensor], Tensor], rhs: Tensor, tol: float = 1e-12) -> Tensor:
+    """Solve with a positive curvature by conjugate gradients; stops where the curvature is not positive."""
+    solution = torch.zeros_like(rhs)
+    residual, direction = rhs.clone(), rhs.clone()
+    size = first = float(rhs @ rhs)
+    for _ in range(20 * len(rhs) + 100):
+        if size <= tol**2 * first:
+            break
+        bent = product(direction)
+        curved = float(direction @ bent)
+        if not curved > 0:
+            return solution if bool(solution.any()) else rhs.clone()
+        solution += size / curved * direction
+        residual -= size / curved * bent
+        size, last = float(residual @ residual), size
+        direction = residual + size / last * direction
+    return solution
+
+
+def conjugate_each(
+    product: Callable[[Tensor], Tensor], rhs: Tensor, precondition: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Conjugate gradients for each row of a right-hand side, with a matrix of its own.
+
+    Returns
+    -------
+    solution : (s, k) tensor
+    positive : (s,) bool tensor
+        Where it converged and no direction of negative curvature was met.
+    """
+    solution, residual = torch.zeros_like(rhs), rhs.clone()
+    conditioned = precondition(residual)
+    direction = conditioned.clone()
+    size = (residual * conditioned).sum(1)
+    goal = ACCURACY**2 * size
+    positive = torch.isfinite(size)
+    for _ in range(10 * rhs.shape[1] + 100):
+        active = positive & (size > goal)
+        if not bool(active.any()):
+            return solution, positive
+        bent = product(direction)
+        curved = (direction * bent).sum(1)
+        positive &= ~active | (curved > 0)
+        length = torch.where(active & positive, size / torch.where(curved > 0, curved, 1.0), 0.0)
+        solution += length[:, None] * direction
+        residual -= length[:, None] * bent
+        conditioned = precondition(residual)
+        size, last = torch.where(active, (residual * conditioned).sum(1), size), size
+        turn = torch.where(active & (last > 0), size / torch.where(last > 0, last, 1.0), 0.0)
+        direction = conditioned + turn[:, None] * direction
+    return solution, positive & (size <= (ENOUGH / ACCURACY) ** 2 * goal)

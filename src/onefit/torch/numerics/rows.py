@@ -1,0 +1,106 @@
+"""Devices, rows, weights: what comes from the user, as tensors and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onefit.exceptions import SolverError
+from onefit.torch.numerics.objective import Objective
+
+
+def as_device(device: Any) -> torch.device:
+    """Read a device, and refuse one that is not there."""
+    try:
+        found = torch.device(device)
+        torch.zeros(1, dtype=torch.float64, device=found).cpu()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"device {device!r} cannot be used here: {error}; take device='cpu'") from error
+    return found
+
+
+def as_rows(name: str, given: Any, device: torch.device) -> Tensor:
+    """Rows as a tensor: numbers in float64, whole numbers (labels, tokens) as they are.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 2 rows, or a value is not finite.
+    """
+    rows = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
+    kind = torch.float64 if rows.is_floating_point() else torch.int64
+    rows = rows.to(device=device, dtype=rows.dtype if rows.dtype == torch.bool else kind)
+    if rows.ndim == 0 or len(rows) < 2:
+        raise ValueError(f"leave-one-out needs at least 2 rows, got {name} of shape {tuple(rows.shape)}")
+    wrong = torch.nonzero(~torch.isfinite(rows.reshape(len(rows), -1)).all(1))
+    if len(wrong):
+        raise ValueError(f"{name} has values that are not finite, the first in row {int(wrong[0])}")
+    return rows
+
+
+def as_weights(given: Any, n: int, device: torch.device) -> Tensor:
+    """Weights of the rows: all ones if None."""
+    if given is None:
+        return torch.ones(n, dtype=torch.float64, device=device)
+    weights = np.asarray(given, dtype=np.float64)
+    if weights.shape != (n,) or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.any():
+        raise ValueError(
+            f"sample_weight must be {n} finite numbers of at least 0, not all 0, got {weights.shape}"
+        )
+    return torch.as_tensor(weights, device=device)
+
+
+def check_objective(objective: Objective, theta: Tensor) -> None:
+    """Refuse a loss that is not one finite number a row, and penalties that are not one finite number."""
+    check_scalar("the loss of one row", objective.loss(theta, objective.X[0], objective.y[0]))
+    for m, term in enumerate(objective.penalties):
+        check_scalar(f"penalty {m}", term(theta))
+        if not bool(torch.isfinite(term(theta))):
+            raise ValueError(f"penalty {m} is not finite at the start")
+    wrong = torch.nonzero(~torch.isfinite(objective.losses(theta)))
+    if len(wrong):
+        raise ValueError(
+            f"the loss is not finite at the start in {len(wrong)} rows, the first row {int(wrong[0])}"
+        )
+    if not bool(torch.isfinite(objective.gradient(theta)).all()):
+        raise SolverError("the gradient of the objective is not finite at the start: begin elsewhere")
+
+
+def check_scalar(what: str, value: Any) -> None:
+    """Refuse what is not one number."""
+    if not isinstance(value, Tensor) or value.shape != ():
+        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        raise ValueError(f"{what} must be one number, a tensor of shape (), got {shape}")
+
+
+def check_counts(**counts: object) -> None:
+    """Refuse what is not a whole number of at least 1.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, count in counts.items():
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
+
+
+def trained_parameters(module: Any) -> list[nn.Parameter]:
+    """Return the parameters of a module that are to be trained.
+
+    Raises
+    ------
+    TypeError
+        If it is no module.
+    ValueError
+        If there are none.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError(f"{type(module).__name__} has no parameters to train")
+    return parameters

@@ -1,0 +1,1 @@
+"""Penalties tuned through the optimal value of the training problem."""

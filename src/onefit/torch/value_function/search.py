@@ -1,0 +1,382 @@
+"""Penalties of any module tuned through the optimal value of its training problem."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from onefit._progress import progress_line
+from onefit._typing import Array
+from onefit.estimators import GeneralizedLinear
+from onefit.exceptions import UnreliableWarning
+from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
+from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
+from onefit.torch.value_function.kriging import Kriging, TangentKriging
+from onefit.torch.value_function.levels import Levels, Solved, Space, Surrogate
+from onefit.torch.value_function.linear_levels import LinearLevels
+from onefit.torch.value_function.module_levels import (
+    Loss,
+    ModuleLevels,
+    Penalty,
+    Problem,
+    SumOfSquares,
+    as_data,
+    state_of,
+)
+from onefit.torch.value_function.rounds import Outcome, Plan, Report, Run, Store, is_worse
+
+__all__ = ["Losses", "ValueFunctionSearch"]
+OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")
+
+
+class Losses(NamedTuple):
+    """Losses on some data.
+
+    Attributes
+    ----------
+    joint : float
+        Of the weights that were fitted jointly with λ*.
+    retrained : float
+        Of the weights retrained at λ* on the training data alone.
+    """
+
+    joint: float
+    retrained: float
+
+
+class ValueFunctionSearch(BaseEstimator):
+    """Search for the strengths of the penalties of a model, without gradients of the training in them.
+
+    φ(λ) = min_w f(λ, w), the optimal value of the training problem, is computed at a few λ and interpolated
+    by Kriging.  Then λ and w are found together: minimise the validation loss F(w) subject to
+    f(λ, w) = φ̂(λ), by an augmented Lagrangian.  No second derivatives, and the training may have many optima.
+    After each round, λ is checked by weights that are retrained there.  Source: A gradient-based bilevel
+    optimization approach for tuning hyperparameters in machine learning (2020), algorithm 1, eqs 2 to 4; the
+    check is ours.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or GeneralizedLinear
+        It is copied, not changed.  A linear model is solved exactly in both levels.
+    loss : callable(output, target) -> scalar tensor
+        Training loss of a module.  With batches, a mean over rows.  A linear model has its own: the sum of
+        its loss over the rows.
+    penalties : dict of str to callable(module) -> scalar tensor, or to str
+        R_k by name; f = loss + Σ λ_k R_k.  A text stands for the sum of squares of the parameters whose names
+        match it: "*" for all, "0.*" for those of the first layer, "*weight" without biases.  Of modules only.
+    bounds : dict of str to (float, float)
+        Range of each λ_k.  Of a linear model "penalty__alpha", and others that the penalty is linear in.
+    scale : {"log", "linear"}, default "log"
+        λ = exp(ξ) with ξ in a box, or λ itself.
+    validation_loss : callable(output, target) -> scalar tensor, optional
+        ``loss`` if not given; of a linear model its mean loss.  How tightly the constraint holds depends on
+        the scale of f beside that of F: a training loss that is a sum over rows holds it tighter than a mean
+        does, and λ* is then closer to the best λ for weights that see training data only.
+    n_samples : int, optional
+        Inner solves: by default 10 for one strength (a grid), 25 for each of several (a Latin hypercube).
+    n_rounds : int, default 4
+    weight, multiplier, growth : float, defaults 2.0, 2.0, 1.5
+        R₀, μ₀ and η: μ grows by R (f − φ̂) and R by the factor η after each round.  The defaults are those of
+        the paper.
+    slopes : bool, default True
+        Interpolate φ with its slopes R_k(w(λ)), which come for free; False is the Kriging of the paper.
+    check_rounds : bool, default True
+        Retrain on the training data at λ of each round, which gives φ̂ one more sample.  Once the validation
+        loss is clearly above the best so far, as it is where a network can fit training and validation rows
+        at once, what is left of the rounds is spent on minima of a Kriging of the validation losses; λ* is
+        the best of all λ that were trained at.  False is the algorithm of the paper, whose last round has λ*.
+    warm_start : bool, default True
+        Begin a solve with the best of the weights that were found at other λ.  False: with those that the
+        module comes with, so that λ* is chosen for weights which are trained from there.
+    max_iter : int, default 2000
+        Iterations of L-BFGS on all rows, or epochs of Adam on batches, in each solve and each round.
+    tol : float, default 1e-8
+        Largest entry of the gradient at which L-BFGS stops.
+    batch_size : int, optional
+        Rows in a batch; all at once if not given.  Needed where the module has dropout, which L-BFGS
+        evaluates without.  Solves on batches are inexact, and φ̂ and λ* with them.
+    learning_rate : float, default 1e-3
+        Of Adam; it falls to zero.
+    dtype : torch.dtype, optional
+        float64 without batches, else that of the module.
+    checkpoint : str or Path, optional
+        Folder in which each inner solve and each round is saved.  The same search goes on from there.
+    n_jobs : int, optional
+        Inner solves at a time (joblib).
+    callback : callable(stage, done, total), optional
+        Stage is "solve", "round" or "interpolate".
+    device : str or torch.device, default "cpu"
+    random_state : int or RandomState, default 0
+        Of the design, the batches and dropout.
+
+    Attributes
+    ----------
+    lambda_ : dict of str to float
+        λ*.
+    origin_ : {"sample", "round", "interpolation"}
+        What λ* comes from.
+    module_ : torch.nn.Module or GeneralizedLinear
+        Retrained at λ* on the training data.
+    joint_module_ : torch.nn.Module or GeneralizedLinear
+        Fitted jointly with λ*.  It has seen the validation data: its validation loss is not comparable.
+    strengths_ : (L, m) array
+        Where weights were trained on the training data: the samples, and then what was checked.
+    values_, validation_losses_ : (L,) arrays
+        φ and F there.
+    surrogate_ : Kriging or TangentKriging
+        φ̂ on the unit cube.
+    rounds_ : tuple of Round
+    n_solves_ : int
+        Trainings on the training data, and joint ones.
+    training_loss_, validation_loss_ : Losses
+        f(λ*, w) and F(w) of both modules.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from onefit.torch import ValueFunctionSearch
+    >>> _ = torch.manual_seed(0)
+    >>> X, coef = torch.randn(60, 5), torch.tensor([[1.0], [0.5], [0.0], [0.0], [0.0]])
+    >>> y = X @ coef + torch.randn(60, 1)
+    >>> search = ValueFunctionSearch(
+    ...     torch.nn.Linear(5, 1),
+    ...     torch.nn.MSELoss(reduction="sum"),
+    ...     penalties={"ridge": "weight"},
+    ...     bounds={"ridge": (1e-2, 1e3)},
+    ...     validation_loss=torch.nn.MSELoss(),
+    ... )
+    >>> search = search.fit(X[:30], y[:30], X[30:], y[30:])
+    >>> bool(1.0 < search.lambda_["ridge"] < 100.0)
+    True
+    >>> bool(search.validation_loss_.retrained <= search.validation_losses_.min())
+    True
+
+    A linear model has its loss and its penalty with it.
+
+    >>> import onefit
+    >>> model = onefit.GeneralizedLinear("squared", onefit.penalties.L2())
+    >>> exact = ValueFunctionSearch(model, bounds={"penalty__alpha": (1e-2, 1e3)})
+    >>> exact = exact.fit(X[:30], y[:30, 0], X[30:], y[30:, 0])
+    >>> bool(1.0 < exact.lambda_["penalty__alpha"] < 100.0)
+    True
+    """
+
+    def __init__(
+        self,
+        module: nn.Module | GeneralizedLinear,
+        loss: Loss | None = None,
+        penalties: Mapping[str, Penalty | str] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        *,
+        scale: Literal["log", "linear"] = "log",
+        validation_loss: Loss | None = None,
+        n_samples: int | None = None,
+        n_rounds: int = 4,
+        weight: float = 2.0,
+        multiplier: float = 2.0,
+        growth: float = 1.5,
+        slopes: bool = True,
+        check_rounds: bool = True,
+        warm_start: bool = True,
+        max_iter: int = 2000,
+        tol: float = 1e-8,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        dtype: torch.dtype | None = None,
+        checkpoint: str | Path | None = None,
+        n_jobs: int | None = None,
+        callback: Report | None = None,
+        device: str | torch.device = "cpu",
+        random_state: Any = 0,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.penalties = penalties
+        self.bounds = bounds
+        self.scale = scale
+        self.validation_loss = validation_loss
+        self.n_samples = n_samples
+        self.n_rounds = n_rounds
+        self.weight = weight
+        self.multiplier = multiplier
+        self.growth = growth
+        self.slopes = slopes
+        self.check_rounds = check_rounds
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.dtype = dtype
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.callback = callback
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, X_val: Any, y_val: Any) -> Self:
+        """Search.
+
+        Parameters
+        ----------
+        X, y : tensors or arrays with n rows
+            Training data.
+        X_val, y_val : tensors or arrays
+            Validation data.
+        """
+        self._check_counts()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        levels = self._levels(X, y, X_val, y_val)
+        store = Store.opened(self.checkpoint, self._key(levels, seed))
+        design = levels.space.design(self.n_samples, seed)
+        run = Run(levels, store, seed, self.n_jobs, self.warm_start, self._reporter(len(design)))
+        run.sample(design)
+        weights = [self.weight * self.growth**number for number in range(self.n_rounds)]
+        outcome = run.rounds(Plan(self._interpolated, weights, self.multiplier, self.check_rounds))
+        self._keep(run, outcome)
+        self._warn_if_worse()
+        return self
+
+    def _interpolated(self, solved: list[Solved]) -> Surrogate:
+        x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])
+        if not self.slopes:
+            return Kriging.fit(x, values)
+        return TangentKriging.fit(x, values, np.array([one.slopes for one in solved]))
+
+    def _check_counts(self) -> None:
+        check_counts(n_rounds=self.n_rounds, max_iter=self.max_iter)
+        for name in ("n_samples", "batch_size"):
+            if getattr(self, name) is not None:
+                check_counts(**{name: getattr(self, name)})
+        if self.n_samples is not None and self.n_samples < 3:
+            raise ValueError(f"n_samples must be at least 3 to interpolate, got {self.n_samples}")
+        for name in ("weight", "multiplier", "growth"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+
+    def _levels(self, *data: Any) -> Levels:
+        model: Any = self.module
+        if isinstance(model, GeneralizedLinear):
+            return self._linear(model, data)
+        if not isinstance(model, nn.Module):
+            raise TypeError(
+                f"module must be a torch.nn.Module or a GeneralizedLinear, got {type(model).__name__}"
+            )
+        return self._modular(*data)
+
+    def _linear(self, model: GeneralizedLinear, data: tuple[Any, ...]) -> LinearLevels:
+        """Check what was given for a linear model."""
+        for name in OF_MODULES:
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for modules: a GeneralizedLinear has its own loss and penalty, and is solved "
+                    "on all rows"
+                )
+        plan = {"max_iter": self.max_iter, "tol": self.tol}
+        return LinearLevels.of(model, data, self.bounds, self.scale, **plan)
+
+    def _modular(self, X: Any, y: Any, X_val: Any, y_val: Any) -> ModuleLevels:
+        """Check what was given for a module."""
+        trained_parameters(self.module)
+        if self.loss is None:
+            raise ValueError("loss must be given for a module")
+        if not isinstance(self.penalties, Mapping) or not self.penalties:
+            raise ValueError("penalties must be a dictionary of names and penalties, at least one")
+        space, device = Space.of(self.penalties, self.bounds, self.scale), as_device(self.device)
+        like = trained_parameters(self.module)[0].dtype
+        dtype = self.dtype or (torch.float64 if self.batch_size is None else like)
+        penalties = tuple(
+            SumOfSquares(one) if isinstance(one, str) else one for one in self.penalties.values()
+        )
+        problem = Problem(
+            copy.deepcopy(self.module).to(device, dtype).eval(),
+            self.loss,
+            self.validation_loss or self.loss,
+            penalties,
+            space,
+            as_data("X and y", X, y, device, dtype),
+            as_data("X_val and y_val", X_val, y_val, device, dtype),
+        )
+        problem.check()
+        return ModuleLevels(problem, self._descent(problem), state_of(problem.module))
+
+    @property
+    def _settings(self) -> list[Any]:
+        """What the results depend on, besides model and data."""
+        numbers = [self.n_rounds, self.weight, self.multiplier, self.growth, self.slopes, self.max_iter]
+        more = [self.batch_size, self.learning_rate, self.n_samples, self.n_jobs]
+        return [*numbers, self.tol, *more, self.check_rounds, self.warm_start]
+
+    def _key(self, levels: Levels, seed: int) -> str:
+        digest = hashlib.sha256(repr((levels.space, self._settings, seed)).encode())
+        digest.update(levels.key)
+        return digest.hexdigest()
+
+    def _descent(self, problem: Problem) -> Descent:
+        if self.batch_size is None:
+            return Lbfgs(self.max_iter, self.tol)
+        sizes = len(problem.train.X), len(problem.held.X)
+        return Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
+
+    def _reporter(self, n_samples: int) -> Report:
+        show, total = progress_line(type(self).__name__), n_samples + self.n_rounds
+        before = {"solve": 0, "round": n_samples}
+
+        def report(stage: str, done: int, of: int) -> object:
+            show(before.get(stage, total - of) + done, total)
+            return self.callback(stage, done, of) if self.callback is not None else None
+
+        return report
+
+    def _keep(self, run: Run, outcome: Outcome) -> None:
+        levels, best, joint = run.levels, outcome.best, outcome.joint
+        self.strengths_ = np.array([levels.space.listed(one.unit) for one in run.solved])
+        self.values_ = np.array([one.value for one in run.solved])
+        self.validation_losses_ = np.array([one.validation for one in run.solved])
+        self.rounds_, self.origin_, self.surrogate_ = outcome.rounds, outcome.origin, outcome.surrogate
+        self.n_solves_ = len(run.solved) + run.n_descents
+        self.lambda_ = dict(zip(levels.space.names, levels.space.listed(best.unit), strict=True))
+        self.training_loss_ = Losses(levels.training(*joint), best.value)
+        self.validation_loss_ = Losses(levels.validation(joint.state), best.validation)
+        self.module_ = levels.model(best.unit, best.state)
+        self.joint_module_ = levels.model(*joint)
+        self._judge = levels.judge
+
+    def _warn_if_worse(self) -> None:
+        """Warn if weights trained at λ* do worse on the validation data than those of a sample."""
+        best = int(self.validation_losses_.argmin())
+        if is_worse(self.validation_loss_.retrained, self.validation_losses_[best]):
+            warnings.warn(
+                "retrained at lambda_, the module has validation loss "
+                f"{self.validation_loss_.retrained:.4g}, but {self.validation_losses_[best]:.4g} at "
+                f"strengths_[{best}] = {self.strengths_[best].tolist()}: leave check_rounds=True, solve more "
+                "accurately (max_iter, no batches), or raise multiplier and weight",
+                UnreliableWarning,
+                stacklevel=3,
+            )
+
+    def losses(self, X: Any, y: Any) -> Losses:
+        """Validation loss on other data, as of a test, of the jointly fitted and of the retrained weights.
+
+        Parameters
+        ----------
+        X, y : tensors or arrays
+        """
+        check_is_fitted(self)
+        return Losses(*(self._judge.loss(one, X, y) for one in (self.joint_module_, self.module_)))
+
+    def predict(self, X: Any) -> Array:
+        """Output of the retrained module, or what the refitted linear model predicts."""
+        check_is_fitted(self)
+        return self._judge.predict(self.module_, X)

@@ -1,0 +1,320 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import LeaveOneOut
+
+from onefit.cli.comparison import Candidate, Comparison
+from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
+from onefit.cli.report import render
+from onefit.cli.results import predicted, predictions
+from onefit.cli.rows import deciding
+from onefit.cli.table import Roles, split
+from onefit.cli.words import (
+    about_audit,
+    aligned,
+    audited,
+    cautions,
+    columns,
+    describe,
+    first_cautions,
+    lines,
+    strengths,
+    verdict,
+    with_error,
+)
+from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.risk.audit import Audit
+
+EVIL = "<script>alert('x')</script>"
+
+
+def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
+    table = split(frame, Roles(target, weights=weights), task)
+    X = table.features.to_numpy(np.float64)
+    fitted = [model.fit(X, table.y, sample_weight=table.weights) for model in models]
+    judged = with_common_loss([one_by_one(model.loo_, table) for model in fitted], table)
+    names = [type(model).__name__ for model in fitted]
+    candidates = sorted(
+        map(Candidate, names, fitted, judged),
+        key=lambda one: np.average(one.judged.losses, weights=table.weights),
+    )
+    return Comparison(table, source, tuple(candidates), tuple(table.features), 100)
+
+
+def numbers(n=60, signal=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    y = signal * X[:, 0] + rng.normal(size=n)
+    return pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return compare([RidgeLOO(), LassoLOO()], numbers(), "y")
+
+
+@pytest.fixture(scope="module")
+def classes():
+    frame = numbers(n=90).drop(columns="y")
+    score = frame["a"] + np.random.default_rng(3).normal(size=90)
+    frame["y"] = np.array(["low", "mid", "high"])[np.digitize(score, [-0.5, 0.5])]
+    return compare([LogisticLOO(Cs=[0.1, 1.0])], frame, "y")
+
+
+@pytest.fixture(scope="module")
+def counts():
+    frame = numbers(n=80).drop(columns="y")
+    rng = np.random.default_rng(4)
+    frame["y"] = rng.poisson(np.exp(frame["a"]))
+    return compare([PoissonLOO(), RidgeLOO()], frame, "y", task="counts")
+
+
+class TestComparison:
+    def test_paired_error(self, regression):
+        other = regression.candidates[1]
+        above, error = regression.above_best(other.judged.losses)
+        difference = other.judged.losses - regression.best.judged.losses
+        np.testing.assert_allclose(above, difference.mean())
+        np.testing.assert_allclose(error, difference.std(ddof=1) / np.sqrt(len(difference)))
+        assert above >= 0
+
+    def test_lines(self, regression):
+        shown = lines(regression)
+        assert [len(line) for line in shown] == [len(columns(regression))] * 3
+        assert [line[0] for line in shown] == ["*", "", ""]
+        assert shown[-1][1] == "mean only"
+
+    def test_different_losses_are_compared_by_squared_error(self, counts):
+        assert counts.loss_name == "squared error"
+        poisson = next(one for one in counts.candidates if one.name == "PoissonLOO")
+        np.testing.assert_allclose(
+            poisson.judged.losses, (counts.table.y - poisson.estimate.predictions) ** 2
+        )
+
+    def test_weights_count(self):
+        frame = numbers().assign(w=np.r_[np.zeros(20), np.ones(40)])
+        comparison = compare([RidgeLOO()], frame, "y", weights="w")
+        risk, _ = comparison.risk(comparison.best.judged, comparison.best.judged.losses)
+        np.testing.assert_allclose(risk, comparison.best.estimate.value)
+
+
+class TestConstant:
+    def test_mean_of_the_others(self, regression):
+        y = regression.table.y
+        expected = [(y[out] - y[kept].mean()) ** 2 for kept, out in LeaveOneOut().split(y)]
+        np.testing.assert_allclose(regression.best.judged.baseline, np.ravel(expected))
+
+    def test_frequencies_of_the_others(self, classes):
+        y = classes.table.y
+        expected = [-np.log(np.mean(y[kept] == y[out])) for kept, out in LeaveOneOut().split(y)]
+        np.testing.assert_allclose(classes.best.judged.baseline, expected)
+
+    def test_deviance_of_the_mean_of_the_others(self, counts):
+        y = counts.table.y
+        mean = np.array([y[kept].mean() for kept, _ in LeaveOneOut().split(y)])
+        log = np.log(np.where(y > 0, y, 1.0) / mean)
+        np.testing.assert_allclose(
+            constant_losses(counts.table, "deviance"), 2 * (y * log - y + mean), atol=1e-12
+        )
+
+    def test_single_count(self):
+        frame = numbers(n=20).assign(y=[7] + [0] * 19)
+        table = split(frame, Roles("y"), "counts")
+        assert np.all(np.isfinite(constant_losses(table, "deviance")))
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "error", "text"),
+        [
+            (11.46, 1.123, "11.5 ± 1.1"),
+            (2988.4, 184.2, "2988 ± 184"),
+            (0.018342, 0.00097, "0.01834 ± 0.00097"),
+            (3.0, 0.0, "3"),
+            (3.0, np.nan, "3"),
+            (1e-9, 1e-10, "1e-09 ± 1e-10"),
+        ],
+    )
+    def test_with_error(self, value, error, text):
+        assert with_error(value, error) == text
+
+    def test_aligned(self):
+        text = aligned(["", "model", "s", "risk"], [["*", "a", "", "1"], ["", "long one", "x", "10"]])
+        assert text == "   model     s  risk\n*  a               1\n   long one  x    10"
+
+    def test_what_was_done(self, regression):
+        assert "RidgeLOO" in describe(regression)
+        assert "60 rows, 4 columns" in describe(regression)
+
+    def test_signal(self, regression):
+        assert "is clearly better than predicting the mean" in verdict(regression)
+
+    def test_no_signal(self):
+        noise = compare([RidgeLOO()], numbers(signal=0.0), "y")
+        assert verdict(noise).startswith("No model is clearly better")
+
+    def test_ties(self, regression):
+        assert any("cannot be told apart" in line for line in cautions(regression))
+
+    def test_too_good(self):
+        frame = numbers()
+        perfect = compare([RidgeLOO()], frame.assign(a=frame["y"] + 1.0), "y")
+        assert any(
+            "Does a column contain the target" in line and "those of a" in line for line in cautions(perfect)
+        )
+
+    def test_negative_counts(self, counts):
+        ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
+        alone = Comparison(counts.table, "", tuple(ridge), tuple("abcd"), 100)
+        assert any("negative counts" in line for line in first_cautions(alone))
+
+
+class TestRows:
+    def test_regression(self, regression):
+        frame = predictions(regression.table, regression.best.judged, regression.best.estimate)
+        assert list(frame) == ["row", "y", "left_out", "loss", "leverage", "flagged", "certified"]
+        np.testing.assert_allclose((frame["y"] - frame["left_out"]) ** 2, frame["loss"])
+
+    def test_classes(self, classes):
+        frame = predictions(classes.table, classes.best.judged, classes.best.estimate)
+        probabilities = frame[["left_out_high", "left_out_low", "left_out_mid"]].to_numpy()
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        assert np.array_equal(
+            frame["left_out"], np.array(["high", "low", "mid"])[probabilities.argmax(axis=1)]
+        )
+
+    def test_decision(self):
+        columns = predicted(np.array([-1.0, 2.0]), np.array(["no", "yes"]), "left_out")
+        assert columns["left_out"].tolist() == ["no", "yes"]
+
+    def test_several_outputs(self):
+        assert list(predicted(np.zeros((3, 2)), None, "left_out")) == ["left_out_0", "left_out_1"]
+
+
+class TestRowsThatDecideMost:
+    def test_rows_by_falling_cooks_distance(self, regression):
+        est = regression.best.estimate
+        distance = est.influence().cooks_distance
+        shown = deciding(regression)
+        rows = [int(line[0]) for line in shown]
+        assert rows == np.argsort(-distance)[:8].tolist()
+        expected = [
+            [
+                f"{est.y[i]:.5g}",
+                f"{est.fitted[i]:.5g}",
+                f"{est.predictions[i]:.5g}",
+                f"{est.leverages[i]:.3f}",
+                f"{distance[i]:.3g}",
+            ]
+            for i in rows
+        ]
+        assert [line[1:6] for line in shown] == expected
+        assert {line[6] for line in shown} <= set(regression.feature_names)
+
+    def test_rows_are_those_of_the_file(self):
+        frame = numbers(n=40)
+        frame.loc[20, "y"] = 40.0
+        frame.loc[:4, "y"] = np.nan
+        assert deciding(compare([RidgeLOO()], frame, "y"))[0][:2] == ["20", "40"]
+
+    @pytest.mark.parametrize("kind", ["classes", "counts", "binary"])
+    def test_fitted_values_are_predictions_of_the_model(self, kind, request):
+        if kind == "binary":
+            frame = numbers(n=90)
+            comparison = compare(
+                [LogisticLOO(Cs=[1.0])], frame.assign(y=np.where(frame["y"] > 0, "p", "q")), "y"
+            )
+        else:
+            comparison = request.getfixturevalue(kind)
+        model, X = comparison.best.model, comparison.table.features.to_numpy(np.float64)
+        rows = np.searchsorted(comparison.table.rows, [int(line[0]) for line in deciding(comparison)])
+        shown = [line[2] for line in deciding(comparison)]
+        if kind == "counts":
+            assert shown == [f"{value:.5g}" for value in model.predict(X)[rows]]
+        else:
+            likely = model.predict_proba(X)[rows].max(axis=1)
+            assert shown == [f"{y} ({p:.2f})" for y, p in zip(model.predict(X)[rows], likely, strict=True)]
+
+    def test_none_where_the_influence_cannot_be_had(self, regression):
+        best = regression.best
+        bare = type("Bare", (), {"loo_": replace(best.estimate, _left_out=None), "coef_": best.model.coef_})()
+        kept = replace(regression, candidates=(Candidate("bare", bare, best.judged),))
+        assert deciding(kept) == []
+
+
+def audit_of(est, off, half):
+    value = est.value + off
+    return Audit(
+        value, half / 2, (value - half, value + half), np.arange(3), np.ones(3), np.zeros(3), est.value, 0.5
+    )
+
+
+class TestAudit:
+    def test_interval_that_holds_the_approximation(self, regression):
+        audit = audit_of(regression.best.estimate, 0.05, 0.1)
+        assert audited(audit, "squared error") == []
+        told = about_audit(replace(regression, audit=audit))
+        assert len(told) == 1
+        assert f"{audit.value:.2f} [{audit.value - 0.1:.2f}, {audit.value + 0.1:.2f}] at 95 % by 3" in told[0]
+
+    @pytest.mark.parametrize("half", [0.1, 0.0])
+    def test_interval_that_excludes_it(self, regression, half):
+        checked = replace(regression, audit=audit_of(regression.best.estimate, 0.2, half))
+        off = "The approximation of the left-out squared error is off by +0.2: trust the audited value"
+        assert first_cautions(checked)[0].startswith(off)
+        assert not any("Audit of" in line for line in strengths(checked))
+
+    def test_rounding_is_not_off(self, regression):
+        assert audited(audit_of(regression.best.estimate, 1e-9, 0.0), "squared error") == []
+
+    def test_none(self, regression):
+        assert about_audit(regression) == []
+
+    def test_page(self, regression):
+        audit = audit_of(regression.best.estimate, 0.05, 0.1)
+        page = render(replace(regression, audit=audit), "0")
+        assert "<span>audited, 95 %</span>" in page
+        assert "only the refits of the audit repeat it" in page
+        assert not any("only the refits" in line for line in cautions(regression))
+
+
+def test_risk_corrected_for_the_choice_is_told(regression, counts):
+    for comparison in (regression, counts):
+        model = comparison.best.model
+        line = next(line for line in cautions(comparison) if "optimistic" in line)
+        words = (
+            rf"left-out {model.loo_.loss_name} of .* best of {len(model.risk_path_)} strengths, is (\d+\.\d+)"
+        )
+        told = re.search(words, line)[1]
+        assert float(told) == pytest.approx(model.corrected_risk_, abs=0.1 * model.loo_.std_error)
+    page = render(counts, "0")
+    assert f"<span>corrected deviance for the choice</span><b>{told}<" in page
+
+
+class TestPage:
+    @pytest.mark.parametrize("kind", ["regression", "classes", "counts"])
+    def test_stands_alone(self, kind, request):
+        page = render(request.getfixturevalue(kind), "0")
+        assert page.startswith("<!DOCTYPE html>")
+        assert page.count("data:image/svg+xml;base64,") == 3
+        assert not re.search(r"(?:src|href)\s*=\s*\"(?!data:)|url\(|@import|<script", page)
+
+    def test_is_the_same_every_time(self, regression):
+        assert render(regression, "0") == render(regression, "0")
+
+    def test_escapes_what_the_user_gave(self):
+        frame = numbers().rename(columns={"a": EVIL + "$^{", "y": EVIL})
+        frame["always"] = EVIL
+        page = render(compare([RidgeLOO()], frame, EVIL, source=EVIL), "0")
+        assert EVIL not in page
+        assert "&lt;script&gt;" in page
+
+    def test_flagged_rows_are_listed(self):
+        frame = numbers(n=30).assign(rare=np.eye(30)[7])
+        comparison = compare([RidgeLOO([0.0])], frame, "y")
+        assert comparison.best.estimate.leverages[7] > 0.8
+        page = render(comparison, "0")
+        assert ("determines most of its own fit" in page) == (7 in comparison.best.estimate.flagged)

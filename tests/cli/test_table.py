@@ -1,0 +1,299 @@
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from onefit.cli import reading
+from onefit.cli.dates import as_days
+from onefit.cli.errors import TableError
+from onefit.cli.preprocessing import as_levels, as_numbers, feature_names, preprocessing
+from onefit.cli.table import Roles, kind_of, rare_below
+from onefit.cli.table import split as split_by_roles
+from onefit.cli.target import guess_task
+
+
+def read_table(path):
+    return reading.read_table(path).frame
+
+
+def split(frame, target, task="auto", **roles):
+    return split_by_roles(frame, Roles(target, **roles), task)
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    n = 60
+    return pd.DataFrame(
+        {
+            "age": rng.normal(size=n),
+            "colour": rng.choice(["red", "green", "blue"], size=n),
+            "price": rng.normal(size=n),
+        }
+    )
+
+
+class TestReading:
+    @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+    def test_separators(self, tmp_path, frame, separator):
+        path = tmp_path / "t.csv"
+        frame.to_csv(path, sep=separator, index=False)
+        pd.testing.assert_frame_equal(read_table(path), frame)
+
+    @pytest.mark.parametrize("name", ["t.csv.gz", "t.csv"])
+    def test_gzip_whatever_the_name(self, tmp_path, frame, name):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+        pd.testing.assert_frame_equal(read_table(path), frame)
+
+    def test_parquet(self, tmp_path, frame):
+        frame.to_parquet(tmp_path / "t.parquet")
+        pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), frame)
+
+    def test_decimal_commas_between_semicolons(self, tmp_path):
+        (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n")
+        assert read_table(tmp_path / "t.csv")["a"].tolist() == [1.5, 2.5]
+
+    def test_byte_order_mark_and_question_marks(self, tmp_path):
+        (tmp_path / "t.csv").write_bytes("a,b\n1,?\n2,3\n".encode("utf-8-sig"))
+        table = read_table(tmp_path / "t.csv")
+        assert list(table.columns) == ["a", "b"]
+        assert table["b"].isna().tolist() == [True, False]
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("empty.csv", b"", "is empty"),
+            ("header.csv", b"a,b\n", "no rows"),
+            ("ragged.csv", b"a,b\n1,2\n1,2,3\n", "not a table"),
+            ("picture.csv", b"\x89PNG\r\n\x1a\n\xff\xfe", "not a table"),
+            ("zeros.csv", b"a\0b\n1,2\n", "not a table"),
+            ("broken.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),
+            ("broken.parquet", b"PAR1 no", "not a table"),
+            ("sheet.xlsx", b"PK", "spreadsheet"),
+        ],
+    )
+    def test_no_table(self, tmp_path, name, content, message):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TableError, match=message):
+            read_table(tmp_path / name)
+
+    def test_no_file(self, tmp_path):
+        (tmp_path / "houses.csv").touch()
+        with pytest.raises(TableError, match=r"did you mean 'houses\.csv'"):
+            read_table(tmp_path / "house.csv")
+        with pytest.raises(TableError, match="nor a folder"):
+            read_table(tmp_path / "nowhere" / "house.csv")
+        with pytest.raises(TableError, match="is a folder"):
+            read_table(tmp_path)
+
+
+class TestTask:
+    @pytest.mark.parametrize(
+        ("values", "task"),
+        [
+            (["a", "b", "a"], "binary"),
+            ([1.5, 2.5], "regression"),
+            ([1.5, 2.5, 2.5, 1.5], "binary"),
+            (["a", "b", "c"], "multiclass"),
+            ([True, False, True], "binary"),
+            ([0, 1, 1, 1], "binary"),
+            ([-1.0, 1.0, 1.0, 1.0], "binary"),
+            ([1.5, 2.0, 3.0], "regression"),
+            ([-1, 0, 1], "regression"),
+            ([0, 0, 0, 1, 0, 1, 9], "counts"),
+            ([0, 1, 2, 0, 1, 2], "multiclass"),
+            ([1, 2, 3, 3, 2, 1], "multiclass"),
+            ([3, 4, 5, 6], "regression"),
+            (list(range(25, 300)), "regression"),
+        ],
+    )
+    def test_guess(self, values, task):
+        guessed, reason = guess_task(pd.Series(values))
+        assert guessed == task
+        assert reason
+
+    def test_date(self):
+        with pytest.raises(TableError, match="date"):
+            guess_task(pd.Series(pd.date_range("2020-01-01", periods=4)))
+
+
+class TestSplit:
+    def test_columns_without_content_and_identifiers_leave(self, frame):
+        n = len(frame)
+        rng = np.random.default_rng(1)
+        frame = frame.assign(
+            nothing=np.nan,
+            always="x",
+            row=np.arange(n),
+            customer_id=rng.permutation(n) + 1000,
+            name=[f"person {i}" for i in range(n)],
+            year=np.arange(n) + 1900,
+        )
+        table = split(frame, "price")
+        assert [name for name, _ in table.dropped] == ["nothing", "always", "row", "customer_id", "name"]
+        assert list(table.features.columns) == ["age", "colour", "year"]
+        kept = split(frame, "price", keep=["customer_id"], drop=["year"])
+        assert list(kept.features.columns) == ["age", "colour", "customer_id"]
+        assert ("year", "you asked to drop it") in kept.dropped
+
+    def test_rows_without_target_leave(self, frame):
+        frame.loc[[3, 7], "price"] = np.nan
+        table = split(frame, "price")
+        assert len(table.y) == len(frame) - 2
+        assert set(table.rows) == set(range(len(frame))) - {3, 7}
+        assert "2 rows without a target" in table.notes[0]
+
+    def test_copies_are_told(self, frame):
+        table = split(pd.concat([frame, frame.iloc[:2]], ignore_index=True), "price")
+        assert "4 rows have an exact copy" in table.notes[0]
+
+    def test_weights(self, frame):
+        table = split(frame.assign(w=2.0), "price", weights="w")
+        assert table.weights.tolist() == [2.0] * len(frame)
+        assert "w" not in table.features
+
+    @pytest.mark.parametrize(
+        ("weight", "message"),
+        [(-1.0, "at least 0"), (np.nan, "at least 0"), (0.0, "zero in every"), ("a", "not numbers")],
+    )
+    def test_bad_weights(self, frame, weight, message):
+        with pytest.raises(TableError, match=message):
+            split(frame.assign(w=weight), "price", weights="w")
+
+    def test_labels(self, frame):
+        table = split(frame, "colour")
+        assert table.task == "multiclass"
+        assert table.is_classification
+        assert table.y.dtype.kind == "U"
+        whole = split(frame.assign(y=[0.0, 1.0] * 30), "y")
+        assert whole.y.dtype == np.int64
+
+    @pytest.mark.parametrize(
+        ("target", "task", "message"),
+        [
+            ([1.0] * 60, "auto", "in every row"),
+            ([np.nan] * 60, "auto", "missing in every row"),
+            ([1.0] + [np.nan] * 59, "auto", "one row"),
+            ([f"a{i}" for i in range(60)], "auto", "60 classes in 60 rows"),
+            (["a"] * 59 + ["b"], "auto", "'b' .* single row"),
+            (["a", "b", "c"] * 20, "binary", "--task multiclass"),
+            (["a", "b", "c"] * 20, "regression", "row 0 has 'a'"),
+            ([np.inf] + [1.5, 2.5, 3.5] * 19 + [1, 2], "auto", "infinite in row 0"),
+            ([1, 2, -3] * 20, "counts", "negative in row 2"),
+        ],
+    )
+    def test_bad_target(self, frame, target, task, message):
+        with pytest.raises(TableError, match=message):
+            split(frame.assign(y=target), "y", task=task)
+
+    def test_unknown_column(self, frame):
+        with pytest.raises(TableError, match="did you mean 'price'"):
+            split(frame, "Prise")
+        with pytest.raises(TableError, match="the columns are age, colour, price"):
+            split(frame, "xyz")
+
+    def test_target_in_another_part(self, frame):
+        with pytest.raises(TableError, match="'price' is the target"):
+            split(frame, "price", drop=["price"])
+        with pytest.raises(TableError, match="'price' is the target"):
+            split(frame, "price", weights="price")
+
+    def test_nothing_left(self, frame):
+        with pytest.raises(TableError, match="no column is left"):
+            split(frame[["price"]].assign(constant=1), "price")
+
+
+class TestPreprocessing:
+    def test_kinds(self):
+        assert kind_of(pd.Series([1, 2])) == "number"
+        assert kind_of(pd.Series([True, False])) == "text"
+        assert kind_of(pd.Series(["2020-01-01", None, "2020-02-01 10:00"])) == "date"
+        assert kind_of(pd.Series(["2020-01-01", "x"])) == "text"
+        assert kind_of(pd.Series(["a", "b"], dtype="category")) == "text"
+
+    def test_columns(self):
+        n = 60
+        frame = pd.DataFrame(
+            {
+                "number": [1.0, np.nan, 3.0] * 20,
+                "as often": [1.0, np.nan, 5.0] * 20,
+                "flag": [True, False] * 30,
+                "level": ["a", "b", None] * 20,
+                "rare": ["p"] * (n - 12) + ["q"] * 10 + ["r", "s"],
+                "day": ["2020-01-01", "2020-01-02"] * 30,
+            }
+        )
+        made = preprocessing(frame)
+        X = made.fit_transform(frame)
+        names = feature_names(made)
+        assert names == [
+            "number",
+            "number missing",
+            "as often",
+            "day (days)",
+            "flag=True",
+            "level=(missing)",
+            "level=a",
+            "level=b",
+            "rare=p",
+            "rare=q",
+            "rare=other",
+        ]
+        assert X.shape == (n, len(names))
+        assert np.all(np.isfinite(X))
+        np.testing.assert_allclose(X[:, :4].mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(X[:, :4].std(axis=0), 1)
+
+    def test_levels_never_seen_are_rare_ones(self):
+        frame = pd.DataFrame({"level": ["a"] * 20 + ["b"] * 20 + ["c", "d"]})
+        made = preprocessing(frame).fit(frame)
+        with pytest.warns(UserWarning, match="unknown categories"):
+            new = made.transform(pd.DataFrame({"level": ["never seen", "c", "a"]}))
+        assert new.tolist() == [[0, 0, 1], [0, 0, 1], [1, 0, 0]]
+
+    def test_text_in_a_column_of_numbers(self):
+        with pytest.raises(TableError, match="'a' must hold numbers, but row 1 has 'x'"):
+            as_numbers(pd.DataFrame({"a": ["1", "x"]}))
+
+    def test_infinity(self):
+        with pytest.raises(TableError, match="'a' is infinite in row 1"):
+            as_numbers(pd.DataFrame({"a": [1.0, -np.inf]}))
+
+    def test_numbers_that_would_overflow(self):
+        with pytest.raises(TableError, match="too large to compute with, in row 0"):
+            as_numbers(pd.DataFrame({"a": [1e200, 1.0]}))
+
+    def test_days(self):
+        frame = pd.DataFrame({"text": ["1970-01-02", None], "date": pd.to_datetime(["1970-01-03", None])})
+        days = frame.apply(as_days)
+        assert days.iloc[0].tolist() == [1.0, 2.0]
+        assert days.iloc[1].isna().all()
+        with pytest.raises(TableError, match="must hold dates"):
+            as_days(pd.Series(["soon"], name="d"))
+
+    def test_levels(self):
+        frame = pd.DataFrame({"flag": pd.Series([True, None], dtype=object), "level": ["a", None]})
+        assert as_levels(frame).tolist() == [["True", "a"], ["(missing)", "(missing)"]]
+
+    def test_rare(self):
+        assert [rare_below(n) for n in (4, 25, 40, 10_000)] == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "task"),
+    [
+        ("auto_mpg", "mpg", "regression"),
+        ("heart_disease", "chd", "binary"),
+        ("bike_sharing_hour", "cnt", "counts"),
+        ("wine_quality", "colour", "binary"),
+        ("communities_crime", "ViolentCrimesPerPop", "regression"),
+        ("abalone", "rings", "regression"),
+    ],
+)
+def test_real_tables(data_folder, name, target, task):
+    table = split(read_table(data_folder / f"{name}.csv.gz"), target)
+    X = preprocessing(table.features).fit_transform(table.features)
+    assert table.task == task
+    assert np.all(np.isfinite(X))

@@ -1,0 +1,183 @@
+"""Heads on frozen features against refits of them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sklearn.datasets import load_diabetes, load_digits  # noqa: E402
+from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+import onefit  # noqa: E402
+from onefit.torch import LeaveOneOutHead  # noqa: E402
+from onefit.torch.features import heads  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_torch_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Layers(nn.Module):
+    """Two layers of features."""
+
+    def __init__(self, p, d):
+        super().__init__()
+        self.first, self.second = nn.Linear(p, d), nn.Linear(d, 2)
+
+    def forward(self, x):
+        low = torch.tanh(self.first(x))
+        return low, torch.tanh(self.second(low))
+
+
+def digits(n_class=3, n=120):
+    X, y = load_digits(n_class=n_class, return_X_y=True)
+    return torch.tensor(X[:n] / 16).float(), y[:n]
+
+
+def backbone(d=6):
+    torch.manual_seed(0)
+    return Layers(64, d)
+
+
+def features_of(module, X):
+    with torch.no_grad():
+        return torch.cat(module(X), 1).double().numpy()
+
+
+def scaled(F):
+    return (F - F.mean(0)) / F.std(0)
+
+
+def test_a_ridge_head_is_refits():
+    X, y = load_diabetes(return_X_y=True)
+    X = torch.tensor(20 * X[:80]).float()
+    torch.manual_seed(0)
+    module = Layers(10, 4)
+    head = LeaveOneOutHead(module, head="ridge").fit(X, y[:80])
+    F, target = scaled(features_of(module, X)), y[:80]
+    for row in (0, 17, 79):
+        kept = np.arange(80) != row
+        refit = Ridge(head.estimators_[0].alpha_, tol=1e-12).fit(F[kept], target[kept])
+        assert head.losses_[row] == pytest.approx((target[row] - refit.predict(F[[row]])[0]) ** 2, rel=1e-8)
+    np.testing.assert_array_equal(head.layers_, [0, 0, 0, 0, 1, 1])
+    interval = head.interval(X[:5], coverage=0.8)
+    assert interval.shape == (5, 2)
+    assert np.all(interval[:, 0] < head.predict(X[:5]))
+    assert np.all(head.predict(X[:5]) < interval[:, 1])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_logistic_head_is_refits(joint, monkeypatch):
+    """Few coefficients: one multinomial fit; many: one against the rest."""
+    if not joint:
+        monkeypatch.setattr(heads, "JOINT", 10)
+    X, y = digits(3, 90)
+    module = backbone()
+    head = LeaveOneOutHead(module, exact=True, n_strengths=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        head.fit(X, y)
+    F = scaled(features_of(module, X))
+    assert len(head.estimators_) == (1 if joint else 3)
+    for row in (0, 41):
+        kept = np.arange(90) != row
+        probabilities = []
+        for k, one in enumerate(head.estimators_):
+            label = y if joint else y == k
+            refit = LogisticRegression(C=one.C_, tol=1e-12, solver="newton-cg", max_iter=1000)
+            refit.fit(F[kept], label[kept])
+            probabilities.append(refit.predict_proba(F[[row]])[0])
+        expected = probabilities[0] if joint else np.array([p[1] for p in probabilities])
+        np.testing.assert_allclose(head.predictions_[row], expected / expected.sum(), rtol=1e-6, atol=1e-8)
+
+
+def test_the_linear_layer_is_the_head_on_its_backbone():
+    X, y = digits()
+    module = backbone()
+    head = LeaveOneOutHead(module, head="ridge").fit(X, y)
+    scores = head.linear_(torch.as_tensor(features_of(module, X))).detach().numpy()
+    np.testing.assert_allclose(scores, head.decision_function(X), rtol=1e-10)
+    F = scaled(features_of(module, X))
+    np.testing.assert_allclose(scores, head.estimators_[0].predict(F), rtol=1e-8, atol=1e-10)
+    assert (head.predict(X) == y).mean() > 0.9
+    flat = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
+    whole = LeaveOneOutHead(flat, head="ridge").fit(X, y).as_module()
+    assert whole(X).dtype == torch.float32
+    assert float((whole(X).argmax(1).numpy() == y).mean()) > 0.85
+    assert flat.training
+
+
+def test_every_form_of_the_data_is_the_same():
+    X, y = digits()
+    module, rows = backbone(), TensorDataset(X, torch.tensor(y))
+    expected = LeaveOneOutHead(module, head="ridge").fit(X, y)
+    for data in (rows, DataLoader(rows, batch_size=7, shuffle=True)):
+        found = LeaveOneOutHead(module, head="ridge", batch_size=11).fit(data)
+        np.testing.assert_allclose(found.losses_, expected.losses_, rtol=1e-4)
+    given = LeaveOneOutHead(head="ridge").fit(features_of(module, X), y)
+    np.testing.assert_allclose(given.losses_, expected.losses_, rtol=1e-6)
+    low = LeaveOneOutHead(module, head="ridge", autocast=torch.bfloat16).fit(X, y)
+    assert low.value_ == pytest.approx(expected.value_, rel=0.1)
+
+
+def test_wrong_labels_come_first():
+    X, y = digits(5, 300)
+    rng = np.random.default_rng(0)
+    flipped = rng.choice(300, 30, replace=False)
+    wrong = y.copy()
+    wrong[flipped] = (wrong[flipped] + rng.integers(1, 5, 30)) % 5
+    head = LeaveOneOutHead(head="ridge").fit(X, wrong)
+    assert np.isin(head.suspects()[:30], flipped).mean() > 0.8
+
+
+def test_layers_may_have_strengths_of_their_own():
+    X, y = load_diabetes(return_X_y=True)
+    X = torch.tensor(20 * X[:100])
+    module = Layers(10, 4).double()
+    layers = LeaveOneOutHead(module, head="ridge").fit(X, y[:100]).layers_
+    search = onefit.GradientSearchCV(
+        onefit.GeneralizedLinear("squared", onefit.penalties.L2()),
+        {"penalty__alpha": onefit.PerGroup(layers, 1e-2, 1e3)},
+    )
+    head = LeaveOneOutHead(module, head=search).fit(X, y[:100])
+    alone = LeaveOneOutHead(module, head="ridge").fit(X, y[:100])
+    assert head.value_ < 1.02 * alone.value_
+    assert head.linear_.weight.shape == (1, 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"head": "svm"}, ValueError, "head must be one of logistic, ridge or an estimator"),
+        ({"head": 3}, TypeError, "head must be one of"),
+        ({"y": None}, ValueError, "there are no targets"),
+        ({"y": np.zeros(7)}, ValueError, "X has 6 rows, y has 7"),
+        ({"y": np.zeros(6, dtype=int), "head": "logistic"}, ValueError, "at least 2 classes, got 1"),
+        ({"X": torch.full((6, 3), torch.nan)}, ValueError, "features of row 0 are not finite"),
+        ({"X": (torch.zeros(6, 3), torch.zeros(5, 3))}, ValueError, r"different numbers of rows: \[6, 5\]"),
+        ({"module": nn.Flatten(0)}, ValueError, "one entry for each of 6 rows"),
+        ({"batch_size": 0}, ValueError, "batch_size must be a whole number"),
+        ({"device": "nowhere"}, ValueError, "cannot be used here"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, error, message):
+    given = {"X": torch.randn(6, 3), "y": np.arange(6.0), "module": None, "head": "ridge"} | change
+    X, y = given.pop("X"), given.pop("y")
+    with pytest.raises(error, match=message):
+        LeaveOneOutHead(**given).fit(X, y)
+
+
+def test_probabilities_need_a_head_that_has_some():
+    X, y = digits()
+    with pytest.raises(ValueError, match="take head='logistic'"):
+        LeaveOneOutHead(head="ridge").fit(X, y).predict_proba(X)

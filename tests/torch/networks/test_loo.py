@@ -1,0 +1,329 @@
+"""Leave-one-out of trained modules against retraining, and against closed forms where they are linear."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning  # noqa: E402
+from onefit.risk.audit import audit, draw  # noqa: E402
+from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
+from onefit.torch.networks.auditing import warn_if_wrong  # noqa: E402
+from onefit.torch.networks.data import read_rows  # noqa: E402
+from onefit.torch.networks.gauss_newton import ByOutputs, ByParameters  # noqa: E402
+from onefit.torch.networks.loo import loo  # noqa: E402
+from onefit.torch.networks.network import Network  # noqa: E402
+from onefit.torch.networks.rules import GaussNewton  # noqa: E402
+from onefit.torch.networks.training import Clock, finished  # noqa: E402
+
+N = 24
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_torch_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@cache
+def rows():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(N, 3))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.2 * rng.normal(size=N)
+    return torch.tensor(X), torch.tensor(y)[:, None]
+
+
+def train(module, loss, X, y, decay):
+    """Full-batch L-BFGS of PyTorch on the loss of the batch and the decay, as a user would."""
+    optimiser = torch.optim.LBFGS(
+        module.parameters(),
+        max_iter=1000,
+        tolerance_grad=1e-12,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimiser.zero_grad()
+        value = loss(module(X), y) + decay * sum((p**2).sum() for p in module.parameters()) / 2
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    return module
+
+
+@cache
+def trained(decay=0.02, width=3, reduction="mean"):
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 1)).double()
+    return train(net, nn.MSELoss(reduction=reduction), *rows(), decay)
+
+
+def retrained_without(net, loss, row, decay):
+    X, y = rows()
+    kept = torch.arange(N) != row
+    own = train(copy.deepcopy(net), loss, X[kept], y[kept], decay)
+    return float(loss(own(X[[row]]), y[[row]]).detach())
+
+
+# --- linear modules: closed forms ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("curvature", ["last_layer", "gauss_newton"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_linear_module_is_ridge(curvature, reduction):
+    X, y = rows()
+    torch.manual_seed(0)
+    net = train(nn.Linear(3, 1).double(), nn.MSELoss(reduction=reduction), X, y, 0.3)
+    risk = loo(
+        net,
+        nn.MSELoss(reduction=reduction),
+        (X, y),
+        weight_decay=0.3,
+        curvature=curvature,
+        audit=N,
+        rng=0,
+    )
+    Z, target = np.column_stack([X, np.ones(N)]), y[:, 0].numpy()
+    expected = []
+    for row in range(N):
+        kept = np.arange(N) != row
+        ridge = 0.3 / 2 * (N - 1 if reduction == "mean" else 1)
+        theta = np.linalg.solve(Z[kept].T @ Z[kept] + ridge * np.eye(4), Z[kept].T @ target[kept])
+        expected.append((target[row] - Z[row] @ theta) ** 2)
+    np.testing.assert_allclose(risk.losses, expected, rtol=1e-8)
+    np.testing.assert_allclose(risk.audit.refitted_losses, expected, rtol=1e-7)
+    assert risk.audit.value == pytest.approx(np.mean(expected), rel=1e-8)
+    assert 0 < risk.leverages.max() < 1
+    assert "largest leverage" in str(risk)
+
+
+@pytest.mark.parametrize("curvature", ["last_layer", "gauss_newton"])
+def test_softmax_is_that_of_the_functional_problem(curvature):
+    X, _ = rows()
+    labels = torch.arange(N) % 3
+    torch.manual_seed(0)
+    loss = nn.CrossEntropyLoss(reduction="sum")
+    net = train(nn.Linear(3, 3).double(), loss, X, labels, 0.5)
+
+    def own(theta, x, y):
+        eta = theta[:9].reshape(3, 3) @ x + theta[9:]
+        return nn.functional.cross_entropy(eta[None], y[None])
+
+    problem = FunctionalProblem(own, [lambda theta: (theta**2).sum() / 2], start=12)
+    expected = problem.fit(X, labels, [0.5]).loo()
+    risk = loo(net, loss, (X, labels), weight_decay=0.5, curvature=curvature, audit=2, rng=0)
+    np.testing.assert_allclose(risk.losses, expected.losses, rtol=1e-8)
+    assert risk.value == pytest.approx(expected.value)
+
+
+# --- networks ------------------------------------------------------------------------------------------
+
+
+def test_gauss_newton_is_explicit():
+    X, y = rows()
+    network = Network.read(trained(), nn.MSELoss(), read_rows((X, y), torch.device("cpu")), 0.02)
+    network, _ = finished(network, 500, Clock(None))
+    theta, decay = network.theta, 0.02
+    J = network.jacobian(torch.arange(N))[:, 0]
+    outputs = network.outputs(theta, network.rows)[:, 0]
+    losses, _ = GaussNewton(network).left_out()
+    for row in (0, 9):
+        kept = torch.arange(N) != row
+        H = 2 * J[kept].T @ J[kept] + (N - 1) * decay * torch.eye(len(theta), dtype=torch.float64)
+        g = 2 * (outputs[row] - y[row, 0]) * J[row] + decay * theta  # the row's decay leaves with it
+        point = theta + torch.linalg.solve(H, g)
+        own = (network.predict(point, X[row]) - y[row]) ** 2
+        assert float(losses[row]) == pytest.approx(float(own), rel=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_both_sides_of_woodbury_are_the_matrix(size):
+    generator = torch.Generator().manual_seed(0)
+    J = torch.randn(4, 2, 11, dtype=torch.float64, generator=generator)
+    ridge = torch.linspace(0.5, 2.0, 11, dtype=torch.float64)
+    sets = torch.tensor([[0], [2], [3]]) if size == 1 else torch.tensor([[0, 3], [1, 2]])
+    v = torch.randn(len(sets), 11, dtype=torch.float64, generator=generator)
+    for matrix in (ByParameters(J, ridge), ByOutputs(J, ridge)):
+        steps, leverages = matrix.left_out(sets, v)
+        for own, step, leverage, rhs in zip(sets, steps, leverages, v, strict=True):
+            rows, kept = J.flatten(0, 1), J[[i for i in range(4) if i not in own]].flatten(0, 1)
+            K = torch.diag(ridge) + kept.T @ kept
+            np.testing.assert_allclose(step, torch.linalg.solve(K, rhs), rtol=1e-9)
+            whole = torch.diag(ridge) + rows.T @ rows
+            H = J[own].flatten(0, 1) @ torch.linalg.solve(whole, J[own].flatten(0, 1).T)
+            assert float(leverage) == pytest.approx(float(torch.linalg.eigvalsh(H)[-1]))
+
+
+def test_the_audit_is_of_retrained_networks():
+    net = trained(0.05)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    risk = loo(net, nn.MSELoss(), rows(), weight_decay=0.05, audit=6, rng=0)
+    for row, loss in zip(risk.audit.rows, risk.audit.refitted_losses, strict=True):
+        assert loss == pytest.approx(retrained_without(net, nn.MSELoss(), row, 0.05), rel=1e-5)
+    low, high = risk.audit.interval
+    assert low < risk.audit.value < high
+    assert risk.value > 1.2 * risk.training.mean()
+    for name, value in net.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+    again = loo(net, nn.MSELoss(), rows(), weight_decay=0.05, audit=6, rng=0)
+    np.testing.assert_array_equal(again.losses, risk.losses)
+    np.testing.assert_array_equal(again.audit.refitted_losses, risk.audit.refitted_losses)
+
+
+def test_gauss_newton_is_nearer_to_retraining_than_the_last_layer():
+    net = trained()
+    exact = np.array([retrained_without(net, nn.MSELoss(), row, 0.02) for row in range(N)])
+    found = {}
+    for curvature in ("gauss_newton", "last_layer"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreliableWarning)
+            found[curvature] = loo(
+                net, nn.MSELoss(), rows(), weight_decay=0.02, curvature=curvature, audit=2, rng=0
+            )
+    errors = {name: abs(risk.value - exact.mean()) for name, risk in found.items()}
+    gap = exact.mean() - found["gauss_newton"].training.mean()
+    assert errors["gauss_newton"] < 0.3 * gap
+    assert errors["gauss_newton"] < 0.5 * errors["last_layer"]
+
+
+def test_a_formula_that_retraining_contradicts_is_warned_of():
+    net = trained(0.005, 4)
+    with pytest.warns(UnreliableWarning, match="retraining without rows .* the formula"):
+        risk = loo(net, nn.MSELoss(), rows(), weight_decay=0.005, curvature="last_layer", audit=6, rng=0)
+    assert risk.audit.value > 1.05 * risk.value
+
+
+def test_what_the_audit_has_to_say_decides_the_warning():
+    losses, weights = np.linspace(1.0, 2.0, 50), np.ones(50)
+    drawn = draw(losses, weights, 10, np.random.default_rng(0))
+    result = type("Result", (), {"value": losses.mean()})
+    warn_if_wrong(result, audit(losses, drawn, 1.001 * losses[drawn.rows], weights))
+    for factor, words in ((1.5, "contradicts"), (np.nan, "does not confirm")):
+        with pytest.warns(UnreliableWarning, match=words):
+            warn_if_wrong(result, audit(losses, drawn, factor * losses[drawn.rows], weights))
+    noisy = losses[drawn.rows] * np.where(np.arange(10) % 2, 0.0, 9.0)
+    with pytest.warns(UnreliableWarning, match="the formula"):
+        warn_if_wrong(result, audit(losses, drawn, noisy, weights))
+
+
+def test_an_unfinished_network_is_finished():
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1)).double()
+    with pytest.warns(NotOptimalWarning, match="was not trained to a minimum"):
+        found = loo(net, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
+    finished = train(net, nn.MSELoss(), *rows(), 0.2)
+    expected = loo(finished, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-6)
+
+
+def test_data_sets_and_loaders_are_read_in_order():
+    expected = loo(trained(), nn.MSELoss(), rows(), weight_decay=0.02, audit=2, rng=0)
+    stored = TensorDataset(*rows())
+    for data in (stored, DataLoader(stored, batch_size=5, shuffle=True)):
+        found = loo(trained(), nn.MSELoss(), data, weight_decay=0.02, audit=2, rng=0)
+        np.testing.assert_array_equal(found.losses, expected.losses)
+
+
+def test_decay_by_name_and_frozen_layers():
+    X, y = rows()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    net[0].requires_grad_(False)
+    loss, by_name = nn.MSELoss(reduction="sum"), {"2.weight": 0.4}
+    with pytest.warns(NotOptimalWarning):
+        risk = loo(net, loss, (X, y), weight_decay=by_name, curvature="last_layer", audit=N, rng=0)
+    features = torch.tanh(net[0](X)).detach().numpy()
+    Z, target = np.column_stack([features, np.ones(N)]), y[:, 0].numpy()
+    ridge = np.diag([0.2] * 4 + [0.0])
+    H = Z @ np.linalg.solve(Z.T @ Z + ridge, Z.T)
+    expected = ((target - H @ target) / (1 - np.diag(H))) ** 2
+    np.testing.assert_allclose(risk.losses, expected, rtol=1e-8)
+    np.testing.assert_allclose(risk.audit.refitted_losses, expected, rtol=1e-6)
+
+
+def test_batch_norm_holds_and_single_precision_is_taken():
+    X, y = rows()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Dropout(0.5), nn.Linear(3, 1))
+    with pytest.warns(NotOptimalWarning):
+        risk = loo(net, nn.MSELoss(), (X.float(), y.float()), weight_decay=0.1, audit=2, rng=0)
+    assert np.all(np.isfinite(risk.losses))
+    assert net.training
+    assert next(net.parameters()).dtype == torch.float32
+
+
+# --- bad input -----------------------------------------------------------------------------------------
+
+
+def _not_finite():
+    net = nn.Linear(3, 1)
+    with torch.no_grad():
+        net.bias[0] = torch.nan
+    return net
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"module": nn.Tanh()}, "no trainable parameters"),
+        ({"module": nn.Linear(3, 1).requires_grad_(False)}, "no trainable parameters"),
+        ({"module": _not_finite()}, "parameters of the module are not all finite"),
+        ({"loss": nn.MSELoss(reduction="none")}, "the loss of a batch .* must be one number"),
+        ({"loss": lambda out, y: ((out - y) ** 2).sum().sqrt()}, "neither the mean"),
+        ({"loss": lambda out, y: (out / y.clamp(max=0)).mean()}, "is not finite at the given weights"),
+        ({"weight_decay": {"nothing": 1.0}}, "names 'nothing', which is none of weight, bias"),
+        ({"weight_decay": -1.0}, "weight_decay must be finite"),
+        ({"weight_decay": np.inf}, "weight_decay must be finite"),
+        ({"audit": 0}, "always audited"),
+        ({"audit": 1}, "audit must be"),
+        ({"curvature": "kfac"}, "curvature must be one of"),
+        ({"data": (torch.full((5, 3), torch.nan), torch.zeros(5, 1))}, "X has values that are not finite"),
+        ({"data": (torch.zeros(5, 3), torch.zeros(4, 1))}, "X has 5 rows, y has 4"),
+        ({"data": (torch.zeros(5, 3),)}, "data must be"),
+        ({"device": "no such device"}, "cannot be used here"),
+    ],
+)
+def test_bad_input_is_refused(given, message):
+    arguments = {"module": nn.Linear(3, 1), "loss": nn.MSELoss(), "data": rows(), "weight_decay": 0.1}
+    with pytest.raises(ValueError, match=message):
+        loo(**(arguments | given))
+
+
+def test_wrong_types_are_refused():
+    for arguments in (
+        (3, nn.MSELoss(), rows()),
+        (nn.Linear(3, 1), 3, rows()),
+        (nn.Linear(3, 1), nn.MSELoss(), 3),
+    ):
+        with pytest.raises(TypeError, match="must be"):
+            loo(*arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_absent_is_refused():
+    with pytest.raises(ValueError, match="'cuda' cannot be used here"):
+        loo(nn.Linear(3, 1), nn.MSELoss(), rows(), device="cuda")
+
+
+def test_a_singular_curvature_is_an_error():
+    X, y = rows()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 20), nn.Linear(20, 1)).double()
+    with (
+        pytest.warns(NotOptimalWarning),
+        pytest.raises(SolverError, match="give all parameters a weight decay"),
+    ):
+        loo(net, nn.MSELoss(), (X, y), audit=2)

@@ -75,6 +75,8 @@ class Grid:
 
     @property
     def _ratio(self) -> float:
+        if len(self.values) < 2:
+            return 1.0
         return float((self.values[-1] / self.values[0]) ** (1.0 / (len(self.values) - 1)))
 
     def falls_below(self, risks: Array) -> bool:

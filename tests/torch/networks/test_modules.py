@@ -363,6 +363,7 @@ ROWS = (torch.randn(6, 3), torch.randn(6, 1))
         ),
         ({"loss": lambda out, y: ((out - y) ** 2).mean().sqrt()}, ValueError, "neither the mean"),
         ({"loss": lambda out: out.mean()}, TypeError, "argument"),
+        ({"loss": lambda _, y: (y**2).mean()}, ValueError, "does not depend on what the module returns"),
         ({"data": (torch.full((6, 3), torch.inf), ROWS[1])}, ValueError, "X has values that are not finite"),
     ],
 )

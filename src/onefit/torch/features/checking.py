@@ -78,7 +78,8 @@ def checked(
     """
     losses = [_losses(features, head, loss, y, held) for features in (learned, initial)]
     linear = _linear_losses(X.reshape(len(X), -1), y.cpu().numpy(), held, loss)
-    found = Check(*(float(one.mean()) for one in (*losses, linear)), np.flatnonzero(held))
+    means = [float(one.mean()) for one in (*losses, linear)]
+    found = Check(means[0], means[1], means[2], np.flatnonzero(held))
     for name, other in (("a linear model", linear), ("the features that it began with", losses[1])):
         difference = losses[0] - other
         error = float(difference.std(ddof=1)) / np.sqrt(len(difference))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -202,6 +203,5 @@ class LeaveOneOutHead(BaseEstimator):
         if self.module is None:
             return self.linear_
         like: Tensor | None = next(self.module.parameters(), None)
-        linear = nn.Linear(*self.linear_.weight.shape[::-1], dtype=torch.float64)
-        linear.load_state_dict(self.linear_.state_dict())
+        linear = copy.deepcopy(self.linear_)
         return nn.Sequential(self.module, linear if like is None else linear.to(like))

@@ -22,5 +22,7 @@ def derivative(value: Tensor, variable: Tensor) -> Tensor:
     """Derivative that is zero where nothing depends on the variable."""
     if not value.requires_grad:
         return torch.zeros_like(variable)
-    (found,) = torch.autograd.grad(value, variable, retain_graph=True, allow_unused=True)
-    return torch.zeros_like(variable) if found is None else found
+    (found,) = torch.autograd.grad(
+        value, variable, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    return found

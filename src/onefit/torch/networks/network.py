@@ -311,6 +311,9 @@ def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
     leaves = [leaf.detach().requires_grad_(leaf.is_floating_point()) for leaf in leaves]
     value = losses.values(tree_unflatten(leaves, spec), target).sum()
     real = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
+    if not value.requires_grad:
+        raise ValueError("the loss does not depend on what the module returns: no row moves the weights")
+    found: tuple[Tensor | None, ...]
     found = torch.autograd.grad(value, [leaves[k] for k in real], allow_unused=True)
     used = tuple(k for k, slope in zip(real, found, strict=True) if slope is not None)
     return Layout(spec, used, tuple(leaves[k].shape[1:] for k in used))

@@ -339,11 +339,11 @@ def test_a_criterion_below_the_noise_is_told():
     X, y = 20 * X[:200], (y[:200] - 150) / 77
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 16))
-    with pytest.warns(UnreliableWarning, match="the learned features do worse than a linear model"):
+    with pytest.warns(UnreliableWarning, match="has fallen below the noise"):
         model = FeatureMapRegressor(module, n_splits=16, max_iter=120, random_state=0).fit(X, y)
     assert model.risk_ < 0.5 * model.initial_risk_
-    assert model.check_.learned > 1.3 * model.check_.linear
-    assert model.check_.learned > 2 * model.risk_
+    assert model.check_.learned > model.check_.linear
+    assert model.check_.learned > 10 * model.risk_
     assert len(model.check_.rows) == 40
 
 

@@ -25,6 +25,8 @@ FEWEST = 40  # rows below which a fifth of them tells nothing
 SHARE = 0.2  # of the rows that judge
 LINEAR = 2000  # coefficients of a linear classifier up to which it is fitted for comparison
 WORSE = 2.0  # standard errors of the paired difference that are no chance
+COLLAPSED = 0.5  # of the least that unseen rows say: a risk below that is no estimate
+MATTERS = 0.05  # of the loss: less is not worth a warning
 
 
 class Check(NamedTuple):
@@ -63,8 +65,9 @@ def checked(
     X: Array,
     y: Tensor,
     held: Mask,
+    risk: float,
 ) -> Check:
-    """Judge features on held-out rows, and warn where a linear model is clearly better.
+    """Judge features on held-out rows, and warn where a linear model does as well.
 
     Parameters
     ----------
@@ -75,26 +78,41 @@ def checked(
     X : (n, …) array
     y : (n,) or (n, c) tensor
     held : (n,) bool array
+    risk : float
+        That features of all rows were trained on.
     """
     losses = [_losses(features, head, loss, y, held) for features in (learned, initial)]
     linear = _linear_losses(X.reshape(len(X), -1), y.cpu().numpy(), held, loss)
     means = [float(one.mean()) for one in (*losses, linear)]
     found = Check(means[0], means[1], means[2], np.flatnonzero(held))
-    for name, other in (("a linear model", linear), ("the features that it began with", losses[1])):
-        difference = losses[0] - other
-        error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
-        if difference.mean() > WORSE * error:
-            warnings.warn(_worse(found, name, float(other.mean())), UnreliableWarning, stacklevel=4)
-            break
+    if (
+        _is_worse(losses[0], linear)
+        or _is_worse(losses[0], losses[1])
+        or _has_collapsed(risk, losses[0], linear)
+    ):
+        warnings.warn(_told(found, risk), UnreliableWarning, stacklevel=4)
     return found
 
 
-def _worse(found: Check, name: str, other: float) -> str:
+def _is_worse(losses: Array, other: Array) -> bool:
+    """Whether losses are larger than others of the same rows, beyond chance and by more than a little."""
+    difference = losses - other
+    error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
+    return bool(difference.mean() > max(WORSE * error, MATTERS * other.mean()))
+
+
+def _has_collapsed(risk: float, losses: Array, linear: Array) -> bool:
+    """Whether a risk is far below what unseen rows say, and the features are not clearly worth having."""
+    error = float(losses.std(ddof=1)) / np.sqrt(len(losses))
+    return risk < COLLAPSED * (losses.mean() - WORSE * error) and not _is_worse(linear, losses)
+
+
+def _told(found: Check, risk: float) -> str:
     return (
-        f"the learned features do worse than {name}: trained without {len(found.rows)} of the rows, their "
-        f"mean loss on these is {found.learned:.4g}, against {other:.4g}. risk_ is what they were trained "
-        "on, and has fallen below the noise: lower max_iter, take a smaller module, or train it end to end "
-        "with weight decay"
+        f"risk_ is {risk:.4g}, which has fallen below the noise: trained without {len(found.rows)} of the "
+        f"rows, the features have a mean loss of {found.learned:.4g} on these, those they began with "
+        f"{found.initial:.4g}, a linear model {found.linear:.4g}. Lower max_iter, take a smaller module, or "
+        "train it end to end with weight decay"
     )
 
 

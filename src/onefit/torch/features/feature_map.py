@@ -132,7 +132,7 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
                 return features_of(one.eval(), like_weights(X, one)).double()
 
         parts = (features(learned), features(begun), risk_of.head, risk_of.loss)
-        return checked(*parts, X, y, out)
+        return checked(*parts, X, y, out, self.risk_)
 
     def _training(self, report: Callback) -> Training:
         return Training(self.optimizer, self.learning_rate, self._most(), self.patience, self.tol, report)

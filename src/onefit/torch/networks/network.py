@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -159,16 +159,17 @@ class Network:
             parts = [self.rows.take(few) for few in self.rows.batches(TOGETHER)]
             return torch.cat([self.losses.values(self.outputs(theta, few), few.target) for few in parts])
 
-    def values_at(self, points: Tensor, rows: Tensor) -> Tensor:
-        """ℓ of some rows, each at a point of its own: (b,)."""
-        few = self.rows.take(rows)
-
-        def one(theta: Tensor, inputs: Tree) -> Tensor:
-            return self.predict(theta, inputs)
-
+    def outputs_at(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Outputs of some rows, each at a point of its own, flat: (b, c)."""
+        inputs = taken(self.rows.inputs, rows)
         with torch.no_grad():
-            flat = self.map(one, (points, few.inputs), chunk=max(1, BUDGET // points.shape[1]))
-            outputs = self.outputs(self.theta, few)
+            return self.map(self.predict, (points, inputs), chunk=max(1, BUDGET // points.shape[1]))
+
+    def values_of(self, flat: Tensor, rows: Tensor) -> Tensor:
+        """ℓ of some rows with these outputs: (b,)."""
+        few = self.rows.take(rows)
+        with torch.no_grad():
+            outputs = self.outputs(self.theta, few)  # for what the loss does not depend on
             return self.losses.values(self.layout.tree(flat, outputs), few.target)
 
     @cached_property
@@ -313,9 +314,9 @@ def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
     real = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
     if not value.requires_grad:
         raise ValueError("the loss does not depend on what the module returns: no row moves the weights")
-    found: tuple[Tensor | None, ...]
     found = torch.autograd.grad(value, [leaves[k] for k in real], allow_unused=True)
-    used = tuple(k for k, slope in zip(real, found, strict=True) if slope is not None)
+    known = cast("tuple[Tensor | None, ...]", found)
+    used = tuple(k for k, slope in zip(real, known, strict=True) if slope is not None)
     return Layout(spec, used, tuple(leaves[k].shape[1:] for k in used))
 
 

@@ -19,7 +19,6 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Tangent
 
-
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 

@@ -135,9 +135,8 @@ def _weights(rng, family: Family, y):
 def _stored(rng, family: Family, X):
     kind = rng.uniform()
     if family.sparse and kind < 0.12:
-        return (sp.csr_array if kind < 0.06 else sp.csc_array)(
-            np.where(np.abs(X) < 0.3 * X.std(axis=0), 0.0, X)
-        ), "sparse"
+        thinned = np.where(np.abs(X) < 0.3 * X.std(axis=0), 0.0, X)
+        return (sp.csr_array if kind < 0.06 else sp.csc_array)(thinned), "sparse"
     if kind > 0.92:
         return X.astype(np.float32), "float32"
     return np.asfortranarray(X) if kind > 0.7 else X, ""

@@ -103,8 +103,8 @@ class Reference:
     def _without(self, removed: np.ndarray) -> tuple[np.ndarray, bool]:
         if not self.case.family.tight:
             own = self._own(removed)
-            linear = self.reading.metric.linear
-            return (np.nan, False) if own is None else (linear(own.eta)[removed], False)
+            decision = self.reading.metric.decision
+            return (np.nan, False) if own is None else (decision(own.eta)[removed], False)
         with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
             warnings.simplefilter("always")
             refit = self._refit(removed)

@@ -125,7 +125,8 @@ class LeftOutDisplay:
 
     def _say(self, i: int, fitted: float, change: float) -> str:
         name = i if self.rows is None else self.rows[i]
-        return f"row {name}: fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
+        values = f"fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
+        return f"row {name}: {values}"
 
     def _names(self, c: int) -> list[str]:
         if self.output_names is not None:

@@ -38,6 +38,7 @@ from onefit.design import (
 )
 from onefit.factorization import (
     cholesky,
+    condition,
     factor_solve,
     half_solve,
     pseudo_factor,
@@ -58,6 +59,7 @@ __all__ = [
     "column_means",
     "column_norms",
     "columns_as_rows",
+    "condition",
     "cross_gram",
     "dense",
     "dense_rows",

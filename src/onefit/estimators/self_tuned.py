@@ -14,14 +14,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.leave_out import LeftOut
 from onefit.metrics import LinearMetric
 from onefit.problem import Problem
-from onefit.risk.estimate import estimate, warn_if_strained
-from onefit.risk.one_fit import LeftOut
+from onefit.risk.estimate import estimate, warn_if_unreliable
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import Contest, Selection, contest
-from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
+from onefit.validation import (
+    check_magnitude,
+    check_strengths,
+    check_weights,
+    is_count,
+)
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
@@ -92,7 +97,7 @@ class SelfTuned(BaseEstimator):
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
         self.loo_ = estimate(left_out, metric, y, sample_weight=weights, design=self._check_X, **details)
-        warn_if_strained(self.loo_)
+        warn_if_unreliable(self.loo_)
 
 
 class PenalisedPath(SelfTuned):

@@ -49,6 +49,9 @@ class PiecewiseLinear(Loss):
     def third(self, y: Array, eta: Array) -> Array:
         return np.zeros_like(eta)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Hinge(PiecewiseLinear):
@@ -125,6 +128,9 @@ class SquaredHinge(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class SmoothedHinge(Loss):
@@ -175,6 +181,9 @@ class SmoothedHinge(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         return SquaredHinge().start(y, weights)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(Loss):
@@ -200,3 +209,6 @@ class SquaredEpsilonInsensitive(Loss):
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))
+
+    def self_concordance(self) -> float:
+        return 0.0

@@ -21,7 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.risk.departure import Departures
+from onefit.leave_out.departure import Departures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,8 +22,8 @@ from torch.func import vmap
 
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
+from onefit.leave_out.sets import Folds
 from onefit.risk.audit import Audit
-from onefit.risk.folds import Folds
 from onefit.torch.minimum import ROUNDING, pseudo_inverse
 from onefit.torch.objective import Objective
 

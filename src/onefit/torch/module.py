@@ -24,9 +24,9 @@ from torch.utils.data import DataLoader
 
 from onefit._typing import Array
 from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning
+from onefit.leave_out.sets import Folds
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.estimate import mean_and_error
-from onefit.risk.folds import Folds
 from onefit.torch.kronecker import KroneckerCurvature
 from onefit.torch.left_out import STRAINED, LeftOutRisk, Sets, Steps
 from onefit.torch.minimum import DENSE, newton, quasi_newton

@@ -310,10 +310,10 @@ class _State:
         found = self.found
         eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
         for place, k in enumerate(which.tolist()):
-            if not ends.settled[place]:
-                continue
             self.starts[k] = Direction(ends.coef[place], ends.intercept[place])
             eta[k], bounds[k] = ends.eta[place], ends.bounds[place]
+            if not ends.settled[place]:
+                continue
             solved[k] = Solved(eta[k], *self.starts[k])
         stepped = np.union1d(found.stepped, which[ends.settled]).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)

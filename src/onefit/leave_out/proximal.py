@@ -29,6 +29,8 @@ from onefit.leave_out import prove
 from onefit.numerics import LEAST_SLACK, TINY
 from onefit.penalties import SeparablePenalty
 
+FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
+DAMPED = 1e-6  # ridge with them, relative to the diagonal: columns may depend on each other
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
 ROUNDS = 30  # of steps
 PATTERNS = 10  # changes of the pattern in a step
@@ -78,39 +80,45 @@ def iterate(fit: Fit, rows: Index, tol: float) -> Ends:
         At most 1: full precision; above, only as far as a useful bound needs.
     """
     p, m = len(fit.coef), len(rows)
-    ends = Ends(np.zeros(m), np.full(m, np.inf), np.zeros((m, p)), np.zeros(m), np.zeros(m, dtype=bool))
+    at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
+    ends = Ends(fit.eta[rows], np.full(m, np.inf), *at_fit, np.zeros(m, dtype=bool))
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
     near = np.abs(fit.loss_gradient) >= NEARBY * l1
     columns = np.flatnonzero((fit.tangent.support | near) & np.isfinite(l1) & np.isfinite(l2))
     size = max(1, AT_ONCE // max(fit.problem.n, p))
+    tol = SETTLED if tol <= 1.0 else LOOSE
     for start in range(0, m, size):
         part = np.arange(start, min(start + size, m))
-        columns = _iterate_some(fit, rows, part, columns, SETTLED if tol <= 1.0 else LOOSE, ends)
+        for floor in FLOORS:
+            columns = _iterate_some(fit, rows, part, columns, tol, floor, ends)
+            part = part[~ends.settled[part]]
+            if part.size == 0:
+                break
     return ends
 
 
-def _iterate_some(fit: Fit, rows: Index, part: Index, columns: Index, tol: float, ends: Ends) -> Index:
-    """Fill in some of the ends; returns the columns that were watched in the end."""
-    chunk, warm = part, None
+def _iterate_some(
+    fit: Fit, rows: Index, part: Index, columns: Index, tol: float, floor: float, ends: Ends
+) -> Index:
+    """Fill in some of the ends, from where they are; returns the columns that were watched in the end."""
     for _ in range(JOINED):
-        table = _Table.of(fit, columns)
+        table = _Table.of(fit, columns, floor)
         if table is None:
             return columns
-        run = _Run.of(table, rows[chunk], warm)
+        run = _Run.of(table, rows[part], ends, part)
         run.go(tol)
         joining, fine = run.judge()
-        coef = np.zeros((len(chunk), len(fit.coef)))
-        coef[:, columns] = run.beta.T
-        level = run.intercept - table.means @ run.beta
-        done = chunk[fine]
-        ends.coef[done], ends.intercept[done] = coef[fine], level[fine]
-        ends.eta[done] = run.eta[rows[done], np.flatnonzero(fine)]
-        ends.settled[done] = True
-        ends.bounds[done] = run.bounds()[fine]
+        finite = np.isfinite(run.eta).all(axis=0)
+        there, which = part[finite], np.flatnonzero(finite)
+        ends.coef[np.ix_(there, columns)] = run.beta.T[which]
+        ends.intercept[there] = (run.intercept - table.means @ run.beta)[which]
+        ends.eta[there] = run.eta[rows[there], which]
+        ends.settled[part] = fine & finite
+        ends.bounds[part] = np.where(fine & finite, run.bounds(), np.inf)
         missed = run.settled & ~fine
         if not missed.any() or not joining.any():
             break
-        chunk, warm = chunk[missed], (coef[missed], level[missed])
+        part = part[missed]
         columns = np.flatnonzero(joining | np.isin(np.arange(len(fit.coef)), columns))
     return columns
 
@@ -123,6 +131,8 @@ class _Table:
     """
 
     fit: Fit
+    d: Array  # (n,), by which rows bend
+    is_true: bool  # whether that is the Hessian of the fit
     columns: Index  # (k,)
     Z: Array  # (n, q), q = k or k + 1
     means: Array  # (k,)
@@ -135,9 +145,9 @@ class _Table:
     inverse: Array  # (s, s), of K on the support
 
     @classmethod
-    def of(cls, fit: Fit, columns: Index) -> _Table | None:
-        """None where K is singular on the support."""
-        problem, d = fit.problem, fit.hessian
+    def of(cls, fit: Fit, columns: Index, floor: float) -> _Table | None:
+        """None where K is singular on the support; rows bend at least by ``floor`` times the most of any."""
+        problem, d = fit.problem, np.maximum(fit.hessian, floor * fit.hessian.max())
         l1, l2 = (part[columns] for part in problem.separable.strengths(fit.coef.shape))
         X = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, columns)).T
         means = d @ X / d.sum() if problem.intercept and d.sum() > 0 else np.zeros(len(columns))
@@ -147,7 +157,8 @@ class _Table:
         l1, l2 = np.concatenate([l1, free]), np.concatenate([l2, free])
         K = _linalg.product(Z.T, d[:, None] * Z)
         shrink = problem.usual_shrink if problem.mean_scaled else 1.0
-        K[np.diag_indices_from(K)] += shrink * l2
+        ridge = DAMPED * K.diagonal() if floor > 0 else 0.0
+        K[np.diag_indices_from(K)] += shrink * l2 + ridge
         inside = np.concatenate([fit.tangent.support[columns], np.ones(extra, dtype=bool)])
         L = _linalg.cholesky(np.asfortranarray(K[np.ix_(inside, inside)]))
         if L is None:
@@ -160,7 +171,7 @@ class _Table:
         H[np.ix_(~inside, inside)] = -solved.T
         H[np.ix_(~inside, ~inside)] = K[np.ix_(~inside, ~inside)] - across.T @ solved
         sign = np.concatenate([np.sign(fit.coef[columns]), free])
-        return cls(fit, columns, Z, means, l1, l2, sign, inside, K, H, inverse)
+        return cls(fit, d, floor == 0.0, columns, Z, means, l1, l2, sign, inside, K, H, inverse)
 
 
 @dataclass(eq=False)
@@ -178,22 +189,17 @@ class _Run:
     failed: Mask = field(init=False)
 
     @classmethod
-    def of(cls, table: _Table, rows: Index, warm: tuple[Array, Array] | None) -> _Run:
-        """Start at the fit, or from coefficients (m, p) and intercepts."""
-        fit, problem, m = table.fit, table.fit.problem, len(rows)
+    def of(cls, table: _Table, rows: Index, ends: Ends, part: Index) -> _Run:
+        """Start where the iterations have come to."""
+        problem, m = table.fit.problem, len(rows)
         if problem.balance is None:
             weights = np.repeat(problem.weights[:, None], m, axis=1)
             weights[rows, np.arange(m)] = 0.0
         else:
             weights = np.stack([problem.without(int(i)).weights for i in rows], axis=1)
         keep = np.array([problem.kept_share(int(i)) for i in rows])
-        if warm is None:
-            beta = np.repeat(fit.coef[table.columns][:, None], m, axis=1)
-            raw = np.full(m, float(fit.intercept))
-            eta = np.repeat(fit.eta[:, None], m, axis=1)
-            return cls(table, rows, weights, keep, beta, raw + table.means @ beta, eta)
-        beta = np.ascontiguousarray(warm[0][:, table.columns].T)
-        run = cls(table, rows, weights, keep, beta, warm[1] + table.means @ beta, np.empty(0))
+        beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
+        run = cls(table, rows, weights, keep, beta, ends.intercept[part] + table.means @ beta, np.empty(0))
         run.eta = run.predict(run.stacked)
         return run
 
@@ -277,7 +283,7 @@ class _Run:
     def _model_minimum(self, active: Index, x: Array, gradient: Array) -> Array:
         """Minimum of each model, by changes of the pattern from that of x: (q, a)."""
         table, own = self.table, self.rows[active]
-        z, d = table.Z[own].T, table.fit.hessian[own]  # (q, a), (a,)
+        z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
         l1 = table.l1[:, None] * self.keep[active]
         tableau = _Tableau.of(table, f, l1, z, d)
@@ -346,7 +352,7 @@ def _measure(run: _Run) -> tuple[Array, Array, Array, Array]:
     used[len(table.columns) :] = True
     Z = table.Z[:, used]
     L = _linalg.cholesky(np.asfortranarray(table.K[np.ix_(used, used)]))
-    if L is None or problem.loss.jumps:
+    if L is None or problem.loss.jumps or not table.is_true:
         return nothing  # type: ignore[return-value]
     half = _linalg.half_solve(L, np.array(Z, order="C"))
     forms = np.einsum("ij,ij->i", half, half)

@@ -123,7 +123,7 @@ class SURE:
 class ALO:
     """Approximate leave-one-out: one Newton step for each row, and nothing more.
 
-    η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020, eq. 10; Wang et al. 2018, Theorem 3.1; Beirami et al. 2017,
+    η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, Theorem 3.1; Beirami et al. 2017,
     Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.
     """
 

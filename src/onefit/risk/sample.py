@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from onefit._typing import Array
+from onefit.curvature import Direction
 from onefit.leave_out import LeftOut
 from onefit.leave_out.engine import Yardstick
-from onefit.leave_out.refit import refit_cost, refit_sets
+from onefit.leave_out.refit import Anew, refit_cost, refit_sets
 from onefit.leave_out.result import Correction
 from onefit.risk.audit import audit, draw
 
@@ -40,9 +42,7 @@ def sampled(left_out: LeftOut, yardstick: Yardstick, rng: int = 0) -> LeftOut:
     m = int(np.clip(SECONDS / refit_cost(fit).seconds, FEWEST, min(MOST, rough.size)))
     drawn = draw(np.where(unknown, after - before, 0.0)[rough], totals[rough], m, np.random.default_rng(rng))
     numbers = rough[drawn.rows].tolist()
-    removed = {k: np.array([k]) if left_out.sets is None else left_out.sets.removed[k] for k in numbers}
-    judged = {k: np.array([k]) if left_out.sets is None else left_out.sets.tested[k] for k in numbers}
-    anew = refit_sets(fit, removed, judged)
+    anew = _refits(left_out, numbers)
     eta = left_out.eta.copy()
     for k, one in anew.items():
         eta[left_out.values_of(k)], bounds[left_out.values_of(k)] = one.eta, one.bounds
@@ -60,7 +60,15 @@ def sampled(left_out: LeftOut, yardstick: Yardstick, rng: int = 0) -> LeftOut:
     return replace(left_out, eta=eta, bounds=bounds, anew=done, correction=correction)
 
 
-def _means(left_out: LeftOut, yardstick: Yardstick, eta: np.ndarray, totals: np.ndarray) -> np.ndarray:
+def _refits(left_out: LeftOut, numbers: list[int]) -> dict[int, Anew]:
+    sets = left_out.sets
+    removed = {k: np.array([k]) if sets is None else sets.removed[k] for k in numbers}
+    judged = {k: np.array([k]) if sets is None else sets.tested[k] for k in numbers}
+    starts = {k: Direction(one.coef, one.intercept) for k, one in left_out.solved.items()}
+    return refit_sets(left_out.fit, removed, judged, starts)
+
+
+def _means(left_out: LeftOut, yardstick: Yardstick, eta: Array, totals: Array) -> Array:
     """Mean loss of each set at some linear predictors: (f,)."""
     weights = yardstick.weights[left_out.rows]
     losses = yardstick.losses(left_out.rows, eta)

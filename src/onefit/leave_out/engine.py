@@ -257,7 +257,7 @@ class _State:
         tol = 1.0 if self.max_error == 0 else LOOSELY
         if self.sets is None and proximal.applies(fit):
             which, work = _within(which, proximal.cost_of(fit), affordable)
-            self._take_iterated(which, tol)
+            self._take_iterated(which, tol, affordable)
             return work.seconds
         if fit.is_kinked and not fit.problem.penalty.polyhedral:
             return 0.0
@@ -303,10 +303,10 @@ class _State:
         stepped = np.union1d(found.stepped, np.array(finite, dtype=np.intp)).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
 
-    def _take_iterated(self, which: Index, tol: float) -> None:
+    def _take_iterated(self, which: Index, tol: float, affordable: float) -> None:
         if which.size == 0:
             return
-        ends = proximal.iterate(self.fit, which, tol)
+        ends = proximal.iterate(self.fit, which, tol, affordable)
         found = self.found
         eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
         for place, k in enumerate(which.tolist()):

@@ -63,13 +63,16 @@ def applies(fit: Fit) -> bool:
 def cost_of(fit: Fit) -> Work:
     """What a row takes, about."""
     n, k = fit.problem.n, 1.3 * fit.tangent.size + 1
-    rounds = 8.0
-    return Work(
-        rounds * (2.0 * n * k + 3.0 * k * k) + 2.0 * _linalg.n_stored(fit.problem.X), 2.0, rounds * 2.0 * n
-    )
+    looking = Work(2.0 * _linalg.n_stored(fit.problem.X), 2.0)
+    return Work(*(a + b for a, b in zip(_round(n, k).times(8.0), looking, strict=True)))
 
 
-def iterate(fit: Fit, rows: Index, tol: float) -> Ends:
+def _round(n: int, k: float) -> Work:
+    """What a row takes in a round."""
+    return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
+
+
+def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> Ends:
     """Left-out solutions of some rows, each on its own.
 
     Parameters
@@ -78,6 +81,8 @@ def iterate(fit: Fit, rows: Index, tol: float) -> Ends:
     rows : (m,) int array
     tol : float
         At most 1: full precision; above, only as far as a useful bound needs.
+    affordable : float
+        Seconds after which rows are left where they have come to.
     """
     p, m = len(fit.coef), len(rows)
     at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
@@ -90,23 +95,40 @@ def iterate(fit: Fit, rows: Index, tol: float) -> Ends:
     for start in range(0, m, size):
         part = np.arange(start, min(start + size, m))
         for floor in FLOORS:
-            columns = _iterate_some(fit, rows, part, columns, tol, floor, ends)
+            columns, spent = _iterate_some(fit, rows, part, columns, tol, floor, affordable, ends)
+            affordable -= spent
             part = part[~ends.settled[part]]
-            if part.size == 0:
+            if part.size == 0 or affordable <= 0:
                 break
     return ends
 
 
 def _iterate_some(
-    fit: Fit, rows: Index, part: Index, columns: Index, tol: float, floor: float, ends: Ends
-) -> Index:
-    """Fill in some of the ends, from where they are; returns the columns that were watched in the end."""
+    fit: Fit,
+    rows: Index,
+    part: Index,
+    columns: Index,
+    tol: float,
+    floor: float,
+    affordable: float,
+    ends: Ends,
+) -> tuple[Index, float]:
+    """Fill in some of the ends, from where they are.
+
+    Returns
+    -------
+    columns : (k,) int array
+        Those that were watched in the end.
+    spent : float
+        Seconds, about.
+    """
+    spent = 0.0
     for _ in range(JOINED):
         table = _Table.of(fit, columns, floor)
         if table is None:
-            return columns
+            break
         run = _Run.of(table, rows[part], ends, part)
-        run.go(tol)
+        spent += run.go(tol, affordable - spent)
         joining, fine = run.judge()
         finite = np.isfinite(run.eta).all(axis=0)
         there, which = part[finite], np.flatnonzero(finite)
@@ -116,11 +138,11 @@ def _iterate_some(
         ends.settled[part] = fine & finite
         ends.bounds[part] = np.where(fine & finite, run.bounds(), np.inf)
         missed = run.settled & ~fine
-        if not missed.any() or not joining.any():
+        if not missed.any() or not joining.any() or spent >= affordable:
             break
         part = part[missed]
         columns = np.flatnonzero(joining | np.isin(np.arange(len(fit.coef)), columns))
-    return columns
+    return columns, spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,17 +239,20 @@ class _Run:
         level = 0.0 if self.table.fit.problem.intercept else float(self.table.fit.intercept)
         return _linalg.product(self.table.Z, x) + level
 
-    def go(self, tol: float) -> None:
-        """Iterate until every problem has settled, or does not."""
+    def go(self, tol: float, affordable: float) -> float:
+        """Iterate until every problem has settled, or does not, or time is up; returns the time, about."""
+        spent, each = 0.0, _round(*self.table.Z.shape).seconds
         unit = float(np.max(np.abs(self.table.fit.eta), initial=0.0)) + 1e-3
         for _ in range(ROUNDS):
             active = np.flatnonzero(~self.settled & ~self.failed)
-            if active.size == 0:
-                return
+            if active.size == 0 or spent >= affordable:
+                break
+            spent += each * active.size
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 moved = self._round(active)
             self.settled[active] |= moved <= tol * unit
         self.failed |= ~self.settled
+        return spent
 
     def gradient(self, active: Index) -> Array:
         """Gradient of loss and ℓ2 part: (q, a)."""

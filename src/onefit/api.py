@@ -20,7 +20,6 @@ from onefit.exceptions import (
 )
 from onefit.leave_out import leave_out
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.step import one_step
 from onefit.readers import Reading, read
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
@@ -212,7 +211,8 @@ def evaluate(
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
-        left_out = one_step(*_optimum(reading, type(model).__name__))
+        solution = _optimum(reading, type(model).__name__)
+        left_out = leave_out(solution.fit, max_error=np.inf, curvature=solution.curvature)
     weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
     return risk.of(left_out, reading.metric, reading.target, weights)
 

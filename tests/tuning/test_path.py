@@ -61,7 +61,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
         np.mean((y - leave_out(solve(Fit.at_start(problem_at(s))).fit, max_error=0.0).eta) ** 2)
         for s in strengths
     ]
-    assert left_out.slack.min() > 0.1
+    assert np.isfinite(left_out.bounds).all()
     assert refits[result.best] < 1.05 * min(refits)
     assert result.risks[result.best] == pytest.approx(refits[result.best], rel=0.05)
 

@@ -34,21 +34,23 @@ class Anew(NamedTuple):
     intercept: Array
 
 
-def solution_without(fit: Fit, rows: int | Index, *, start: Direction | None = None) -> Solution:
+def solution_without(
+    fit: Fit, rows: int | Index, *, warm: bool = True, start: Direction | None = None
+) -> Solution:
     """Refit without a row, or a set of them.
 
     It starts from ``start``, or else from the fit; where a direction has no penalty it starts from the
     constant model, so that what the other rows do not determine is zero.
     """
     left = fit.problem.without(rows)
-    if fit.has_free_directions:
+    if fit.has_free_directions or not warm:
         return solve(Fit.at_start(left))
     return solve(replace(fit, problem=left) if start is None else Fit(left, *start))
 
 
-def without(fit: Fit, rows: int | Index) -> Fit:
-    """Refit without a row, or a set of them."""
-    return solution_without(fit, rows).fit
+def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
+    """Refit without a row, or a set of them, from the fit or from the constant model."""
+    return solution_without(fit, rows, warm=warm).fit
 
 
 def refit_cost(fit: Fit) -> Work:

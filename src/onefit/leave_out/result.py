@@ -11,7 +11,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
-from onefit.numerics import CERTIFIED, LEAST_SLACK, TINY
+from onefit.numerics import CERTIFIED, LEAST_SLACK
 
 
 class Solved(NamedTuple):
@@ -140,10 +140,9 @@ class LeftOut:
     @cached_property
     def size(self) -> float:
         """Size of linear predictors: the largest in the fit, or of a Newton step where they vanish."""
-        fit = self.fit
-        unit = float(np.linalg.norm(fit.gradient)) / max(float(np.linalg.norm(fit.hessian)), TINY)
-        largest = float(np.max(np.abs(fit.eta), initial=0.0))
-        return max(largest, min(unit, 1.0 + largest) if fit.problem.loss.quadratic is False else unit)
+        largest = float(np.max(np.abs(self.fit.eta), initial=0.0))
+        bend = float(np.linalg.norm(self.fit.hessian))
+        return largest if largest > 0 or bend == 0 else float(np.linalg.norm(self.fit.gradient)) / bend
 
     @cached_property
     def certified(self) -> Mask:

@@ -20,9 +20,8 @@ from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
-from onefit.risk.one_fit import LeftOut
-from onefit.risk.refit import Solved, refit_rows
-from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.leave_out.result import LeftOut, Solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +35,10 @@ class Departures:
 
     left_out: LeftOut
 
-    @cached_property
+    @property
     def solved(self) -> dict[int, Solved]:
-        """Parameters without the rows that no single step describes: rows that were stepped are refitted."""
-        fit, stepped = self.left_out.fit, self.left_out.stepped
-        refits = refit_rows(fit, stepped, warm=not fit.has_free_directions, budget=np.inf)
-        return self.left_out.solved | refits
+        """Parameters without the rows that no single step describes."""
+        return self.left_out.solved
 
     @property
     def fit(self) -> Fit:
@@ -63,7 +60,7 @@ class Departures:
         fit = self.fit
         change = self.left_out.eta - fit.eta
         bent = np.einsum("nab,nb->na", fit.hessian, change) if fit.hessian.ndim == 3 else fit.hessian * change
-        return (fit.gradient.T * (1.0 + self._rescaling.growth)).T + bent
+        return (fit.gradient.T * (1.0 + self._rescaling.own_growth())).T + bent
 
     def blocks(self, width: int = 0) -> Iterator[slice]:
         """Rows in blocks whose coefficients, or ``width`` numbers a row, take a few megabytes."""

@@ -2,7 +2,7 @@
 
 For a quadratic loss with an ℓ2, ℓ1 or elastic-net penalty the Newton step lands on the refit as long as
 the active pattern stays: the signs on the support, and |x_lᵀ g| ≤ l1_l for every coordinate l off it, at
-the left-out residual (``left_out_optimality`` has the other polyhedral penalties, and corners of the
+the left-out residual (``optimality`` has the other polyhedral penalties, and corners of the
 loss).  With c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the rows (else 0),
 u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
 
@@ -19,10 +19,10 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Direction, ScalarCurvature, factor_scalar
+from onefit.curvature import Curvature, Direction, Dual, Primal, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
+from onefit.leave_out.optimality import solves_without
 from onefit.penalties import SeparablePenalty
-from onefit.risk.left_out_optimality import solves_without
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
@@ -42,7 +42,7 @@ def leaves_nothing(fit: Fit) -> Mask:
 def step_is_exact(fit: Fit) -> bool:
     """Whether the Newton step is the refit as long as the pattern stays."""
     problem = fit.problem
-    if not problem.loss.quadratic or problem.balance is not None or not problem.penalty.polyhedral:
+    if not problem.has_flat_pieces or problem.balance is not None:
         return False
     # a curved penalty that shrinks differently with each row is only followed to first order
     held = problem.weights[problem.weights > 0]
@@ -54,25 +54,28 @@ def is_patterned(fit: Fit) -> bool:
     """Whether patterns can be told: quadratic pieces of loss and penalty, with kinks between them."""
     problem = fit.problem
     kinked = fit.is_kinked or problem.loss.has_corners
-    return problem.loss.quadratic and problem.penalty.polyhedral and kinked
+    return problem.has_flat_pieces and kinked
 
 
-def pattern_stays(fit: Fit, eta: Array) -> Mask:
+def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> Mask:
     """Rows without which signs and correlations are those of the same pattern: (n,).
 
     All rows where there is no pattern, or where the loss is not quadratic and nothing can be said.  Nothing
-    is said of rows whose value is missing (NaN).
+    is said of rows whose value is missing (NaN).  ``curvature`` is that of refits, if it is at hand.
     """
     problem = fit.problem
     if not is_patterned(fit):
         return np.ones(problem.n, dtype=bool)
+    if fit.coef.ndim == 2:
+        return problem.weights == 0
     if problem.loss.has_corners or not isinstance(problem.penalty, SeparablePenalty):
         eta = np.where(leaves_nothing(fit), np.nan, eta)
         return solves_without(fit, eta) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
     l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
-    curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
+    if not isinstance(curvature, Primal | Dual):  # others may order the free coordinates differently
+        curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
     residual = fit.gradient + fit.hessian * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns
@@ -129,8 +132,18 @@ def _correlations_kept(
 
 def _left_out_correlations(fit: Fit, columns: Index, rows: Index, residual: Array, steps: Direction) -> Array:
     """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
-    problem, d = fit.problem, fit.hessian
-    cross, level = _linalg.weighted_cross(problem.X, columns, fit.tangent.support, d)
-    own = _linalg.columns_as_rows(problem.X, columns)[:, rows]
-    along = cross @ steps.coef[:, rows] + np.outer(level, steps.intercept[rows])
+    problem = fit.problem
+    cross, level, means = _cross(fit, columns)
+    own = _linalg.columns_as_rows(problem.X, columns)[:, rows] - means[0][:, None]
+    free = steps.coef[:, rows]
+    along = cross @ free + np.outer(level, steps.intercept[rows] + means[1] @ free)
     return fit.loss_gradient[columns][:, None] + residual[rows] * (along - own)
+
+
+def _cross(fit: Fit, columns: Index) -> tuple[Array, Array, tuple[Array, Array]]:
+    """X_Lᵀ D X_S, X_Lᵀ d, and the means taken off both, which dense columns far from zero need."""
+    problem, d, support = fit.problem, fit.hessian, fit.tangent.support
+    if not problem.intercept:
+        nothing = (np.zeros(len(columns)), np.zeros(int(support.sum())))
+        return *_linalg.weighted_cross(problem.X, columns, support, d), nothing
+    return _linalg.centred_cross(problem.X, columns, support, d)

@@ -156,22 +156,36 @@ class Refits:
         start = self.objective(self.at_fit())
         return self.objective(point) <= start + 1e-9 * np.abs(start)
 
-    def pattern_stays(self, point: Point) -> Mask:
-        """Whether signs and correlations are those of the fit's pattern: (f,)."""
+    def pattern_stays(self, point: Point, drift: Array | None = None) -> Mask:
+        """Whether signs and correlations are those of the fit's pattern: (f,).
+
+        ``drift`` is how far the correlation of a column of norm 1 in D may still move.
+        """
         fit = self.fit
         if not fit.is_kinked:
             return np.ones(len(self.problems), dtype=bool)
         if not isinstance(fit.problem.penalty, SeparablePenalty):
-            return self._penalty_holds(point)
+            settled = True if drift is None else drift <= TIE_CURVED * np.linalg.norm(fit.gradient)
+            return self._penalty_holds(point) & settled
         l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
         support = fit.tangent.support
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
         off = ~support & np.isfinite(l1) & np.isfinite(l2)
-        tie = TIE if fit.problem.loss.quadratic else TIE_CURVED
-        room = l1[off][:, None] * self.keeps * (1.0 + tie)
+        room = l1[off][:, None] * self.keeps * (1.0 + TIE)
         correlations = np.abs(self.gradient(point).coef[off])
+        if drift is not None:
+            correlations = correlations + np.multiply.outer(self._norms[off], drift)
         return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
+
+    @cached_property
+    def _norms(self) -> Array:
+        """‖D^½ x_j‖ of each column, for each output: the shape of the coefficients."""
+        fit = self.fit
+        bend = np.einsum("naa->na", fit.hessian) if fit.hessian.ndim == 3 else fit.hessian
+        X, bends = fit.problem.X, bend.reshape(len(bend), -1).T
+        norms = [_linalg.column_norms(X, np.maximum(d, 0.0), centred=False) for d in bends]
+        return np.stack(norms, axis=1).reshape(fit.coef.shape)
 
     def _penalty_holds(self, point: Point) -> Mask:
         """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
@@ -205,8 +219,11 @@ class FactoredAnew:
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
 
 
-def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int) -> End:
-    """Steps with the same factors, until those of each fold become small, or no longer shrink."""
+def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
+    """Steps with the same factors, until those of each fold become small, or no longer shrink.
+
+    ``tol`` is how much longer they may be in the end than at full precision.
+    """
     moving = np.ones(len(refits.problems), dtype=bool)
     settled = np.zeros_like(moving)
     last = np.full(len(moving), np.inf)
@@ -217,7 +234,7 @@ def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int) -> 
             moved = np.abs(change).reshape(-1, len(moving)).max(axis=0)
             moving &= moved < 0.9 * last  # false, too, where it is not finite
             point = point.back(np.where(moving, part, 0.0) for part in (*step, change))
-            settled |= moved <= refits.tol
+            settled |= moved <= tol * refits.tol
             last = moved
             if np.all(settled | ~moving):
                 break

@@ -11,17 +11,17 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
+from onefit.cost import Work
 from onefit.fit import Fit
+from onefit.leave_out.result import Solved
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
-from onefit.risk.refit import Solved
 from onefit.solvers import left_out_corners, left_out_path
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.path import least_squares_path
 
 PIVOTS = 10.0  # that a row takes
-A_PIVOT, A_ROW = 1e5, 50.0  # multiplications that a pivot takes the time of, and a row of the data in it
-IN_BLOCKS = 0.1  # time of a multiplication in a large product, relative to those
+IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
 ROUNDS = 2.0  # of watching more columns
 JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
 
@@ -49,15 +49,16 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     return {i: Solved(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
 
 
-def cost(fit: Fit, rows: int) -> float:
-    """Multiplications, about, that following so many rows takes the time of."""
+def cost(fit: Fit, rows: int) -> Work:
+    """What following so many rows takes, about."""
     n = fit.problem.n
     if fit.problem.loss.has_corners:
-        return rows * PIVOTS * (A_PIVOT + n * (A_ROW + np.count_nonzero(fit.pinned)))
+        return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
     watched = JOINING * fit.tangent.size
     check = 2.0 * _linalg.n_stored(fit.problem.X)
-    tableau = ROUNDS * watched**2 * (n + 3.0 * watched)
-    return IN_BLOCKS * tableau + rows * (PIVOTS * (A_PIVOT + IN_BLOCKS * watched**2) + check)
+    tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
+    each = Work(PIVOTS * (watched**2 + 100.0 * watched) + check)
+    return Work(*(a + rows * b for a, b in zip(tableau, each, strict=True)))
 
 
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:

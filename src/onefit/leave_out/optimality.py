@@ -17,8 +17,8 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Pinned
 from onefit.fit import Fit
+from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
-from onefit.risk.rescaling import Rescaling, curvature_of_refits, rescaling
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
@@ -47,7 +47,7 @@ def solves_without(fit: Fit, eta: Array) -> Mask:
     problem = fit.problem
     curvature = curvature_of_refits(fit)
     rescaled = rescaling(fit, curvature)
-    slopes = fit.gradient * (1.0 + rescaled.growth) + fit.hessian * (eta - fit.eta)
+    slopes = fit.gradient * (1.0 + rescaled.own_growth()) + fit.hessian * (eta - fit.eta)
     solves = np.zeros(problem.n, dtype=bool)
     rows = np.flatnonzero(np.isfinite(eta))
     size = max(1, _linalg.BLOCK_SIZE // max(problem.n, len(fit.coef)))

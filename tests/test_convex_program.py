@@ -123,7 +123,7 @@ def test_the_formula_is_that_of_the_native_fit(name):
     ours = formula(program(loss, penalty, constrain, kind="classifier" if classes else "regressor"), y)
     theirs = formula(onefit.GeneralizedLinear(**native).fit(X, y), y)
     assert ours.fit.tangent.size == theirs.fit.tangent.size
-    assert ours.fit.problem.loss.quadratic == theirs.fit.problem.loss.quadratic
+    assert ours.fit.problem.loss.is_quadratic == theirs.fit.problem.loss.is_quadratic
     assert close(ours.fit.coef, theirs.fit.coef)
     assert close(ours.fit.gradient, theirs.fit.gradient)
     assert close(ours.leverages, theirs.leverages)

@@ -189,7 +189,7 @@ def _same_pattern(fit, there):
         there.tangent.size == fit.tangent.size
         and np.array_equal(there.tangent.support, fit.tangent.support)
         and np.array_equal(there.pinned, fit.pinned)
-        and (not fit.problem.loss.jumps or np.array_equal(there.hessian == 0, fit.hessian == 0))
+        and (fit.problem.loss.is_smooth or np.array_equal(there.hessian == 0, fit.hessian == 0))
     )
 
 
@@ -664,7 +664,7 @@ def test_leave_one_out_as_the_loss_changes(name, weighting, fit_intercept):
     problem = replace(problem, loss=loss_at(0.0))
     fit = solve(Fit.at_start(problem)).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
     expected = _of_losses(lambda there: risk_of(model.response, there), problem, loss_at, fit)
     np.testing.assert_allclose(_along_loss(cotangent, loss_at, fit), expected, rtol=1e-6)
 
@@ -742,7 +742,7 @@ def test_leave_one_out_as_the_kernel_changes(name, weighting, kernel, fit_interc
     model, at = _kernel_problem(name, kernel, weighting=weighting, fit_intercept=fit_intercept)
     fit = solve(Fit.at_start(at(0.0))).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, fit.problem))
-    risk_of = _loo_risk_of_corners if fit.problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if fit.problem.loss.is_kinked else _loo_risk
     expected = _of_widths(lambda there: risk_of(model.response, there), at, fit)
     np.testing.assert_allclose(_along_gram(cotangent, at), expected, rtol=1e-6)
 
@@ -755,7 +755,7 @@ def test_leave_one_out_of_kernels_as_the_penalty_changes(name, weighting, fit_in
     penalty_at = lambda t: problem.penalty.scaled(np.exp(t))  # noqa: E731
     fit = _solved(problem, penalty_at(0.0))
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.has_corners else _loo_risk
+    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
     risk = lambda there: risk_of(model.response, there)  # noqa: E731
     expected = _of_widths(risk, lambda t: replace(problem, penalty=penalty_at(t)), fit)
     np.testing.assert_allclose(cotangent.along(_change(penalty_at, fit)), expected, rtol=1e-6, atol=1e-9)

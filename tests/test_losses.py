@@ -10,6 +10,7 @@ from sklearn.metrics import hinge_loss, log_loss, mean_pinball_loss, mean_tweedi
 
 from onefit.losses import (
     ConcomitantHuber,
+    CoupledLoss,
     EpsilonInsensitive,
     Exponential,
     Gamma,
@@ -27,6 +28,7 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
+from onefit.pieces import Pieces
 
 N, STEP = 40, 1e-3
 
@@ -128,7 +130,7 @@ def test_shapes_follow_the_linear_predictor(loss):
     assert loss.hessian(y, eta).shape == (N, *c, *c)
     assert loss.third(y, eta).shape == (N, *c, *c, *c)
     assert np.shape(loss.start(y, np.ones(N))) == c
-    assert loss.coupled == bool(c)
+    assert isinstance(loss, CoupledLoss) == bool(c)
 
 
 @pytest.mark.parametrize("loss", CONVEX, ids=repr)
@@ -145,7 +147,7 @@ def test_convex_where_it_is_claimed(loss, seed):
 @pytest.mark.parametrize("loss", [*SEPARABLE, *COUPLED], ids=repr)
 def test_quadratic_is_claimed_only_where_the_third_derivative_vanishes(loss):
     y, eta = _case(loss)
-    assert not (loss.quadratic and np.any(loss.third(y, eta)))
+    assert not (loss.is_quadratic and np.any(loss.third(y, eta)))
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_convex_across_corners(loss):
 @pytest.mark.parametrize("loss", WITH_CORNERS, ids=repr)
 def test_corners_are_where_the_slope_changes(loss):
     y, _ = _away_from_corners(loss)
-    corners, slopes = loss.corners(y), loss.slopes(y)
+    corners, slopes = loss.kinks(y), loss.slopes(y)
     assert slopes.shape == (N, corners.shape[1] + 1)
     assert np.all(np.diff(slopes, axis=1) > 0)
     assert np.all(np.diff(corners, axis=1) > 0)
@@ -341,7 +343,7 @@ def test_corners_are_where_the_slope_changes(loss):
 def test_the_piece_is_the_steepest_line_below(loss, seed):
     """A convex piecewise linear function is the largest of its lines."""
     y, eta = _away_from_corners(loss, seed)
-    corners, slopes = loss.corners(y), loss.slopes(y)
+    corners, slopes = loss.kinks(y), loss.slopes(y)
     joints = np.column_stack([corners[:, :1], corners])  # a point on every piece
     heights = np.column_stack([loss.value(y, joint) for joint in joints.T])
     pieces = heights + slopes * (eta[:, None] - joints)
@@ -351,12 +353,11 @@ def test_the_piece_is_the_steepest_line_below(loss, seed):
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS, *SEPARABLE], ids=repr)
 def test_what_a_loss_says_of_itself(loss):
-    assert loss.has_corners == isinstance(loss, PiecewiseLinear)
+    assert loss.is_kinked == isinstance(loss, PiecewiseLinear)
     smoothed = Huber | SquaredHinge | SmoothedHinge | SquaredEpsilonInsensitive
-    assert loss.jumps == isinstance(loss, smoothed)
+    assert (loss.pieces is Pieces.JUMPING) == isinstance(loss, smoothed)
     assert loss.of_two_classes == isinstance(loss, Logistic | Exponential | Mixture | OF_CLASSES)
-    if loss.has_corners:
-        assert loss.quadratic
+    assert loss.is_quadratic == isinstance(loss, PiecewiseLinear | Squared)
 
 
 @pytest.mark.parametrize("loss", WITH_JUMPS, ids=repr)
@@ -440,10 +441,9 @@ def test_a_vertex_is_the_loss_itself(loss):
 def test_what_a_mixture_says_of_itself():
     assert Mixture(CLASSES).of_two_classes
     assert not Mixture(NUMBERS).of_two_classes
-    assert Mixture([Squared(), Squared()]).quadratic
-    assert not Mixture(NUMBERS).quadratic
-    assert Mixture(NUMBERS).jumps
-    assert not Mixture([Logistic(), Exponential()]).jumps
+    assert Mixture([Squared(), Squared()]).pieces is Pieces.QUADRATIC
+    assert Mixture(NUMBERS).pieces is Pieces.UNKNOWN
+    assert Mixture([Logistic(), Exponential()]).is_smooth
     assert Mixture(CLASSES) == Mixture(list(CLASSES), [0.25] * 4)
     assert hash(Mixture(CLASSES)) == hash(Mixture(list(CLASSES), [0.25] * 4))
     assert Mixture(CLASSES) != Mixture(CLASSES, [1.0, 0.0, 0.0, 0.0])
@@ -464,9 +464,9 @@ def test_an_overflow_without_weight_does_no_harm():
             [Logistic(), Hinge()],
             None,
             TypeError,
-            r"Hinge has corners: take SmoothedHinge\(\) or SquaredHinge",
+            r"Hinge has kinks: take SmoothedHinge\(\) or SquaredHinge",
         ),
-        ([Squared(), Quantile()], None, TypeError, r"Quantile has corners: take Huber"),
+        ([Squared(), Quantile()], None, TypeError, r"Quantile has kinks: take Huber"),
         ([Multinomial(3)], None, TypeError, "not Multinomial"),
         ([Poisson()], None, TypeError, "not Poisson"),
         ([Mixture([Squared()])], None, TypeError, "not Mixture"),

@@ -14,7 +14,7 @@ from onefit.losses import PiecewiseLinear
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
-IN_CORNER = 1e-7  # distance from a corner of the loss, relative to 1 + |η|, that is none
+ON_KINK = 1e-7  # distance from a kink of the loss, relative to 1 + |η|, that is none
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class Fit:
 
     @cached_property
     def pinned(self) -> Mask:
-        """Rows that sit in a corner of their loss: (n,).  Solvers say which; for others it is told by η."""
+        """Rows that sit on a kink of their loss: (n,).  Solvers say which; for others it is told by η."""
         problem = self.problem
         if not isinstance(problem.loss, PiecewiseLinear):
             return np.zeros(problem.n, dtype=bool)
-        distance = np.abs(self.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
-        return (distance <= IN_CORNER * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
+        distance = np.abs(self.eta[:, None] - problem.loss.kinks(problem.y)).min(axis=1)
+        return (distance <= ON_KINK * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
 
     @cached_property
     def gradient(self) -> Array:
         """g_i = w_i ∂ℓ/∂η: the shape of ``eta``.
 
-        In a corner of the loss it is the dual variable, which solvers know.
+        On a kink of the loss it is the dual variable, which solvers know.
         """
         return self.problem.per_row(self.problem.loss.gradient(self.problem.y, self.eta))
 
@@ -73,7 +73,7 @@ class Fit:
     def tangent(self) -> Tangent:
         """Smooth piece of the penalty through the coefficients."""
         penalty = self.problem.penalty
-        return penalty.tangent(self.coef, self.loss_gradient if penalty.bends_with_subgradient else None)
+        return penalty.tangent(self.coef, self.loss_gradient if penalty.turns else None)
 
     @cached_property
     def is_kinked(self) -> bool:

@@ -15,6 +15,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.losses import Loss, Squared
 from onefit.penalties import Penalty, SeparablePenalty
+from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class Problem:
         if own is None or own.X is not self.X or own.weights is not self.weights:
             return None
         return own if isinstance(self.loss, Squared) else None
+
+    @property
+    def has_flat_pieces(self) -> bool:
+        """Whether the objective is quadratic as long as the active pattern stays."""
+        return self.loss.is_quadratic and self.penalty.pieces is Pieces.QUADRATIC
 
     @property
     def separable(self) -> SeparablePenalty:

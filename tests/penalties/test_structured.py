@@ -15,11 +15,14 @@ from onefit.penalties import (
     L2,
     Box,
     Coordinates,
+    Coordinatewise,
     ElasticNet,
     FusedLasso,
     GeneralizedLasso,
     GroupLasso,
     NuclearNorm,
+    Pieces,
+    Polyhedral,
     Slope,
     SparseGroupLasso,
     Strengths,
@@ -228,9 +231,7 @@ def test_tangent_by_differences_of_the_value(penalty, seed):
         values = np.array([penalty.value(beta + k * 0.3 * eps * d) for k in (-1, 1)])
         second = (values.sum() - 2 * at) / (0.3 * eps) ** 2
         curved = d @ (B @ (C @ (B.T @ d)))
-        if (
-            penalty.bends_with_subgradient
-        ):  # a straight line leaves the manifold: its kink adds to the curvature
+        if penalty.turns:  # a straight line leaves the manifold: its kink adds to the curvature
             assert second >= curved - 2e-4 - 1e-3 * abs(curved)
         else:
             np.testing.assert_allclose(curved, second, rtol=1e-3, atol=2e-4)
@@ -332,11 +333,13 @@ def test_kinks_and_free_directions(penalty):
 
 @every
 def test_polyhedral_ones_are_flat_but_for_ridge(penalty):
-    assert penalty.polyhedral == any(penalty is one for one in POLYHEDRAL.values())
+    flat = penalty.pieces is Pieces.QUADRATIC
+    assert flat == any(penalty is one for one in POLYHEDRAL.values())
+    assert flat == isinstance(penalty.without_ridge(), Polyhedral)
     rest = penalty.without_ridge()
     assert not np.any(rest.ridge((P,)))
     assert np.any(penalty.ridge((P,))) == isinstance(penalty, Sum)
-    if penalty.polyhedral:
+    if flat:
         assert not rest.tangent(penalty.prox(_start(), 0.7)).is_curved
 
 
@@ -470,7 +473,7 @@ def test_slope_with_equal_weights_is_the_lasso():
 def test_nuclear_norm_needs_the_loss_gradient():
     penalty, start = NuclearNorm((3, 4), 0.9), _start(1)
     beta = penalty.prox(start, 1.0)
-    assert penalty.bends_with_subgradient
+    assert penalty.turns
     rank = np.linalg.matrix_rank(beta.reshape(3, 4), tol=1e-9)
     assert 0 < rank < 3
     assert penalty.tangent(beta).size == rank * (7 - rank)
@@ -680,7 +683,7 @@ def test_coefficients_that_do_not_fit(penalty, p, message):
 @every
 def test_check(penalty):
     penalty.check((P,))
-    if not penalty.without_ridge().coordinatewise:
+    if not isinstance(penalty.without_ridge(), Coordinatewise):
         with pytest.raises(ValueError, match="one output"):
             penalty.check((P, 3))
 

@@ -80,6 +80,6 @@ def test_primal_and_dual_are_one(name, loss, weighted, fit_intercept):
     h = factor(fit).quadratic_forms()
     primal = fit.eta + h * fit.gradient / (1.0 - fit.hessian * h)
     np.testing.assert_allclose(primal, eta, atol=1e-8 * np.std(eta))
-    if loss.quadratic:  # nothing but the step
+    if loss.is_quadratic:  # nothing but the step
         step = one_fit.loo(fit, thorough=False)
         np.testing.assert_allclose(step.eta, eta, atol=1e-8 * np.std(eta))

@@ -69,7 +69,7 @@ def _solve(problem):
 def _check_duals(fit):
     """Duals of rows on a piece are its slope; those in a corner lie between the slopes beside it."""
     problem, tie = fit.problem, 1e-8
-    at, slopes = problem.loss.corners(problem.y), problem.loss.slopes(problem.y) * problem.weights[:, None]
+    at, slopes = problem.loss.kinks(problem.y), problem.loss.slopes(problem.y) * problem.weights[:, None]
     size = tie * (1 + np.abs(fit.eta).max())
     below = (fit.eta[:, None] > at + size).sum(axis=1)
     above = (fit.eta[:, None] >= at - size).sum(axis=1)

@@ -193,8 +193,7 @@ def test_who_has_lasso_coordinates():
 def test_ridge_rows_are_a_quadratic_loss(loss):
     y, rng = np.array([1.0, 0.0, 1.0, 0.0, 0.0]), np.random.default_rng(0)
     joined, eta = WithRidgeRows(loss, 3), rng.normal(size=5)
-    assert joined.quadratic == loss.quadratic
-    assert joined.jumps == loss.jumps
+    assert joined.pieces is loss.pieces
     for what in ("value", "gradient", "hessian", "third"):
         values = getattr(joined, what)(y, eta)
         np.testing.assert_array_equal(values[:3], getattr(loss, what)(y[:3], eta[:3]))

@@ -30,6 +30,7 @@ from onefit.penalties import (
     SparseGroupLasso,
     TrendFilter,
 )
+from onefit.pieces import Pieces
 from onefit.problem import Problem
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
@@ -60,7 +61,7 @@ PENALTIES = {
     "lines": TrendFilter(1),
     "ridge and group": L2(0.5) + GroupLasso(GROUPS),
 }
-POLYHEDRAL = [name for name, penalty in PENALTIES.items() if penalty.polyhedral]
+POLYHEDRAL = [name for name, penalty in PENALTIES.items() if penalty.pieces is Pieces.QUADRATIC]
 
 
 def _problem(loss, penalty, fit_intercept=True, seed=0):

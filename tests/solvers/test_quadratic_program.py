@@ -97,10 +97,10 @@ def _solve(problem):
 def _check(fit):
     clarabel_route.check(fit)
     problem = fit.problem
-    if problem.loss.has_corners:
+    if problem.loss.is_kinked:
         slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
         assert np.all((fit.gradient >= slopes[:, 0] - 1e-9) & (fit.gradient <= slopes[:, -1] + 1e-9))
-        away = np.abs(fit.eta[:, None] - problem.loss.corners(problem.y)).min(axis=1)
+        away = np.abs(fit.eta[:, None] - problem.loss.kinks(problem.y)).min(axis=1)
         assert np.all(away[fit.pinned] <= 1e-8 * (1 + np.abs(fit.eta).max()))
 
 

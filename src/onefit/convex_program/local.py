@@ -1,6 +1,6 @@
 """The loss and the penalty of a program around its solution, by differences.
 
-* g, the slope of each row, is the derivative of L, in its corners minus the dual variable of u = X β + b;
+* g, the slope of each row, is the derivative of L, on its kinks minus the dual variable of u = X β + b;
 * d, its second derivative, is a difference of the derivative of L;
 * the tangent of P and its curvature come from the proximal operator of P without its quadratic terms.  On the
   tangent its Jacobian at β − t ∇ is (I + t C)⁻¹, and off it zero (Wang et al. 2018, section 3, read
@@ -24,13 +24,14 @@ from onefit.convex_program.splitting import shown
 from onefit.curvature import Curvature, Direction, Sandwich, factor
 from onefit.fit import Fit
 from onefit.losses import Loss
-from onefit.penalties import Penalty, Subspace
+from onefit.penalties import Penalty
+from onefit.pieces import Pieces, Subspace
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import SelfSolved
 
 STEP = 1e-5  # of a difference quotient of the loss, relative to the spread of the linear predictors
-NEAR = 1e-6  # the same on both sides of a corner
+NEAR = 1e-6  # the same on both sides of a kink
 ALIKE = 1e-6  # relative difference of two slopes that is none
 PROBES = (-2.0, -0.5, 0.5, 2.0)  # where the shape of the loss is looked at, in spreads of the predictors
 PROX_STEP = 1e-3  # of a difference quotient of the proximal operator, relative to the coefficients
@@ -49,7 +50,7 @@ def solution(program: SplitProgram) -> Fit:
     coef, level, dual = program.solve(np.ones(program.n, dtype=bool), np.zeros(program.n))
     eta = program.X @ coef + level
     loss, pinned = _local_loss(program, eta, -dual)
-    penalty = ProgramPenalty(program, kinked=loss.has_corners or not program.is_smooth)
+    penalty = ProgramPenalty(program, kinked=loss.is_kinked or not program.is_smooth)
     rows, ones = np.arange(program.n, dtype=np.float64), np.ones(program.n)
     problem = Problem(loss, penalty, program.X, rows, ones, np.array(program.intercept))
     slope = np.where(pinned, -dual, loss.gradient(rows, eta))
@@ -64,7 +65,7 @@ class ProgramLoss(Loss, SelfSolved):
     """The loss of a program; its ``y`` are numbers of rows.
 
     Each row's value includes an equal share of the whole loss at the fit, since a sum is all that a program
-    tells.  A loss with rows in a corner counts as quadratic: it is followed on its piece.
+    tells.  A loss with rows on a kink counts as straight: it is followed on its piece.
 
     Parameters
     ----------
@@ -73,15 +74,14 @@ class ProgramLoss(Loss, SelfSolved):
         Linear predictors of the fit, around which each row is moved.
     size : float
         Their spread: the unit of difference quotients.
-    quadratic, jumps, has_corners : bool
+    pieces : Pieces
+        What it was found to be made of, around the fit.
     """
 
     program: SplitProgram
     eta: Array
     size: float
-    quadratic: bool = False
-    jumps: bool = False
-    has_corners: bool = False
+    pieces: Pieces = Pieces.UNKNOWN
 
     def minimise(self, start: Fit) -> Solution:
         """Solve the program on the rows that have weight, whatever the start."""
@@ -108,7 +108,7 @@ class ProgramLoss(Loss, SelfSolved):
         return values
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        """Derivative, on one side of a corner in a corner.
+        """Derivative, on one side of a kink on a kink.
 
         As many linear predictors of all rows are made as one row has values.
         """
@@ -124,7 +124,7 @@ class ProgramLoss(Loss, SelfSolved):
         return slopes[layer, rows].reshape(eta.shape)
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        """Central difference quotient; next to a corner the one on the other side of it."""
+        """Central difference quotient; next to a kink the one on the other side of it."""
         h = STEP * self.size
         before, here, after = (self.gradient(y, eta + t * h) for t in (-1.0, 0.0, 1.0))
         left, right = (here - before) / h, (after - here) / h
@@ -141,19 +141,21 @@ class ProgramLoss(Loss, SelfSolved):
 
 
 def _local_loss(program: SplitProgram, eta: Array, dual: Array) -> tuple[ProgramLoss, Mask]:
-    """Look at the loss around the fit: what it is like, and which rows are in a corner."""
+    """Look at the loss around the fit: what it is like, and which rows are on a kink."""
     size = max(float(eta.std()), 1e-3 * float(np.abs(eta).max())) or 1.0
     _check_sum_over_rows(program, eta, size)
     loss, rows = ProgramLoss(program, eta, size), np.arange(len(eta), dtype=np.float64)
-    pinned = _in_corner(loss, dual)
+    pinned = _on_kink(loss, dual)
     if pinned.any():
-        return replace(loss, quadratic=True, has_corners=True), pinned
+        return replace(loss, pieces=Pieces.STRAIGHT), pinned
     slope, bend = loss.gradient(rows, eta), loss.hessian(rows, eta)
     tie = ALIKE * (np.abs(slope).max() + bend.max() * size)
     moved = [loss.gradient(rows, eta + t * size) - slope - t * bend * size for t in PROBES]
     straight = bool(np.max(np.abs(moved)) <= tie)  # false, too, outside the domain
     jumps = not straight and bool(np.all(np.abs(loss.third(rows, eta)) * size <= 1e-5 * bend.max()))
-    return replace(loss, quadratic=straight, jumps=jumps), pinned
+    if straight:
+        return replace(loss, pieces=Pieces.QUADRATIC), pinned
+    return replace(loss, pieces=Pieces.JUMPING if jumps else Pieces.SMOOTH), pinned
 
 
 def _check_sum_over_rows(program: SplitProgram, eta: Array, size: float) -> None:
@@ -174,7 +176,7 @@ def _check_sum_over_rows(program: SplitProgram, eta: Array, size: float) -> None
             )
 
 
-def _in_corner(loss: ProgramLoss, dual: Array) -> Mask:
+def _on_kink(loss: ProgramLoss, dual: Array) -> Mask:
     """Rows around which the derivative jumps, with the dual variable between both sides."""
     rows = np.arange(len(loss.eta), dtype=np.float64)
     far, low, high, beyond = (
@@ -196,15 +198,15 @@ class ProgramPenalty(Penalty):
     ----------
     program : SplitProgram
     kinked : bool
-        Whether there is an active pattern; corners of the loss make one, too.
+        Whether there is an active pattern; kinks of the loss make one, too.
     """
 
     program: SplitProgram
     kinked: bool
+    pieces = Pieces.TURNING
 
-    @property
-    def bends_with_subgradient(self) -> bool:
-        return True
+    def third(self, coef: Array, owed: Array) -> Array:
+        raise TypeError("the free directions of a program turn with the coefficients")
 
     def value(self, coef: Array) -> float:
         return self.program.penalty_at(coef)

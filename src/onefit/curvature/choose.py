@@ -33,7 +33,7 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
     if fit.coef.ndim == 1:
         return factor_scalar(fit, tangent, shrink)
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
-    if fit.problem.loss.coupled:
+    if fit.hessian.ndim == 3:
         return Block(fit.problem, tangent, fit.hessian)
     return _several_outputs(fit.problem, tangent, fit.hessian)
 

@@ -26,6 +26,7 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import (
+    CoupledLoss,
     EpsilonInsensitive,
     Exponential,
     Gamma,
@@ -170,7 +171,7 @@ class _LinearModel(BaseEstimator):
     def _problem(self, data: Data, penalty: Penalty) -> Problem:
         X, target, weights = data
         loss = self._find_loss(len(getattr(self, "classes_", ())))
-        outputs = (len(self.classes_),) if loss.coupled else ()
+        outputs = (len(self.classes_),) if isinstance(loss, CoupledLoss) else ()
         if outputs and not isinstance(penalty, SeparablePenalty):
             raise ValueError(
                 f"{type(penalty).__name__} is for models with one output, not for a {self.loss!r} loss of "
@@ -201,7 +202,7 @@ class _LinearModel(BaseEstimator):
 
     def _as_fit(self, problem: Problem) -> Fit:
         """Return the fitted coefficients as a fit."""
-        if problem.loss.coupled:
+        if problem.intercept.ndim:
             return Fit(problem, self.coef_.T, np.asarray(self.intercept_))
         return Fit(problem, np.ravel(self.coef_), np.asarray(np.ravel(self.intercept_)[0]))
 

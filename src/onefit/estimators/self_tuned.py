@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
 from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_strained
@@ -110,7 +111,7 @@ class PenalisedPath(SelfTuned):
         X, y, weights = data
         with _linalg.one_thread_if_small(X):
             in_dual = ratio == 0 and X.shape[1] > X.shape[0]
-            in_dual = in_dual and not self._problem(*data, 1.0, ratio).loss.coupled
+            in_dual = in_dual and not isinstance(self._problem(*data, 1.0, ratio).loss, CoupledLoss)
             # ridge with more columns than rows knows X only through its Gram matrix
             design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
             result = search_path(

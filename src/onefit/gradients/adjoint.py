@@ -155,7 +155,7 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
     if rate is not None:
         return stretched(fit, rate)
     gradient, hessian = np.zeros_like(fit.tangent.gradient), np.zeros_like(fit.tangent.hessian)
-    slope = fit.loss_gradient if fit.problem.penalty.bends_with_subgradient else None
+    slope = fit.loss_gradient if fit.problem.penalty.turns else None
     for penalty, weight in zip(penalties, points.weights, strict=True):
         there = penalty.tangent(fit.coef, slope)
         gradient += weight * there.gradient
@@ -183,8 +183,8 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
         bend = _sum(weights, [loss.hessian(y, eta) for loss in losses])
         return LossChange(problem.per_row(slope), problem.per_row(bend), none)
     pieces = [loss for loss in losses if isinstance(loss, PiecewiseLinear)]
-    nearest = np.abs(eta[:, None] - own.corners(y)).argmin(axis=1)[:, None]
-    corners = _sum(weights, [np.take_along_axis(one.corners(y), nearest, 1)[:, 0] for one in pieces])
+    nearest = np.abs(eta[:, None] - own.kinks(y)).argmin(axis=1)[:, None]
+    corners = _sum(weights, [np.take_along_axis(one.kinks(y), nearest, 1)[:, 0] for one in pieces])
     on = own.piece(y, eta)[:, None]
     slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
     held = fit.pinned

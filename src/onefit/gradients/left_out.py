@@ -12,13 +12,11 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature, Direction, Independent, Pinned, ScalarCurvature, factor
 from onefit.fit import Fit
-from onefit.gradients.adjoint import CENTRAL, Cotangent, OfGram
+from onefit.gradients.adjoint import Cotangent, OfGram
 from onefit.gradients.solution import as_columns, implicit, of_rows, through_solution
 from onefit.penalties import Coordinates, Subspace, Tangent
 from onefit.risk.one_fit import LeftOut, Step
 from onefit.risk.rescaling import curvature_of_refits
-
-NEARBY = 1e-4  # the same along the tangent, relative to the largest coefficient
 
 
 class _Owed(NamedTuple):
@@ -53,7 +51,7 @@ def leave_one_out(
     """
     curvature = factor(fit) if curvature is None else curvature
     _check_linear_pattern(fit)
-    if fit.problem.loss.has_corners:
+    if fit.problem.loss.is_kinked:
         return _out_of_corners(fit, by_row, curvature)
     of_refits = curvature_of_refits(fit, curvature)
     step = Step.of(fit, of_refits)
@@ -69,7 +67,7 @@ def leave_one_out(
     v = of_rows(fit, by_eta.reshape(fit.eta.shape))
     shrink = fit.problem.usual_shrink if fit.problem.mean_scaled else 1.0
     curved = -shrink * (through.free + pulled.free)
-    v = Direction(v.coef + pulled.parameters + _bent_curvature(fit, curved), v.intercept)
+    v = Direction(v.coef + pulled.parameters + fit.problem.penalty.third(fit.coef, curved), v.intercept)
     implied = implicit(fit, curvature, v).cotangent
     implied = _with_direct(implied, slopes.reshape(fit.eta.shape), _as_given(fit, bends), through.gram)
     return left_out, replace(implied, gradient=implied.gradient + pulled.penalty, hessian=curved)
@@ -92,15 +90,16 @@ def _with_direct(implied: Cotangent, slope: Array, bend: Array | None, gram: OfG
 def _check_linear_pattern(fit: Fit) -> None:
     """Refuse penalties whose free directions turn, and refits that rescale what has no such formula."""
     problem = fit.problem
-    if problem.penalty.bends_with_subgradient:
+    if problem.penalty.turns:
         name = type(problem.penalty).__name__
         raise TypeError(
             f"the free directions of {name} turn with the coefficients: take differences of the risk"
         )
-    special = problem.loss.has_corners or isinstance(problem.X, _linalg.RowGram)
-    if special and (problem.mean_scaled or problem.balance is not None or fit.is_kinked):
+    special = problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)
+    ridge = problem.penalty.is_ridge(fit.coef.shape)
+    if special and (problem.mean_scaled or problem.balance is not None or not ridge):
         raise TypeError(
-            "kernel models and losses with corners have gradients of leave-one-out where the "
+            "kernel models and losses with kinks have gradients of leave-one-out where the "
             "penalty is ridge and refits keep it and the weights as they are: take differences of the risk"
         )
 
@@ -226,26 +225,6 @@ def _free_product(tangent: Tangent, x: Array, y: Array) -> Array:
     return 0.5 * (outer + outer.T)
 
 
-def _bent_curvature(fit: Fit, owed: Array) -> Array:
-    """Derivative of ⟨owed, C(β)⟩ in β, for penalties whose curvature depends on where they are: (p,)."""
-    tangent = fit.tangent
-    result = np.zeros_like(fit.coef)
-    if not isinstance(tangent, Subspace) or fit.problem.penalty.polyhedral:
-        return result
-    penalty = fit.problem.penalty
-    basis = _linalg.dense(tangent.basis)
-    lengths = np.abs(tangent.hessian) > 0
-    # each direction in the size of those it bends with: a group that has just entered is short
-    sizes = np.sqrt(lengths @ (basis.T @ fit.coef) ** 2)
-    for b, size in zip(basis.T[sizes > 0], sizes[sizes > 0], strict=True):
-        slope = sum(
-            weight * float(np.sum(owed * penalty.tangent(fit.coef + place * NEARBY * size * b).hessian))
-            for place, weight in zip(*CENTRAL, strict=True)
-        )
-        result += slope / (NEARBY * size) * b
-    return result
-
-
 def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | None = None) -> Cotangent:
     """Return the gradient that Beirami et al. (2017, eq. 16) step along: of refits, at left-out parameters.
 
@@ -299,7 +278,7 @@ def degrees_of_freedom(fit: Fit, curvature: Curvature, owed: float, by_eta: Arra
     through = _through_forms(fit, curvature, middle)
     bends = owed * h - through.rows
     v = of_rows(fit, by_eta + _third(fit) * bends)
-    v = Direction(v.coef + _bent_curvature(fit, -through.free), v.intercept)
+    v = Direction(v.coef + fit.problem.penalty.third(fit.coef, -through.free), v.intercept)
     implied = implicit(fit, curvature, v).cotangent
     direct = _with_direct(implied, np.zeros_like(fit.eta), bends, through.gram)
     return replace(direct, hessian=-through.free)

@@ -77,7 +77,7 @@ class InCorners:
         """Read them off a fit; None where the penalty has kinks, or leaves directions free."""
         curved = fit.tangent.hessian
         problem = fit.problem
-        if not problem.loss.has_corners or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
+        if not problem.loss.is_kinked or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
             return None
         pins = np.flatnonzero(fit.pinned)
         if not (np.all(curved > 0) and np.all(fit.tangent.support)) or not pins.size:

@@ -10,7 +10,7 @@ together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the thi
 (n, c, c, c).
 """
 
-from onefit.losses.base import Loss
+from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
 from onefit.losses.mixture import Mixture
 from onefit.losses.piecewise import (
     EpsilonInsensitive,
@@ -35,6 +35,7 @@ from onefit.losses.smooth import (
 
 __all__ = [
     "ConcomitantHuber",
+    "CoupledLoss",
     "EpsilonInsensitive",
     "Exponential",
     "Gamma",
@@ -45,6 +46,7 @@ __all__ = [
     "Mixture",
     "Multinomial",
     "PiecewiseLinear",
+    "PiecewiseLoss",
     "Poisson",
     "Quantile",
     "SmoothedHinge",
@@ -52,4 +54,5 @@ __all__ = [
     "SquaredEpsilonInsensitive",
     "SquaredHinge",
     "Tweedie",
+    "UnitDispersion",
 ]

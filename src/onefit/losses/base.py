@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Self
 
 from onefit._typing import Array
+from onefit.pieces import Interval, Pieces
 
 
 class Loss(ABC):
@@ -18,11 +19,51 @@ class Loss(ABC):
     """
 
     of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
-    coupled: bool = False  # whether the outputs of a row are tied together
-    quadratic: bool = False  # whether the third derivative is zero everywhere, corners aside
-    jumps: bool = False  # whether the second derivative does
-    has_corners: bool = False  # whether the first derivative jumps
-    unit_dispersion: bool = False  # whether the variance follows from the mean
+
+    @property
+    @abstractmethod
+    def pieces(self) -> Pieces:
+        """What it is made of.
+
+        * ``QUADRATIC``: one parabola, the second derivative is constant;
+        * ``SMOOTH``: three continuous derivatives;
+        * ``JUMPING``: the second derivative jumps;
+        * ``STRAIGHT``: straight pieces that meet in kinks, see ``PiecewiseLinear``;
+        * ``UNKNOWN``: two derivatives, of which nothing is assumed.
+        """
+
+    @property
+    def is_kinked(self) -> bool:
+        """Whether it is made of straight pieces that meet in kinks."""
+        return self.pieces is Pieces.STRAIGHT
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether a Newton step is exact, as long as all rows stay on their pieces or kinks."""
+        return self.pieces in {Pieces.QUADRATIC, Pieces.STRAIGHT}
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the second derivative is known to be continuous."""
+        return self.pieces in {Pieces.QUADRATIC, Pieces.SMOOTH}
+
+    # the old names of what ``pieces`` says
+
+    @property
+    def quadratic(self) -> bool:
+        return self.is_quadratic
+
+    @property
+    def jumps(self) -> bool:
+        return not (self.is_smooth or self.is_kinked)
+
+    @property
+    def has_corners(self) -> bool:
+        return self.is_kinked
+
+    @property
+    def coupled(self) -> bool:
+        return isinstance(self, CoupledLoss)
 
     @abstractmethod
     def value(self, y: Array, eta: Array) -> Array:
@@ -68,6 +109,26 @@ class Loss(ABC):
         self.__dict__.clear()
         self.__dict__.update(vars(changed))
         return self
+
+
+class CoupledLoss(Loss):
+    """A loss that ties the c outputs of a row together: its second derivatives are matrices (c, c)."""
+
+
+class UnitDispersion(Loss):
+    """Minus a log-likelihood whose variance follows from the mean."""
+
+
+class PiecewiseLoss(Loss):
+    """A loss of one output whose pieces, each a smooth function, meet in known places."""
+
+    @abstractmethod
+    def breaks(self, y: Array) -> Array:
+        """Linear predictors where the pieces meet, ascending: (n, q)."""
+
+    def interval(self, y: Array, eta: Array) -> Interval:
+        """Return the piece that each row is on."""
+        return Interval.between(self.breaks(y), eta)
 
 
 def parameter_names(loss: Any) -> list[str]:

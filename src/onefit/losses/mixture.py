@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array
-from onefit.losses.base import Loss
+from onefit.losses.base import CoupledLoss, Loss
 from onefit.losses.smooth import Tweedie
+from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Mixture(Loss):
     Raises
     ------
     TypeError
-        For a loss with corners, with several outputs or with a mean other than η, and for losses of different
+        For a loss with kinks, with several outputs or with a mean other than η, and for losses of different
         kinds of response.
     ValueError
         For weights that are none.
@@ -84,9 +85,6 @@ class Mixture(Loss):
                 f"weights must be {len(self.losses)} numbers, one a loss, at least 0 and with sum 1, got "
                 f"{self.weights!r}"
             )
-        for name in ("quadratic", "jumps"):
-            judge = all if name == "quadratic" else any
-            self.__dict__[name] = judge(getattr(loss, name) for loss in self.losses)
         self.__dict__["of_two_classes"] = kinds.pop()
 
     def __eq__(self, other: object) -> bool:
@@ -96,6 +94,13 @@ class Mixture(Loss):
 
     def __hash__(self) -> int:
         return hash((*self.losses, *self.shares.tolist()))
+
+    @property
+    def pieces(self) -> Pieces:
+        """What all parts are made of, if it is the same; smooth ones together are smooth."""
+        if all(loss.pieces is self.losses[0].pieces for loss in self.losses):
+            return self.losses[0].pieces
+        return Pieces.SMOOTH if all(loss.is_smooth for loss in self.losses) else Pieces.UNKNOWN
 
     @property
     def shares(self) -> Array:
@@ -132,14 +137,14 @@ def _check_mixable(loss: Any) -> None:
     if not isinstance(loss, Loss):
         raise TypeError(f"Mixture takes losses of onefit.losses, got {loss!r}")
     name = type(loss).__name__
-    if loss.has_corners:
+    if loss.is_kinked:
         instead = (
             "SmoothedHinge() or SquaredHinge()"
             if loss.of_two_classes
             else "Huber() or SquaredEpsilonInsensitive()"
         )
-        raise TypeError(f"Mixture takes smooth losses, and {name} has corners: take {instead}")
-    if loss.coupled or isinstance(loss, Tweedie | Mixture):
+        raise TypeError(f"Mixture takes smooth losses, and {name} has kinks: take {instead}")
+    if isinstance(loss, CoupledLoss | Tweedie | Mixture):
         raise TypeError(
             f"Mixture takes losses of one linear predictor that is itself the prediction, not {name}"
         )

@@ -8,39 +8,45 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.losses.base import Loss
+from onefit.losses.base import PiecewiseLoss
+from onefit.pieces import Pieces
 
-LEAST_WIDTH = 0.05  # of a corner that is rounded
+LEAST_WIDTH = 0.05  # of a kink that is rounded
 
 
-class PiecewiseLinear(Loss):
-    """Straight pieces that meet in corners, where the derivative jumps: a row may sit in one.
+class PiecewiseLinear(PiecewiseLoss):
+    """Straight pieces that meet in kinks, where the derivative jumps: a row may sit on one.
 
-    The first corner has the value zero.
+    At the first kink the value is zero.
     """
 
-    quadratic = True
-    has_corners = True
+    pieces = Pieces.STRAIGHT
 
     @abstractmethod
-    def corners(self, y: Array) -> Array:
-        """Linear predictors of the corners, ascending: (n, q)."""
+    def kinks(self, y: Array) -> Array:
+        """Linear predictors of the kinks, ascending: (n, q)."""
+
+    def breaks(self, y: Array) -> Array:
+        return self.kinks(y)
+
+    def corners(self, y: Array) -> Array:  # the old name of ``kinks``
+        return self.kinks(y)
 
     @abstractmethod
     def slopes(self, y: Array) -> Array:
         """Derivatives on the pieces, ascending: (n, q + 1)."""
 
     def piece(self, y: Array, eta: Array) -> Index:
-        """Number of the piece that each row is on, 0 … q; the one before where it sits in a corner."""
-        return np.asarray((eta[:, None] > self.corners(y)).sum(axis=1))
+        """Number of the piece that each row is on, 0 … q; the one before where it sits on a kink."""
+        return np.asarray((eta[:, None] > self.kinks(y)).sum(axis=1))
 
     def value(self, y: Array, eta: Array) -> Array:
-        corners, slopes = self.corners(y), self.slopes(y)
-        beyond = np.maximum(eta[:, None] - corners, 0.0)
-        return slopes[:, 0] * (eta - corners[:, 0]) + np.sum(np.diff(slopes, axis=1) * beyond, axis=1)
+        kinks, slopes = self.kinks(y), self.slopes(y)
+        beyond = np.maximum(eta[:, None] - kinks, 0.0)
+        return slopes[:, 0] * (eta - kinks[:, 0]) + np.sum(np.diff(slopes, axis=1) * beyond, axis=1)
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        """Derivative on the piece; the one before a corner in a corner."""
+        """Derivative on the piece; on a kink that of the piece before it."""
         return np.take_along_axis(self.slopes(y), self.piece(y, eta)[:, None], axis=1)[:, 0]
 
     def hessian(self, y: Array, eta: Array) -> Array:
@@ -56,7 +62,7 @@ class Hinge(PiecewiseLinear):
 
     of_two_classes = True
 
-    def corners(self, y: Array) -> Array:
+    def kinks(self, y: Array) -> Array:
         return (2.0 * y - 1.0)[:, None]
 
     def slopes(self, y: Array) -> Array:
@@ -72,7 +78,7 @@ class Quantile(PiecewiseLinear):
 
     level: float = 0.5
 
-    def corners(self, y: Array) -> Array:
+    def kinks(self, y: Array) -> Array:
         return y[:, None]
 
     def slopes(self, y: Array) -> Array:
@@ -90,7 +96,7 @@ class EpsilonInsensitive(PiecewiseLinear):
 
     epsilon: float = 0.1
 
-    def corners(self, y: Array) -> Array:
+    def kinks(self, y: Array) -> Array:
         return y[:, None] if self.epsilon == 0 else np.stack([y - self.epsilon, y + self.epsilon], axis=1)
 
     def slopes(self, y: Array) -> Array:
@@ -101,11 +107,14 @@ class EpsilonInsensitive(PiecewiseLinear):
 
 
 @dataclass(frozen=True)
-class SquaredHinge(Loss):
+class SquaredHinge(PiecewiseLoss):
     """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}."""
 
     of_two_classes = True
-    jumps = True
+    pieces = Pieces.JUMPING
+
+    def breaks(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[:, None]
 
     def _short(self, y: Array, eta: Array) -> Array:
         return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
@@ -127,15 +136,15 @@ class SquaredHinge(Loss):
 
 
 @dataclass(frozen=True)
-class SmoothedHinge(Loss):
-    """The hinge with its corner rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
+class SmoothedHinge(PiecewiseLoss):
+    """The hinge with its kink rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
 
     It has the slopes of the hinge outside 0 < m < width.
 
     Parameters
     ----------
     width : float, default 0.5
-        At least 0.05: Newton's method does not settle on sharper corners.
+        At least 0.05: Newton's method does not settle on sharper kinks.
 
     Examples
     --------
@@ -146,14 +155,18 @@ class SmoothedHinge(Loss):
 
     width: float = 0.5
     of_two_classes = True
-    jumps = True
+    pieces = Pieces.JUMPING
 
     def __post_init__(self) -> None:
         if not LEAST_WIDTH <= self.width < np.inf:
             raise ValueError(
-                f"width must be a number from {LEAST_WIDTH:g} on, got {self.width!r}: for a sharper corner "
+                f"width must be a number from {LEAST_WIDTH:g} on, got {self.width!r}: for a sharper kink "
                 "take Hinge(), which has a solver of its own"
             )
+
+    def breaks(self, y: Array) -> Array:
+        sign = 2.0 * y - 1.0
+        return np.sort(np.stack([sign, sign * (1.0 - self.width)], axis=1), axis=1)
 
     def _short(self, y: Array, eta: Array) -> Array:
         return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
@@ -177,11 +190,14 @@ class SmoothedHinge(Loss):
 
 
 @dataclass(frozen=True)
-class SquaredEpsilonInsensitive(Loss):
+class SquaredEpsilonInsensitive(PiecewiseLoss):
     """max(0, |y − η| − epsilon)²."""
 
     epsilon: float = 0.1
-    jumps = True
+    pieces = Pieces.JUMPING
+
+    def breaks(self, y: Array) -> Array:
+        return np.stack([y - self.epsilon, y + self.epsilon], axis=1)
 
     def _beyond(self, y: Array, eta: Array) -> Array:
         return np.maximum(np.abs(eta - y) - self.epsilon, 0.0)

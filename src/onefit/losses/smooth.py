@@ -9,14 +9,15 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax, xlogy
 
 from onefit._typing import Array, Mask
-from onefit.losses.base import Loss
+from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
+from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
 class Squared(Loss):
     """½ (y − η)²; several outputs are independent."""
 
-    quadratic = True
+    pieces = Pieces.QUADRATIC
 
     def value(self, y: Array, eta: Array) -> Array:
         return 0.5 * (y - eta) ** 2
@@ -35,11 +36,11 @@ class Squared(Loss):
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(UnitDispersion):
     """log(1 + exp(η)) − y η, with y in {0, 1}."""
 
     of_two_classes = True
-    unit_dispersion = True
+    pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
         return np.logaddexp(0.0, eta) - y * eta
@@ -70,6 +71,7 @@ class Exponential(Loss):
     """
 
     of_two_classes = True
+    pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
         return np.exp(-(2.0 * y - 1.0) * eta)
@@ -88,13 +90,11 @@ class Exponential(Loss):
 
 
 @dataclass(frozen=True)
-class Multinomial(Loss):
+class Multinomial(CoupledLoss, UnitDispersion):
     """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
 
-    unit_dispersion = True
-
     n_classes: int
-    coupled = True
+    pieces = Pieces.SMOOTH
 
     def _one_hot(self, y: Array) -> Array:
         return np.eye(self.n_classes)[y.astype(np.intp)]
@@ -131,6 +131,7 @@ class Tweedie(Loss):
 
     power: float
     link: Literal["log", "identity"] = "log"
+    pieces = Pieces.SMOOTH
 
     def mean(self, eta: Array) -> Array:
         """Return the mean response μ, of the shape of ``eta``."""
@@ -190,10 +191,8 @@ def _power_of_mean(
 
 
 @dataclass(frozen=True)
-class Poisson(Tweedie):
+class Poisson(Tweedie, UnitDispersion):
     """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
-
-    unit_dispersion = True
 
     power: float = 1.0
 
@@ -206,11 +205,14 @@ class Gamma(Tweedie):
 
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class Huber(PiecewiseLoss):
     """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
 
     delta: float = 1.35
-    jumps = True
+    pieces = Pieces.JUMPING
+
+    def breaks(self, y: Array) -> Array:
+        return np.stack([y - self.delta, y + self.delta], axis=1)
 
     def value(self, y: Array, eta: Array) -> Array:
         r = np.abs(y - eta)
@@ -230,7 +232,7 @@ class Huber(Loss):
 
 
 @dataclass(frozen=True)
-class ConcomitantHuber(Loss):
+class ConcomitantHuber(CoupledLoss):
     """σ + σ H((y − μ)/σ), jointly in η = (μ, σ), with H(z) = z² or 2 epsilon |z| − epsilon².
 
     The scale is estimated with the coefficients (Owen 2007), so it is one more smooth coordinate
@@ -238,8 +240,7 @@ class ConcomitantHuber(Loss):
     """
 
     epsilon: float = 1.35
-    coupled = True
-    jumps = True
+    pieces = Pieces.JUMPING
 
     def _inside(self, y: Array, eta: Array) -> Mask:
         return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]

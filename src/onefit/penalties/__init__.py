@@ -5,14 +5,16 @@ while the active pattern stays as it is, with the gradient and the curvature of 
 Leave-one-out, degrees of freedom and hyperparameter gradients need no more than that.
 """
 
-from onefit.penalties.base import Coordinates, Penalty, Subspace, Tangent
+from onefit.penalties.base import Penalty
 from onefit.penalties.box import Box
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
 from onefit.penalties.nuclear import NuclearNorm
+from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral
 from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
 from onefit.penalties.slope import Slope
 from onefit.penalties.sum import Sum
+from onefit.pieces import Coordinates, Pieces, Subspace, Tangent
 
 __all__ = [
     "L1",
@@ -20,6 +22,7 @@ __all__ = [
     "AnalysisPenalty",
     "Box",
     "Coordinates",
+    "Coordinatewise",
     "ElasticNet",
     "FusedLasso",
     "GeneralizedLasso",
@@ -27,6 +30,9 @@ __all__ = [
     "GroupPenalty",
     "NuclearNorm",
     "Penalty",
+    "Pieces",
+    "PiecewiseRows",
+    "Polyhedral",
     "SeparablePenalty",
     "Slope",
     "SparseGroupLasso",

@@ -1,132 +1,19 @@
-"""What every penalty says of itself, and the two kinds of tangent."""
+"""What every penalty says of itself."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
+from functools import singledispatch
 from typing import Any, Self
 
 import numpy as np
 
-from onefit import _linalg
 from onefit._typing import Array, Mask
+from onefit.pieces import Pieces, Tangent
 
 ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
 ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
-
-
-@dataclass(frozen=True, eq=False)
-class Tangent(ABC):
-    """The smooth piece of a penalty through a point: free directions B, gradient and curvature C there.
-
-    Attributes
-    ----------
-    support : bool array of the shape of the coefficients
-        Coordinates that move along some free direction.
-    gradient : array of the shape of the coefficients
-        Gradient of the penalty on the piece: its inner products with the free directions are what counts.
-    hessian : array
-        Curvature C of the penalty on the piece.
-    """
-
-    support: Mask
-    gradient: Array
-    hessian: Array
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of free directions, over all outputs."""
-
-    @abstractmethod
-    def curve(self, change: Array) -> Array:
-        """B C Bᵀ times changes of the coefficients, (p, …) or (p, c, …): what they add to the gradient."""
-
-    @property
-    def is_curved(self) -> bool:
-        """Whether the penalty bends anywhere on the piece."""
-        return bool(np.any(self.hessian))
-
-    @abstractmethod
-    def with_ridge(self, l2: Array, coef: Array) -> Self:
-        """Return the tangent of the penalty plus ½ Σ l2_j β_j²; ``coef`` is the point of tangency."""
-
-    def shrunk(self, factor: float) -> Self:
-        """Return the tangent of ``factor`` times the penalty."""
-        return replace(self, gradient=self.gradient * factor, hessian=self.hessian * factor)
-
-
-@dataclass(frozen=True, eq=False)
-class Coordinates(Tangent):
-    """Free directions that are coordinates; C is diagonal.
-
-    Attributes
-    ----------
-    support : bool array of the shape of the coefficients
-        Coordinates that are free to move; the columns of B are their unit vectors.
-    gradient, hessian : arrays of the shape of the coefficients
-        Gradient, and diagonal of C; zero off the support.
-    """
-
-    @property
-    def size(self) -> int:
-        return int(np.count_nonzero(self.support))
-
-    def curve(self, change: Array) -> Array:
-        return self.hessian.reshape(*self.hessian.shape, *(1,) * (change.ndim - self.hessian.ndim)) * change
-
-    def with_ridge(self, l2: Array, coef: Array) -> Self:
-        l2 = np.where(self.support, l2, 0.0)
-        return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + l2)
-
-
-@dataclass(frozen=True, eq=False)
-class Subspace(Tangent):
-    """Free directions in any position, for a single output.
-
-    Attributes
-    ----------
-    support : (p,) bool array
-    gradient : (p,) array
-    hessian : (k, k) array
-        C in the coordinates of the basis.
-    basis : (p, k) array or sparse array
-        Orthonormal columns.
-    """
-
-    basis: Any
-
-    @classmethod
-    def along(cls, basis: Any, gradient: Array, hessian: Array | None = None) -> Subspace:
-        """Return the piece along some orthonormal columns, flat where no curvature is given."""
-        held = abs(basis).sum(axis=1) if _linalg.is_sparse(basis) else np.abs(basis).sum(axis=1)
-        k = basis.shape[1]
-        return cls(np.ravel(held) > 0, gradient, np.zeros((k, k)) if hessian is None else hessian, basis)
-
-    @property
-    def size(self) -> int:
-        return int(self.basis.shape[1])
-
-    def curve(self, change: Array) -> Array:
-        if not self.is_curved:
-            return np.zeros_like(change)
-        inner = _linalg.transposed_times(self.basis, change)
-        return _linalg.times(self.basis, np.tensordot(self.hessian, inner, 1))
-
-    def with_ridge(self, l2: Array, coef: Array) -> Self:
-        if np.ptp(l2) == 0:  # the basis is orthonormal
-            curved = l2[0] * np.eye(self.size)
-        elif _linalg.is_sparse(self.basis):
-            curved = (self.basis.T @ self.basis.multiply(l2[:, None])).toarray()
-        else:
-            curved = _linalg.product(self.basis.T, self.basis * l2[:, None])
-        return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + curved)
-
-    @cached_property
-    def components(self) -> Array:
-        """Bᵀ ∇P, the gradient along the free directions: (k,)."""
-        return _linalg.transposed_times(self.basis, self.gradient)
 
 
 class Penalty(ABC):
@@ -137,19 +24,25 @@ class Penalty(ABC):
     """
 
     @property
-    def polyhedral(self) -> bool:
-        """Whether it is piecewise linear, but for an ℓ2 part."""
-        return False
+    @abstractmethod
+    def pieces(self) -> Pieces:
+        """What it is made of.
+
+        * ``QUADRATIC``: on each piece the curvature C is constant, as for polyhedral penalties and ℓ2 parts;
+        * ``SMOOTH``: C moves with the coefficients, along free directions that stay;
+        * ``TURNING``: the free directions turn, and C depends on the subgradient, minus the gradient of the
+          loss;
+        * ``UNKNOWN``: all of that may be so; gradients are then differences of the risk.
+        """
 
     @property
-    def coordinatewise(self) -> bool:
-        """Whether it is a sum over coefficients; the step of ``prox`` may then be one a coefficient."""
-        return False
+    def turns(self) -> bool:
+        """Whether its free directions may turn with the coefficients."""
+        return self.pieces in {Pieces.TURNING, Pieces.UNKNOWN}
 
     @property
-    def bends_with_subgradient(self) -> bool:
-        """Whether its curvature depends on the subgradient, which is minus the gradient of the loss."""
-        return False
+    def polyhedral(self) -> bool:  # the old name of what ``pieces`` says
+        return self.pieces is Pieces.QUADRATIC
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -167,8 +60,8 @@ class Penalty(ABC):
         ----------
         coef : (p,) or (p, c) array
         loss_gradient : array of the shape of ``coef``, optional
-            Gradient of the loss there, for penalties whose curvature depends on the subgradient
-            (``bends_with_subgradient``); without it the coupling is left out.
+            Gradient of the loss there, for penalties whose curvature depends on the subgradient; without it
+            the coupling is left out.
         """
 
     @abstractmethod
@@ -184,8 +77,29 @@ class Penalty(ABC):
         """Whether some direction has no penalty at all, so that a few rows may leave it undetermined."""
 
     def ridge(self, shape: tuple[int, ...]) -> Array:
-        """Strengths of its ℓ2 part, ½ Σ l2_j β_j²: of this shape."""
+        """Strengths of its ℓ2 part, ½ Σ l2_j β_j²: of this shape; ``without_ridge`` is the rest."""
         return np.zeros(shape)
+
+    def is_ridge(self, shape: tuple[int, ...]) -> bool:
+        """Whether it is known to be its ℓ2 part and nothing else, on coefficients of this shape."""
+        return False
+
+    @abstractmethod
+    def third(self, coef: Array, owed: Array) -> Array:
+        """Derivative of ⟨owed, C(β)⟩ in β along the free directions: the shape of the coefficients.
+
+        ``third_by_differences`` serves a penalty that has no formula for it.
+
+        Parameters
+        ----------
+        coef : (p,) or (p, c) array
+        owed : array of the shape of the tangent's Hessian
+
+        Raises
+        ------
+        TypeError
+            If the free directions turn: then C is not known in one set of coordinates.
+        """
 
     def without_ridge(self) -> Penalty:
         """Return the penalty without its ℓ2 part."""
@@ -232,8 +146,6 @@ class Penalty(ABC):
         return found
 
     def __add__(self, other: object) -> Penalty:
-        from onefit.penalties.sum import add
-
         return add(self, other) if isinstance(other, Penalty) else NotImplemented
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -274,6 +186,12 @@ class Penalty(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.get_params(deep=False)
+
+
+@singledispatch
+def add(one: Any, other: Any) -> Penalty:
+    """``one + other``: ``sum`` registers how."""
+    raise TypeError(f"{type(one).__name__} and {type(other).__name__} cannot be added")
 
 
 def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:

@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_strengths
-from onefit.penalties.base import ZERO, Coordinates, Penalty, largest_gradient
+from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import Strength, broadcast
+from onefit.pieces import Coordinates
 
 
 @dataclass(frozen=True, eq=False)
-class Box(Penalty):
+class Box(Polyhedral, Coordinatewise):
     """Σ_j l1_j |β_j| where lower ≤ β ≤ upper, infinite elsewhere.
 
     Coefficients on a bound stay there, and zeros with an ℓ1 strength stay zero.
@@ -52,17 +55,21 @@ class Box(Penalty):
             where = f", as it is for feature {np.argwhere(crossed)[0][0]}" if crossed.ndim else ""
             raise ValueError(f"lower must not be above upper{where}")
 
-    @property
-    def polyhedral(self) -> bool:
-        return True
-
-    @property
-    def coordinatewise(self) -> bool:
-        return True
-
     def bounds(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Return the bounds, each broadcast to the shape of the coefficients."""
         return broadcast(self.lower, shape), broadcast(self.upper, shape)
+
+    def rows(self, p: int) -> PiecewiseRows:
+        lower, upper = self.bounds((p,))
+        below, above = np.isfinite(lower), np.isfinite(upper)
+        held = np.flatnonzero(below | above)
+        one = (below ^ above) | (lower == upper)
+        kinks = np.stack([np.where(below, lower, upper), np.where(one, np.inf, upper)], axis=1)
+        left, right = np.where(below, -np.inf, 0.0), np.where(above, np.inf, 0.0)
+        ends = np.stack([left, np.where(one, right, 0.0), right], axis=1)
+        eye = sp.csr_array(sp.eye_array(p))
+        within = absolute(eye, broadcast(self.l1, (p,)))
+        return PiecewiseRows.of(eye[held], kinks[held], ends[held]) + within
 
     def value(self, coef: Array) -> float:
         inside = np.all(_inside(coef, *self.bounds(coef.shape)))

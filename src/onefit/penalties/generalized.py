@@ -17,15 +17,17 @@ from scipy.sparse.csgraph import connected_components
 from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_one_output, check_strength
-from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
+from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import L1
+from onefit.pieces import Subspace
 
 DEPENDENT = 1e-10  # diagonal of a triangular factor, relative to its largest, that is zero
 ROUNDING = 1e-12  # of a row of Dβ, relative to the largest that it could be
 T = TypeVar("T")
 
 
-class AnalysisPenalty(Penalty):
+class AnalysisPenalty(Polyhedral):
     """alpha ‖Dβ‖₁ for some matrix D (m, p).
 
     With independent rows, D has a right inverse, and the penalty is a lasso in other coordinates
@@ -34,13 +36,13 @@ class AnalysisPenalty(Penalty):
 
     alpha: float
 
-    @property
-    def polyhedral(self) -> bool:
-        return True
-
     def matrix(self, p: int) -> sp.csr_array:
         """Return D for p features: (m, p)."""
         return self._once(f"D {p}", lambda: self._matrix(p))
+
+    def rows(self, p: int) -> PiecewiseRows:
+        D = self.matrix(p)
+        return absolute(D, np.full(D.shape[0], self.alpha))
 
     def lasso_coordinates(self, p: int) -> Array | None:
         """Return T (p, p) with D T = [I, 0], or None if D has dependent rows.

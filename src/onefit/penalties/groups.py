@@ -13,7 +13,8 @@ import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
-from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
+from onefit.penalties.base import ZERO, Penalty, largest_gradient
+from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,7 @@ class GroupPenalty(Penalty):
 
     groups: Any
     alpha: float = 1.0
+    pieces = Pieces.SMOOTH
 
     def __post_init__(self) -> None:
         check_strength("alpha", self.alpha)
@@ -93,6 +95,19 @@ class GroupPenalty(Penalty):
         hessian[np.diag_indices(k)] += s[own]
         basis = sp.csc_array((np.ones(k), columns, np.arange(k + 1)), shape=(len(coef), k))
         return Subspace.along(basis, gradient, hessian)
+
+    def third(self, coef: Array, owed: Array) -> Array:
+        """Derivative of s_g (tr E/‖β_g‖ − β_gᵀ E β_g/‖β_g‖³), E what is owed to the block of a group."""
+        support = np.flatnonzero(self.tangent(coef).support)
+        (_, strengths), norms = self.strengths(), self.norms(coef)[self.membership[support]]
+        own = self.membership[support]
+        E = np.where(own[:, None] == own, 0.5 * (owed + owed.T), 0.0)
+        beta, s = coef[support], strengths[own]
+        inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        trace, form = (np.bincount(own, one, self.count)[own] for one in (E.diagonal(), beta * (E @ beta)))
+        total = np.zeros_like(coef)
+        total[support] = s * inverse**3 * ((3.0 * form * inverse**2 - trace) * beta - 2.0 * (E @ beta))
+        return total
 
     def _moves(self, coef: Array, active: Mask, l1: float, strengths: Array) -> Mask:
         """Coordinates at no kink."""

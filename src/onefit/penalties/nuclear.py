@@ -9,7 +9,8 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.penalties._checks import check_one_output, check_strength
-from onefit.penalties.base import ZERO, Penalty, Subspace
+from onefit.penalties.base import ZERO, Penalty
+from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class NuclearNorm(Penalty):
 
     shape: Any
     alpha: float = 1.0
+    pieces = Pieces.TURNING
 
     def __post_init__(self) -> None:
         check_strength("alpha", self.alpha)
@@ -44,9 +46,8 @@ class NuclearNorm(Penalty):
         if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or np.any(sizes < 1):
             raise ValueError(f"shape must be two positive whole numbers, got {self.shape!r}")
 
-    @property
-    def bends_with_subgradient(self) -> bool:
-        return True
+    def third(self, coef: Array, owed: Array) -> Array:
+        raise TypeError("the free directions of NuclearNorm turn with the coefficients")
 
     def _matrix(self, coef: Array) -> Array:
         return coef.reshape(*self.shape)

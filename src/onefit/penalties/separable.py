@@ -11,17 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_share, check_strengths
-from onefit.penalties.base import Coordinates, Penalty, largest_gradient
+from onefit.penalties.base import largest_gradient
+from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral, absolute
+from onefit.pieces import Coordinates
 
 Strength: TypeAlias = ArrayLike
 
 
 @dataclass(frozen=True)
-class SeparablePenalty(Penalty):
+class SeparablePenalty(Polyhedral, Coordinatewise):
     """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate."""
 
     alpha: Strength = 1.0
@@ -29,20 +32,18 @@ class SeparablePenalty(Penalty):
     def __post_init__(self) -> None:
         check_strengths("alpha", self.alpha)
 
-    @property
-    def polyhedral(self) -> bool:
-        return True
-
-    @property
-    def coordinatewise(self) -> bool:
-        return True
-
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(np.any(self.strengths(shape)[0]))
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         l1, l2 = self.strengths(shape)
         return bool(np.any((l1 == 0) & (l2 == 0)))
+
+    def rows(self, p: int) -> PiecewiseRows:
+        return absolute(sp.csr_array(sp.eye_array(p)), self.strengths((p,))[0])
+
+    def is_ridge(self, shape: tuple[int, ...]) -> bool:
+        return not self.has_kinks(shape)
 
     def ridge(self, shape: tuple[int, ...]) -> Array:
         return self.strengths(shape)[1]

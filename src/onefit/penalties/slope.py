@@ -12,11 +12,13 @@ from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_strength, check_weights
-from onefit.penalties.base import ZERO, Penalty, Subspace, largest_gradient
+from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
+from onefit.pieces import Subspace
 
 
 @dataclass(frozen=True, eq=False)
-class Slope(Penalty):
+class Slope(Polyhedral):
     """alpha Σ_k weights_k |β|_(k), where |β|_(1) ≥ |β|_(2) ≥ …: SLOPE, the sorted ℓ1 norm.
 
     Coefficients that are equal but for their sign form clusters, which move together.
@@ -55,13 +57,33 @@ class Slope(Penalty):
                 f"weights[{rises[0]}]: give np.sort(weights)[::-1]"
             )
 
-    @property
-    def polyhedral(self) -> bool:
-        return True
-
     @cached_property
     def _weights(self) -> Array:
         return np.asarray(self.weights, dtype=np.float64)
+
+    def rows(self, p: int) -> PiecewiseRows:
+        """With thresholds t_k where the weights fall, by f_k after the k-th: Σ_k f_k · (the k largest).
+
+        The k largest |β_j| sum to the least over t of k t + Σ_j max(0, β_j − t) + Σ_j max(0, −β_j − t).
+        """
+        falls = -np.diff(np.append(self.alpha * self._weights, 0.0))
+        ranks = np.flatnonzero(falls[:-1] > 0)
+        eye, one = sp.csr_array(sp.eye_array(p)), sp.csr_array((1, p))
+        together = absolute(eye, np.full(p, falls[-1]))
+        together = replace(together, extra=np.zeros((together.X.shape[0], len(ranks))))
+        blocks, signs = [], np.ones((2 * p, 1))
+        for place, k in enumerate(ranks):
+            column = np.zeros((2 * p + 1, len(ranks)))
+            column[:, place] = np.append(-signs, 1.0)
+            kinks = np.append(np.zeros(2 * p), np.inf)[:, None]
+            ends = np.vstack([np.hstack([0 * signs, falls[k] * signs]), np.full((1, 2), (k + 1) * falls[k])])
+            blocks.append(PiecewiseRows.of(sp.vstack([eye, -eye, one], format="csr"), kinks, ends, column))
+        return _stacked([together, *blocks])
+
+    def thresholds(self, coef: Array) -> Array:
+        if self.alpha == 0:
+            return np.empty(0)
+        return np.sort(np.abs(coef))[::-1][np.flatnonzero(np.diff(self._weights) < 0)]
 
     def value(self, coef: Array) -> float:
         return float(self.alpha * (self._weights @ np.sort(np.abs(coef))[::-1]))
@@ -137,6 +159,16 @@ class Slope(Penalty):
         ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
         allowed = rtol * largest_gradient(loss_gradient, size) * (rank - first + 1)
         return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
+
+
+def _stacked(blocks: list[PiecewiseRows]) -> PiecewiseRows:
+    """Rows with the same extra variables."""
+    return PiecewiseRows.of(
+        sp.vstack([block.X for block in blocks], format="csr"),
+        np.vstack([block.kinks for block in blocks]),
+        np.vstack([block.ends for block in blocks]),
+        np.vstack([block.extra for block in blocks]),
+    )
 
 
 def _starts(sizes: Array) -> Mask:

@@ -8,9 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import Penalty, Tangent, largest_gradient
+from onefit.penalties.base import Penalty, add, largest_gradient
 from onefit.penalties.box import Box
+from onefit.penalties.polyhedral import Coordinatewise
 from onefit.penalties.separable import L2, SeparablePenalty, Strengths, broadcast
+from onefit.pieces import Pieces, Tangent
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +48,8 @@ class Sum(Penalty):
             raise ValueError(f"an L2 penalty in a sum must have finite strengths, got {self.quadratic!r}")
 
     @property
-    def polyhedral(self) -> bool:
-        return self.rest.polyhedral
-
-    @property
-    def bends_with_subgradient(self) -> bool:
-        return self.rest.bends_with_subgradient
-
-    @property
-    def coordinatewise(self) -> bool:
-        return self.rest.coordinatewise
+    def pieces(self) -> Pieces:
+        return self.rest.pieces
 
     def value(self, coef: Array) -> float:
         return self.quadratic.value(coef) + self.rest.value(coef)
@@ -69,9 +63,11 @@ class Sum(Penalty):
             If the ℓ2 strengths differ between features that the rest does not treat one by one.
         """
         stretch = 1.0 + step * self.quadratic.strengths(coef.shape)[1]
-        if self.rest.coordinatewise or np.ptp(stretch) == 0:
-            shorter: Any = step / stretch if self.rest.coordinatewise else step / stretch.flat[0]
-            return self.rest.prox(coef / stretch, shorter)
+        if isinstance(self.rest, Coordinatewise):
+            each: Any = step / stretch
+            return self.rest.prox(coef / stretch, each)
+        if np.ptp(stretch) == 0:
+            return self.rest.prox(coef / stretch, step / stretch.flat[0])
         raise ValueError(
             f"L2 with a strength for each feature plus {type(self.rest).__name__} has no closed proximal "
             "operator: give L2 one number"
@@ -81,6 +77,12 @@ class Sum(Penalty):
         l2 = self.quadratic.strengths(coef.shape)[1]
         slope = None if loss_gradient is None else loss_gradient + l2 * coef
         return self.rest.tangent(coef, slope).with_ridge(l2, coef)
+
+    def third(self, coef: Array, owed: Array) -> Array:
+        return self.rest.third(coef, owed)
+
+    def is_ridge(self, shape: tuple[int, ...]) -> bool:
+        return self.rest.is_ridge(shape)
 
     def without_ridge(self) -> Penalty:
         return self.rest.without_ridge()
@@ -109,7 +111,8 @@ class Sum(Penalty):
         return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol, size)
 
 
-def add(one: Penalty, other: Penalty) -> Penalty:
+@add.register
+def _of_two(one: Penalty, other: Penalty) -> Penalty:
     """``one + other``, of which one must be an L2; a Box takes any separable penalty.
 
     Raises

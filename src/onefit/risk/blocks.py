@@ -184,7 +184,7 @@ class _Ledger:
     def one_step_is_exact(self) -> Mask:
         """Folds for which one step is the refit, whatever it comes to."""
         problem = self.fit.problem
-        if not problem.loss.quadratic or problem.balance is not None or self.fit.is_kinked:
+        if not problem.has_flat_pieces or problem.balance is not None or self.fit.is_kinked:
             return np.zeros(len(self.folds), dtype=bool)
         return (
             np.abs(1.0 - self.share - self.shrink) < 1e-9

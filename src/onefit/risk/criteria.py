@@ -107,7 +107,7 @@ class SURE:
         ValueError
             For a loss that is not the squared error, or if σ² cannot be estimated: n ≤ df.
         """
-        if not left_out.fit.problem.loss.quadratic or response.loss_name != "squared error":
+        if not left_out.fit.problem.loss.is_quadratic or response.loss_name != "squared error":
             raise ValueError("SURE is for squared error: take onefit.loo, or GCV()")
         training, n = _training(left_out, response, target, weights)
         df = left_out.effective_df

@@ -21,6 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
+from onefit.losses import UnitDispersion
 from onefit.risk.departure import Departures
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def influence(
 def _dispersion(fit: Fit, df: float) -> float:
     """φ: 1 for families that have none, else the residual deviance over its degrees of freedom."""
     problem = fit.problem
-    if problem.loss.unit_dispersion:
+    if isinstance(problem.loss, UnitDispersion):
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     outputs = fit.eta[0].size if losses.ndim == 2 else 1

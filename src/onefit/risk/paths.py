@@ -32,7 +32,7 @@ def has_paths(fit: Fit) -> bool:
     if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.quadratic:
         return False
     if problem.loss.has_corners:
-        return not fit.is_kinked and not problem.mean_scaled
+        return problem.penalty.is_ridge(fit.coef.shape) and not problem.mean_scaled
     return fit.is_kinked and _lasso(problem) is not None
 
 

@@ -102,7 +102,7 @@ def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
     loss, y = problem.loss, problem.y[rows]
     if not isinstance(loss, PiecewiseLinear):
         raise TypeError(f"{type(loss).__name__} is not piecewise linear")
-    return loss.corners(y), problem.weights[rows, None] * loss.slopes(y)
+    return loss.kinks(y), problem.weights[rows, None] * loss.slopes(y)
 
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:

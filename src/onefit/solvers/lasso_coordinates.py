@@ -18,6 +18,7 @@ from onefit.curvature import Along, ScalarCurvature, factor
 from onefit.fit import Fit
 from onefit.losses import Loss, Squared
 from onefit.penalties import L1, AnalysisPenalty
+from onefit.pieces import Pieces
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 
@@ -36,12 +37,8 @@ class WithRidgeRows(Loss):
     n: int
 
     @property
-    def quadratic(self) -> bool:  # type: ignore[override]
-        return self.loss.quadratic
-
-    @property
-    def jumps(self) -> bool:  # type: ignore[override]
-        return self.loss.jumps
+    def pieces(self) -> Pieces:
+        return self.loss.pieces
 
     def value(self, y: Array, eta: Array) -> Array:
         return self._joined("value", y, eta)

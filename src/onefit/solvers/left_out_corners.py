@@ -88,7 +88,7 @@ class _Paths:
         """Corners between an infinite one on either side: (n, q + 2)."""
         problem = self.fit.problem
         assert isinstance(problem.loss, PiecewiseLinear)
-        inner = problem.loss.corners(problem.y)
+        inner = problem.loss.kinks(problem.y)
         edge = np.full((problem.n, 1), np.inf)
         found = np.hstack([-edge, inner, edge])
         found[problem.weights == 0, 1:-1] = np.inf

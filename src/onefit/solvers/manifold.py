@@ -70,7 +70,7 @@ def solve(start: Fit) -> Solution:
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here)
         if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
-            if here.fit.problem.loss.quadratic or is_short(
+            if here.fit.problem.loss.is_quadratic or is_short(
                 here.fit, here.fit.problem.linear_predictor(*step)
             ):
                 return Solution(here.fit, factor(here.fit))
@@ -188,7 +188,7 @@ def _is_majorised(at: _Point, moved: Fit, metric: _Metric) -> bool:
 def _first_metric(start: Fit) -> _Metric:
     """One over the largest curvature at the start, by a few power iterations."""
     problem = start.problem
-    bend = np.maximum(start.hessian, problem.weights * (2.0 if problem.loss.jumps else 0.0))
+    bend = np.maximum(start.hessian, problem.weights * (0.0 if problem.loss.is_smooth else 2.0))
     direction = np.ones(start.coef.shape)
     curvature = 1.0
     for _ in range(8):

@@ -38,7 +38,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         Bound on the Newton decrement, relative to the objective of the constant model: about the
         relative error of the coefficients, whose square is that of the objective.
     max_steps : int, default 100
-        Ten times as many where the second derivative of the loss jumps and the penalty has kinks.
+        Ten times as many where the second derivative of the loss may jump and the penalty has kinks.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
     fit, last, step = start, np.inf, None
     # pieces of a loss whose second derivative jumps are gone through one by one
-    max_steps = 10 * max_steps if fit.problem.loss.jumps and fit.is_kinked else max_steps
+    max_steps = 10 * max_steps if fit.is_kinked and not fit.problem.loss.is_smooth else max_steps
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
@@ -64,7 +64,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
             fit, step, last = slid, None, np.inf
             continue
         small = step.decrement <= 1e-9 * scale
-        certain = step.holds and (small or fit.problem.loss.quadratic)  # that the next one is smaller
+        certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
         fit, last = _move(fit, step, small), step.decrement if certain else np.inf
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
@@ -142,11 +142,11 @@ def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvatur
     """
     if (
         last is not None
-        and (last.contracts or fit.problem.loss.quadratic)
+        and (last.contracts or fit.problem.loss.is_quadratic)
         and np.array_equal(last.tangent.support, tangent.support)
         and np.array_equal(last.tangent.hessian, tangent.hessian)
     ):
-        return last.curvature, fit.problem.loss.quadratic
+        return last.curvature, fit.problem.loss.is_quadratic
     return factor(fit, tangent), True
 
 
@@ -159,10 +159,10 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     """
     kinked = step.orthant != 0
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
-    rounding = 1e-7 if fit.problem.loss.quadratic else 1e-3
+    rounding = 1e-7 if fit.problem.loss.is_quadratic else 1e-3
     if not np.all(np.abs(step.gradient.coef[kinked]) <= rounding * l1[kinked]):
         return False
-    if fit.problem.loss.quadratic:
+    if fit.problem.loss.is_quadratic:
         return True
     return is_short(fit, step.curvature.predict(step.direction))
 

@@ -66,11 +66,11 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     """Coefficients that minimise the loss on the null space of the penalty, and its gradient there."""
     start = Fit.at_start(problem)
     basis = _null_basis(problem.penalty.tangent(start.coef))
-    if problem.loss.coupled or start.coef.ndim == 2:
+    if start.coef.ndim == 2:
         return start.coef, start.loss_gradient
     inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
-    solver = corners.solve if problem.loss.has_corners else _newton
+    solver = corners.solve if problem.loss.is_kinked else _newton
     found = solver(inner_start)
     fit = Fit(problem, np.asarray(basis @ found.coef), found.intercept).known(
         eta=found.eta, gradient=found.gradient

@@ -9,12 +9,13 @@ from itertools import chain, tee
 
 import numpy as np
 
+from onefit import _linalg
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import AnalysisPenalty, SeparablePenalty
+from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers import corners, manifold, newton, quadratic_program
+from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import least_squares_path, newton_path
@@ -33,8 +34,8 @@ class SelfSolved(ABC):
 def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
-    * Losses with corners: an active-set method on the dual, or a quadratic program where the penalty has
-      kinks too.
+    * Losses with kinks: an active-set method on the dual where the penalty is ridge, a quadratic program
+      where it is polyhedral, and a sequence of quadratic programs on its smooth pieces for any other.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
@@ -48,9 +49,8 @@ def solve(start: Fit) -> Solution:
     problem = start.problem
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
-    if problem.loss.has_corners:
-        kinked = problem.penalty.has_kinks(start.coef.shape)
-        fit = quadratic_program.solve(start) if kinked else corners.solve(start)
+    if problem.loss.is_kinked:
+        fit = _solve_with_kinks(start)
         return Solution(fit, factor(fit))
     if isinstance(problem.penalty, SeparablePenalty):
         return _solve_separable(start)
@@ -63,8 +63,19 @@ def solve(start: Fit) -> Solution:
     return manifold.solve(start)
 
 
+def _solve_with_kinks(start: Fit) -> Fit:
+    penalty = start.problem.penalty
+    if penalty.is_ridge(start.coef.shape):
+        return corners.solve(start)
+    if isinstance(start.problem.X, _linalg.RowGram):
+        raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
+    if isinstance(penalty.without_ridge(), Polyhedral):
+        return quadratic_program.solve(start)
+    return curved_program.solve(start)
+
+
 def _solve_separable(start: Fit) -> Solution:
-    if not start.problem.loss.quadratic or start.coef.ndim == 2 or not start.is_kinked:
+    if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
         return newton.solve(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
@@ -81,18 +92,18 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
     first = next(problems)
     coordinates, problems = LassoCoordinates.of(first), chain([first], problems)
     stacked = coordinates is not None and coordinates.is_stacked  # rows that belong to one strength
-    if coordinates is not None and not stacked and not first.loss.has_corners:
+    if coordinates is not None and not stacked and not first.loss.is_kinked:
         return _path_in_lasso_coordinates(coordinates, problems)
-    if first.loss.has_corners or not isinstance(first.penalty, SeparablePenalty):
+    if first.loss.is_kinked or not isinstance(first.penalty, SeparablePenalty):
         return _path_of_starts(problems)
-    return least_squares_path(problems) if first.loss.quadratic else newton_path(problems)
+    return least_squares_path(problems) if first.loss.is_quadratic else newton_path(problems)
 
 
 def _path_in_lasso_coordinates(
     coordinates: LassoCoordinates, problems: Iterable[Problem]
 ) -> Iterator[Solution]:
     own, restated = tee(problems)  # the next strength may depend on what came of the last
-    follow = least_squares_path if coordinates.problem.loss.quadratic else newton_path
+    follow = least_squares_path if coordinates.problem.loss.is_quadratic else newton_path
     found = follow(coordinates.restated(problem) for problem in restated)
     for problem, solution in zip(own, found, strict=True):
         yield coordinates.solution(problem, solution)

@@ -155,18 +155,18 @@ class Objective:
     def _is_covered(self, changes: Changes, here: Problem, there: Problem, m: int) -> bool:
         if changes.gram and _linalg.has_columns(here.X):
             return False
-        if changes.loss and not (self.judge.in_loss and self._keeps_its_corners(here, m)):
+        if changes.loss and not (self.judge.in_loss and self._keeps_its_kinks(here, m)):
             return False
         return np.array_equal(there.weights, here.weights) and np.array_equal(there.y, here.y)
 
-    def _keeps_its_corners(self, here: Problem, m: int) -> bool:
-        """Whether the loss is of one kind, with as many corners, at either bound."""
+    def _keeps_its_kinks(self, here: Problem, m: int) -> bool:
+        """Whether the loss is of one kind, with as many kinks, at either bound."""
         s, counts = self.space.slices[m], set()
         for end in self.space.bounds[:, s]:
             t = self.space.middle
             t[s] = end
             loss = self._problem(t).loss
-            count = loss.corners(here.y).shape[1] if isinstance(loss, PiecewiseLinear) else 0
+            count = loss.kinks(here.y).shape[1] if isinstance(loss, PiecewiseLinear) else 0
             counts.add((type(loss), count))
         return len(counts) == 1
 
@@ -481,10 +481,10 @@ def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
 
 
 def _has_kinks(objective: Objective) -> bool:
-    """Whether the risk has kinks all over: where rows come into corners of the loss, or of the yardstick."""
+    """Whether the risk has kinks all over: where rows come onto kinks of the loss, or of the yardstick."""
     if objective.judge.metric.has_kinks:
         return True
-    return objective.problem_at(objective.space.values(objective.space.middle)).loss.has_corners
+    return objective.problem_at(objective.space.values(objective.space.middle)).loss.is_kinked
 
 
 def _projected_gradient(objective: Objective, start: Array, plan: Plan) -> Descent:

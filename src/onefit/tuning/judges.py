@@ -67,15 +67,15 @@ class Judge(ABC):
 def _is_ridge(problem: Problem) -> bool:
     """Whether the penalty is an ℓ2 one on every coefficient."""
     shape = (problem.X.shape[1], *problem.intercept.shape)
-    return not problem.penalty.has_kinks(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
+    return problem.penalty.is_ridge(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
 
 
 def _from(problem: Problem, start: Fit | None) -> Solution:
-    """Solve from an earlier fit of the same rows; with corners in the loss, from where each row was."""
+    """Solve from an earlier fit of the same rows; with kinks in the loss, from where each row was."""
     if start is None:
         return solve(Fit.at_start(problem))
     moved = Fit(problem, start.coef, start.intercept)
-    if problem.loss.has_corners and not start.is_kinked:
+    if problem.loss.is_kinked and not start.is_kinked:
         moved.known(eta=start.eta, gradient=start.gradient)
     return solve(moved)
 
@@ -84,7 +84,7 @@ def _from(problem: Problem, start: Fit | None) -> Solution:
 class LeaveOneOut(Judge):
     """Every row on its own.
 
-    Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss corners, rows whose
+    Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss, rows whose
     pattern changes are taken from their refits, so that the risk does not jump with the pattern, and each has
     its own gradient.
 
@@ -112,10 +112,10 @@ class LeaveOneOut(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         shape = (problem.X.shape[1], *problem.intercept.shape)
-        chords = problem.loss.jumps and problem.penalty.has_kinks(shape)  # steps that are no formula
-        if problem.penalty.bends_with_subgradient or chords:
+        formula = problem.loss.is_smooth or problem.loss.is_kinked or not problem.penalty.has_kinks(shape)
+        if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
-        if not (problem.loss.has_corners or isinstance(problem.X, _linalg.RowGram)):
+        if not (problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)):
             return True
         keeps = not problem.mean_scaled and problem.balance is None
         return self.exact and keeps and _is_ridge(problem)
@@ -136,7 +136,7 @@ class LeaveOneOut(Judge):
 
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
-        if problem.loss.has_corners or not self.has_gradient(problem):
+        if problem.loss.is_kinked or not self.has_gradient(problem):
             left_out = one_fit.loo(*solution, thorough=False)
             return one_fit.loo(*solution) if np.any(left_out.slack == 0) else left_out
         if not solution.fit.is_kinked:
@@ -269,7 +269,7 @@ class Generalised(Judge):
     def has_gradient(self, problem: Problem) -> bool:
         if not _linalg.has_columns(problem.X) and (problem.mean_scaled or problem.balance is not None):
             return False
-        curved = problem.loss.has_corners or problem.penalty.bends_with_subgradient
+        curved = problem.loss.is_kinked or problem.penalty.turns
         return not (curved or problem.intercept.ndim)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
@@ -277,7 +277,7 @@ class Generalised(Judge):
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
-        else:  # corners of the loss and several outputs have degrees of freedom of their own
+        else:  # kinks of the loss and several outputs have degrees of freedom of their own
             df = one_fit.loo(fit, thorough=False).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.metric.losses(self.target, fit.eta))

@@ -279,7 +279,7 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     """
     first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
     problem = first.problem
-    return first.is_kinked and not (problem.loss.quadratic and problem.penalty.polyhedral)
+    return first.is_kinked and not problem.has_flat_pieces
 
 
 def at(problem: Problem, result: SearchResult, j: int) -> tuple[Fit, LeftOut]:

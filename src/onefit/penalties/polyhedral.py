@@ -1,0 +1,125 @@
+"""Penalties of flat pieces: sums of piecewise linear functions of single rows x β."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Mask
+from onefit.penalties.base import ZERO, Penalty
+from onefit.pieces import Interval, Pieces
+
+DENSE = 4_000_000  # entries up to which rows of a penalty are stored densely beside dense data
+NEAR = 1e-7  # step along a ray in which no threshold changes its rank
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseRows:
+    """Rows (x, e) with a piecewise linear loss of x β + e t each, or with a square one.
+
+    Attributes
+    ----------
+    X : (m, p) array or sparse array
+    extra : (m, e) array
+        Coefficients of more variables, which nothing else depends on.
+    kinks : (m, q) array
+        Infinite beyond the last.
+    ends : (m, q + 1) array
+        Slopes of the pieces, ascending, the last repeated; −∞ and ∞ are constraints.
+    hessian : (m,) array
+        1 / w for the loss ½ w (y − η)², whose kink is y and whose slopes are infinite; else 0.
+    """
+
+    X: Design
+    extra: Array
+    kinks: Array
+    ends: Array
+    hessian: Array
+
+    @classmethod
+    def of(cls, X: Design, kinks: Array, ends: Array, extra: Array | None = None) -> PiecewiseRows:
+        """Rows of straight pieces."""
+        m = X.shape[0]
+        return cls(X, np.empty((m, 0)) if extra is None else extra, kinks, ends, np.zeros(m))
+
+    def densified(self) -> PiecewiseRows:
+        """Return the same with dense rows, whose products cost less by far unless they are many."""
+        small = _linalg.is_sparse(self.X) and self.X.shape[0] * self.X.shape[1] <= DENSE
+        return replace(self, X=self.X.toarray()) if small else self
+
+    def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
+        parts = (self, other)
+        q = max(part.kinks.shape[1] for part in parts)
+        sparse = any(_linalg.is_sparse(part.X) for part in parts)
+        X = [sp.csr_array(part.X) if sparse else part.X for part in parts]
+        return PiecewiseRows(
+            sp.vstack(X, format="csr") if sparse else np.vstack(X),
+            scipy.linalg.block_diag(self.extra, other.extra),
+            np.vstack([_padded(part.kinks, q, np.inf) for part in parts]),
+            np.vstack([_padded(part.ends, q + 1, None) for part in parts]),
+            np.concatenate([part.hessian for part in parts]),
+        )
+
+
+def _padded(values: Array, width: int, by: float | None) -> Array:
+    missing = width - values.shape[1]
+    last = values[:, -1:] if by is None else np.full((len(values), 1), by)
+    return np.hstack([values, np.repeat(last, missing, axis=1)])
+
+
+def absolute(D: Any, strengths: Array) -> PiecewiseRows:
+    """Σ_k s_k |D_k β| over the rows with a strength: without one, an interval for the dual has no width."""
+    held = np.flatnonzero((strengths > 0) & np.isfinite(strengths))
+    s = strengths[held]
+    return PiecewiseRows.of(D[held], np.zeros((len(s), 1)), np.stack([-s, s], axis=1))
+
+
+class Coordinatewise(Penalty):
+    """A penalty that is a sum over coefficients: the step of ``prox`` may be one a coefficient."""
+
+
+class Polyhedral(Penalty):
+    """A penalty that is piecewise linear, but for an ℓ2 part.
+
+    With ``rows`` it can be joined with any loss: losses with kinks and smooth ones are solved exactly.
+    """
+
+    pieces = Pieces.QUADRATIC
+
+    @abstractmethod
+    def rows(self, p: int) -> PiecewiseRows:
+        """Rows of p features that the penalty, less its ℓ2 part, is the sum of losses of."""
+
+    def thresholds(self, coef: Array) -> Array:
+        """Best values of the extra variables of the rows at some coefficients; by default there are none."""
+        return np.empty(0)
+
+    def third(self, coef: Array, owed: Array) -> Array:
+        return np.zeros_like(coef)
+
+    def exit(self, coef: Array, ray: Array) -> float:
+        """How many times the coefficients can change by ``ray``, along the tangent, before the piece ends."""
+        rows, eta, held = self._predictors(coef)
+        ahead = self.thresholds(coef + NEAR * ray) - self.thresholds(coef)
+        change = _linalg.times(rows.X, ray) + rows.extra @ (ahead / NEAR)
+        steps = Interval.between(rows.kinks, eta).exit(eta, change)
+        return float(steps[~held].min(initial=np.inf))
+
+    def contains(self, coef: Array, other: Array) -> bool:
+        """Whether other coefficients are on the piece of these, ends included."""
+        rows, eta, held = self._predictors(coef)
+        _, there, still = self._predictors(other)
+        return bool(np.all(np.where(held, still, Interval.between(rows.kinks, eta).contains(there))))
+
+    def _predictors(self, coef: Array) -> tuple[PiecewiseRows, Array, Mask]:
+        """Rows, their predictors, and which of them are on a kink."""
+        rows = self.rows(len(coef))
+        eta = _linalg.times(rows.X, coef) + rows.extra @ self.thresholds(coef)
+        distance = np.abs(eta[:, None] - rows.kinks).min(axis=1, initial=np.inf)
+        return rows, eta, distance <= ZERO * np.abs(coef).max(initial=0.0)

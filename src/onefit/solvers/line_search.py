@@ -1,0 +1,45 @@
+"""Backtracking: the one line search of all solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+Point = TypeVar("Point")
+HALVINGS = 60  # after which a step has no length
+
+
+def backtrack(
+    at: Callable[[float], Point],
+    serves: Callable[[Point, float], bool],
+    *,
+    halvings: int = HALVINGS,
+    first: float = 1.0,
+) -> Point | None:
+    """Halve the length of a step until the point it leads to serves.
+
+    Parameters
+    ----------
+    at : callable
+        From a length to the point there; it may overflow.
+    serves : callable
+        Whether a point, reached with a length, is good enough.
+    halvings : int
+        Most lengths to try.
+    first : float
+        First of them.
+
+    Returns
+    -------
+    point, or None if none serves
+    """
+    length = first
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(halvings):
+            point = at(length)
+            if serves(point, length):
+                return point
+            length *= 0.5
+    return None

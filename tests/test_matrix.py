@@ -27,8 +27,6 @@ REFUSED = {
     ("LassoLars", "sparse"): (TypeError, "Sparse data was passed"),
     ("sortedl1.Slope", "weights"): NO_WEIGHTS,
     ("celer.Lasso", "weights"): (ValueError, "celer knows no sample_weight"),
-    ("QuantileRegressor", "audit"): (onefit.UnsupportedModelError, "Pinball"),
-    ("quantile, ridge", "audit"): (onefit.UnsupportedModelError, "Pinball"),
     ("Pipeline", "weights"): (ValueError, "does not accept the sample_weight"),
     ("Pipeline", "sparse"): (ValueError, "Cannot center sparse"),
 }

@@ -7,6 +7,7 @@ an audit by a few real trainings without a row, always.
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -14,7 +15,7 @@ from torch import nn
 import onefit.torch
 
 X, y = load_digits(return_X_y=True)
-rows = (y == 4) | (y == 9)
+rows = np.random.default_rng(0).permutation(np.flatnonzero((y == 4) | (y == 9)))
 X = torch.tensor(X[rows] / 16, dtype=torch.float64)
 y = torch.tensor((y[rows] == 9).astype(int))
 train, test = slice(0, 120), slice(120, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -47,7 +48,7 @@ myst_heading_anchors = 3
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc has them, with shapes
-autodoc_default_options = {"inherited-members": None}
+templates_path = ["_templates"]
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
@@ -96,6 +97,28 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
 }
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+
+# --- docstrings: |β| is no substitution, λ* no emphasis, n_iter_ no link -----------------------------------
+
+_LITERAL = re.compile(r"(``.*?``)")
+
+
+def _as_text(_app, _what, _name, _obj, _options, lines):
+    for k, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "...")):
+            continue
+        parts = _LITERAL.split(line)
+        for j in range(0, len(parts), 2):
+            parts[j] = re.sub(r"(?<!\\)\|", r"\|", parts[j])
+            parts[j] = re.sub(r"(?<=[^\W\d_])\*(?=[\W_]|$)(?!\*)", r"\*", parts[j])
+            parts[j] = re.sub(r"(?<=\()(\w+)_(?=[,+ )])", r"\1\_", parts[j])
+        lines[k] = "".join(parts)
+
+
+def setup(app):
+    """Connect what has no setting."""
+    app.connect("autodoc-process-docstring", _as_text, priority=100)  # before numpydoc
+
 
 # --- look ---------------------------------------------------------------------------------------------
 

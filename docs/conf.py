@@ -20,7 +20,7 @@ from inventories import write_inventories  # noqa: E402
 from onefit import __version__  # noqa: E402
 
 project = "onefit"
-author = copyright = "The onefit developers"  # noqa: A001
+author = copyright = "The onefit developers"
 release = version = __version__
 
 extensions = [
@@ -81,7 +81,12 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["gallery"],
     "filename_pattern": os.environ.get("ONEFIT_EXAMPLES", "/plot_"),
     "ignore_pattern": "|".join([r"__init__\.py", *_LEFT_OUT]),
-    "subsection_order": ["../examples/risk", "../examples/tuning", "../examples/structure", "../examples/beyond"],
+    "subsection_order": [
+        "../examples/risk",
+        "../examples/tuning",
+        "../examples/structure",
+        "../examples/beyond",
+    ],
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("matplotlib", _reset),
     "show_memory": False,

@@ -19,7 +19,12 @@ from sklearn.preprocessing import PolynomialFeatures, scale
 import onefit
 
 STATIC = Path(__file__).parent / "_static"
-LOOK = {"axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True, "font.size": 11}
+LOOK = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.constrained_layout.use": True,
+    "font.size": 11,
+}
 
 
 def path() -> None:
@@ -33,7 +38,8 @@ def path() -> None:
     some = np.geomspace(model.alphas_[0] * 0.8, model.alphas_[-1], 8)
     start = time.process_time()
     refits = [
-        np.mean((y - cross_val_predict(Lasso(alpha, tol=1e-6, max_iter=20_000), X, y, cv=LeaveOneOut())) ** 2) for alpha in some
+        np.mean((y - cross_val_predict(Lasso(alpha, tol=1e-6, max_iter=20_000), X, y, cv=LeaveOneOut())) ** 2)
+        for alpha in some
     ]
     theirs = (time.process_time() - start) / len(some) * len(model.alphas_)
     fig, ax = plt.subplots(figsize=(9, 3.6), dpi=110)
@@ -75,7 +81,9 @@ def scaling() -> None:
     ax.set(xlabel="rows", ylabel="seconds")
     ax.legend(frameon=False)
     fig.savefig(STATIC / "scaling.png")
-    print(*(f"{n}: fit {f:.4f} s, loo {v:.4f} s" for n, f, v in zip(rows, fits, leaves, strict=True)), sep="\n")
+    print(
+        *(f"{n}: fit {f:.4f} s, loo {v:.4f} s" for n, f, v in zip(rows, fits, leaves, strict=True)), sep="\n"
+    )
 
 
 if __name__ == "__main__":

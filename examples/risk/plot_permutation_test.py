@@ -30,7 +30,8 @@ cases = {
     "forest fires": (fires, area),
 }
 fits = {
-    name: onefit.PermutationRegressor(n_permutations=60, random_state=0).fit(*data) for name, data in cases.items()
+    name: onefit.PermutationRegressor(n_permutations=60, random_state=0).fit(*data)
+    for name, data in cases.items()
 }
 for name, fit in fits.items():
     print(f"{name:22s} p = {fit.p_value_:.3f}   lambda = {fit.lambda_:.3g}")

@@ -16,7 +16,7 @@ X, y = load_digits(return_X_y=True)
 rows = np.flatnonzero((y == 3) | (y == 8))[:120]
 X, y = X[rows] / 16, (y[rows] == 8).astype(int)
 cells = np.arange(64).reshape(8, 8)
-edges = [*zip(cells[:, :-1].ravel(), cells[:, 1:].ravel()), *zip(cells[:-1].ravel(), cells[1:].ravel())]  # noqa: B905
+edges = [*zip(cells[:, :-1].ravel(), cells[:, 1:].ravel()), *zip(cells[:-1].ravel(), cells[1:].ravel())]
 
 models = {
     "ridge": onefit.GeneralizedLinear("logistic", L2(1.0)),

@@ -29,7 +29,8 @@ y = noisy.ravel()[seen]
 
 strengths = np.geomspace(1, 60, 8)
 fits = [
-    onefit.GeneralizedLinear("squared", NuclearNorm(truth.shape, strength)).fit(X, y) for strength in strengths
+    onefit.GeneralizedLinear("squared", NuclearNorm(truth.shape, strength)).fit(X, y)
+    for strength in strengths
 ]
 risks = [onefit.loo(fit, X, y).value for fit in fits]
 unseen = np.setdiff1d(np.arange(truth.size), seen)

@@ -29,7 +29,8 @@ fig, ax = plt.subplots()
 ax.plot(temperature, y, ".", color="gray")
 for share in (0.1, 0.5, 0.9):
     fits = [
-        onefit.GeneralizedLinear(Quantile(share), L2(strength)).fit(X, y) for strength in np.geomspace(0.3, 30, 6)
+        onefit.GeneralizedLinear(Quantile(share), L2(strength)).fit(X, y)
+        for strength in np.geomspace(0.3, 30, 6)
     ]
     risks = [onefit.loo(fit, X, y, exact=True).value for fit in fits]
     best = fits[int(np.argmin(risks))]

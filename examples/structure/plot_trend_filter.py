@@ -22,9 +22,13 @@ days = np.arange(0, len(daily), 3)
 y = daily[days]
 identity = np.eye(len(y))  # a coefficient for every day
 
-model = onefit.GeneralizedLinearLOO(penalty=TrendFilter(1, 1.0), alphas=20, fit_intercept=False).fit(identity, y)
+model = onefit.GeneralizedLinearLOO(penalty=TrendFilter(1, 1.0), alphas=20, fit_intercept=False).fit(
+    identity, y
+)
 bends = np.count_nonzero(np.abs(np.diff(model.coef_, 2)) > 1e-6)
-print(f"alpha {model.alpha_:.3g}, {bends} bends, left-out risk {model.loo_.value:.3f} ± {model.loo_.std_error:.3f}")
+print(
+    f"alpha {model.alpha_:.3g}, {bends} bends, left-out risk {model.loo_.value:.3f} ± {model.loo_.std_error:.3f}"
+)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), width_ratios=[2, 1])
 left.plot(days, y, ".", color="gray")

@@ -22,7 +22,9 @@ table = pd.read_csv(Path(os.environ["ONEFIT_DATA"]) / "concrete.csv.gz").sample(
 y = table.pop("strength").to_numpy()
 X = scale(table)
 
-one = onefit.GradientSearchCV(KernelRidge(kernel="rbf"), {"alpha": (1e-5, 10.0), "gamma": (1e-3, 10)}).fit(X, y)
+one = onefit.GradientSearchCV(KernelRidge(kernel="rbf"), {"alpha": (1e-5, 10.0), "gamma": (1e-3, 10)}).fit(
+    X, y
+)
 kernel = KernelRidge(kernel=RBF(np.ones(X.shape[1])))
 bounds = {"alpha": (1e-5, 10.0), "kernel__length_scale": onefit.PerFeature(0.1, 1000)}
 each = onefit.GradientSearchCV(kernel, bounds).fit(X, y)

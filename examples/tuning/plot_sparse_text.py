@@ -1,6 +1,6 @@
 """
 Sparse text: logistic regression on thousands of words
-=================================================
+======================================================
 
 Two newsgroups about computers, 1943 posts and 3289 words, in a sparse matrix.
 """

@@ -22,7 +22,9 @@ X = scale(pd.get_dummies(table, drop_first=True, dtype=float))
 
 search = onefit.GradientSearchCV(SVC(), {"C": (0.05, 50), "gamma": (1e-3, 1.0)}).fit(X, y)
 print(search.best_params_, f"{len(search.cv_results_['params'])} evaluations")
-print(f"left-out hinge loss {search.best_risk_.value:.4f}, accuracy {search.best_risk_.score('accuracy'):.3f}")
+print(
+    f"left-out hinge loss {search.best_risk_.value:.4f}, accuracy {search.best_risk_.score('accuracy'):.3f}"
+)
 
 # %%
 # The surface: left-out hinge loss of 6 × 6 machines.

@@ -1,4 +1,4 @@
-"""The site: pages in MyST, the API by numpydoc, the gallery by sphinx-gallery, the tutorials from notebooks."""
+"""The site: pages in MyST, API by numpydoc, gallery by sphinx-gallery, tutorials from notebooks."""
 
 from __future__ import annotations
 

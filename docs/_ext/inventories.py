@@ -8,7 +8,36 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-_SCIKIT_LEARN = ["linear_model.LinearRegression", "linear_model.Ridge", "linear_model.RidgeCV", "linear_model.RidgeClassifier", "linear_model.Lasso", "linear_model.LassoCV", "linear_model.LassoLars", "linear_model.ElasticNet", "linear_model.ElasticNetCV", "linear_model.LogisticRegression", "linear_model.LogisticRegressionCV", "linear_model.PoissonRegressor", "linear_model.GammaRegressor", "linear_model.TweedieRegressor", "linear_model.HuberRegressor", "linear_model.QuantileRegressor", "kernel_ridge.KernelRidge", "svm.SVC", "svm.SVR", "svm.LinearSVC", "svm.LinearSVR", "model_selection.GridSearchCV", "model_selection.LeaveOneOut", "model_selection.KFold", "model_selection.TimeSeriesSplit", "pipeline.Pipeline", "ensemble.RandomForestRegressor", "preprocessing.StandardScaler"]
+_SCIKIT_LEARN = [
+    "linear_model.LinearRegression",
+    "linear_model.Ridge",
+    "linear_model.RidgeCV",
+    "linear_model.RidgeClassifier",
+    "linear_model.Lasso",
+    "linear_model.LassoCV",
+    "linear_model.LassoLars",
+    "linear_model.ElasticNet",
+    "linear_model.ElasticNetCV",
+    "linear_model.LogisticRegression",
+    "linear_model.LogisticRegressionCV",
+    "linear_model.PoissonRegressor",
+    "linear_model.GammaRegressor",
+    "linear_model.TweedieRegressor",
+    "linear_model.HuberRegressor",
+    "linear_model.QuantileRegressor",
+    "kernel_ridge.KernelRidge",
+    "svm.SVC",
+    "svm.SVR",
+    "svm.LinearSVC",
+    "svm.LinearSVR",
+    "model_selection.GridSearchCV",
+    "model_selection.LeaveOneOut",
+    "model_selection.KFold",
+    "model_selection.TimeSeriesSplit",
+    "pipeline.Pipeline",
+    "ensemble.RandomForestRegressor",
+    "preprocessing.StandardScaler",
+]
 
 TABLES = {
     "sklearn": (

@@ -35,7 +35,7 @@ def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
     * Losses with kinks: an active-set method on the dual where the penalty is ridge, a quadratic program
-      where it is polyhedral, and a sequence of quadratic programs on its smooth pieces for any other.
+      where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
@@ -67,7 +67,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
     penalty = start.problem.penalty
     if penalty.is_ridge(start.coef.shape):
         return corners.solve(start)
-    if isinstance(start.problem.X, _linalg.RowGram):
+    if not _linalg.has_columns(start.problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     if isinstance(penalty.without_ridge(), Polyhedral):
         return quadratic_program.solve(start)

@@ -27,7 +27,10 @@ from onefit.losses import Logistic, Squared
 from onefit.metrics import LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.tuning.gradient import Domain, LeaveOneOut, Objective, Plan, Space, descend
+from onefit.tuning.descent import Plan, descend
+from onefit.tuning.judges import LeaveOneOut
+from onefit.tuning.objective import Objective
+from onefit.tuning.space import Domain, Space
 from run import Row, paired
 
 CLOSE = 1e-3  # relative distance from the best risk known

@@ -34,7 +34,7 @@ from onefit.gradients import same_penalty
 from onefit.penalties import L1, L2, FusedLasso, GroupLasso
 from onefit.readers import read
 from onefit.readers.kernels import in_length_scales
-from onefit.tuning.gradient import Objective
+from onefit.tuning.objective import Objective
 
 N, P = 40, 5
 STRENGTH = {"alpha": (1e-2, 1e3)}

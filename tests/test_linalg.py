@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from onefit import _linalg, design
 from onefit._linalg import RowGram
@@ -141,7 +142,31 @@ def test_a_kernel_model_is_a_design_in_dual_coordinates(dense):
     close(_linalg.times(X, dual), G @ dual)
     assert _linalg.transposed_times(X, dual) is dual
     close(_linalg.row_gram(X, np.full(N, 0.25)), G / 4)
-    assert not _linalg.is_sparse(X)
+    close(_linalg.dense_rows(X, np.arange(3)), G[:3])
+    close(_linalg.sum_of_rows(X, dual[:, 0]), G @ dual[:, 0])
+    assert not _linalg.has_columns(X)
+    with pytest.raises(TypeError, match="no columns"):
+        _linalg.column_norms(X, np.ones(N), centred=True)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, sp.csc_matrix], ids=["dense", "array", "matrix"])
+def test_operations_agree_with_those_of_the_dense_array(dense, form):
+    X, rng = form(dense), np.random.default_rng(1)
+    d, left, right = rng.normal(size=N), np.array([3, 1, 4]), np.array([1, 5])
+    centre = rng.normal(size=P)
+    close(_linalg.dense(X), dense)
+    close(_linalg.row_squares(X), (dense**2).sum(axis=1))
+    close(_linalg.column_sizes(X), np.abs(dense).max(axis=0))
+    close(_linalg.among_rows(X, left, right), dense[left] @ dense[right].T)
+    close(_linalg.dense(_linalg.some_rows(X, left)), dense[left])
+    close(_linalg.dense_rows(X, left), dense[left])
+    close(_linalg.dense(_linalg.scaled_columns(X, right, np.array([2.0, 3.0]))), dense[:, right] * [2, 3])
+    close(_linalg.dense(_linalg.with_column(X, 2.0)), np.hstack([dense, np.full((N, 1), 2.0)]))
+    close(_linalg.dense(_linalg.stacked([dense, X])), np.vstack([dense, dense]))
+    close(_linalg.full_gram(X, centre, d), (dense - centre).T @ ((dense - centre) * d[:, None]))
+    assert _linalg.is_same(X, dense)
+    assert not _linalg.is_same(X, 2.0 * dense)
+    assert _linalg.is_full(_linalg.densified(X, N * P))
 
 
 def test_cholesky_and_solves():

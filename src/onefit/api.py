@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from onefit._linalg import RowGram, column_norms, one_thread_if_small
+from onefit._linalg import column_norms, has_columns, one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.exceptions import (
@@ -373,7 +373,7 @@ def _should_fit(reading: Reading) -> bool:
     of ones: then solvers call themselves converged when the largest columns are.
     """
     problem = reading.fit.problem
-    if isinstance(problem.X, RowGram):
+    if not has_columns(problem.X):
         return reading.converged
     sizes = column_norms(problem.X, problem.weights, centred=False)
     if not np.any(sizes):

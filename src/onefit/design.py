@@ -115,6 +115,10 @@ class Columns(Design):
         """Σ_i w_i (x_ij − m_j)² of each column: (p,).  ``means`` are the weighted ones, or None."""
 
     @abstractmethod
+    def column_sizes(self) -> Array:
+        """Largest absolute value of each column: (p,)."""
+
+    @abstractmethod
     def row_squares(self) -> Array:
         """Σ_j x_ij² of each row: (n,)."""
 
@@ -237,6 +241,9 @@ class DenseColumns(Columns):
             total += np.einsum("i,ij,ij->j", weights[rows], block, block)
         return total
 
+    def column_sizes(self) -> Array:
+        return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
+
     def row_squares(self) -> Array:
         return np.einsum("ij,ij->i", self.X, self.X)
 
@@ -322,7 +329,7 @@ class SparseColumns(Columns):
     def same_as(self, other: Design) -> bool:
         if not isinstance(other, DenseColumns | SparseColumns) or other.shape != self.shape:
             return False
-        return bool((self.X != other.X).nnz == 0)
+        return bool((sp.csr_array(self.X) != sp.csr_array(other.X)).nnz == 0)
 
     def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
         n, p = self.shape
@@ -357,6 +364,9 @@ class SparseColumns(Columns):
             second = second - weights.sum() * means**2
         return np.maximum(second, 0.0)
 
+    def column_sizes(self) -> Array:
+        return np.ravel(abs(self.X).max(axis=0).toarray())
+
     def row_squares(self) -> Array:
         return np.asarray(self.X.multiply(self.X).sum(axis=1)).ravel()
 
@@ -367,8 +377,9 @@ class SparseColumns(Columns):
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
-        if means is not None:  # the d-weighted ones, so that no centred product is needed
-            gram -= d.sum() * np.outer(means, means)
+        if means is not None:
+            cross = np.outer(means, self.transposed_times(d))
+            gram += d.sum() * np.outer(means, means) - cross - cross.T
         return gram
 
     def among(self, left: Index, right: Index) -> Array:
@@ -469,11 +480,6 @@ def columns_of(X: Any) -> Columns:
 
 
 # Functions of X as users give it
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether X is a SciPy sparse matrix or array."""
-    return sp.issparse(X)
 
 
 def has_columns(X: Any) -> bool:
@@ -597,6 +603,17 @@ def own_products(X: Any, rows: Index, coef: Array) -> Array:
     return columns_of(X).own_products(rows, coef)
 
 
+def column_sizes(X: Any) -> Array:
+    """Largest absolute value of each column: (p,)."""
+    return columns_of(X).column_sizes()
+
+
+def densified(X: Any, most: int) -> Any:
+    """X, dense if it has at most so many entries."""
+    n, p = X.shape
+    return dense(X) if n * p <= most else X
+
+
 def row_squares(X: Any) -> Array:
     """Σ_j x_ij² of each row: (n,)."""
     return columns_of(X).row_squares()
@@ -616,11 +633,14 @@ def centring_error(X: Any) -> float:
 
 
 def weighted_gram(X: Any, means: Array | None, d: Array) -> Array:
-    """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (k, k), lower triangle valid, Fortran order.
-
-    ``means`` must be the d-weighted ones (or None), so that a sparse X needs no centred product.
-    """
+    """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (k, k), lower triangle valid, Fortran order."""
     return columns_of(X).weighted_gram(means, d)
+
+
+def full_gram(X: Any, means: Array | None, d: Array) -> Array:
+    """Return the same with both triangles."""
+    lower = np.tril(weighted_gram(X, means, d))
+    return lower + np.tril(lower, -1).T
 
 
 def row_gram(X: Any, column_weights: Array) -> Array:

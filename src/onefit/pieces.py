@@ -164,9 +164,10 @@ class Subspace(Tangent):
     @classmethod
     def along(cls, basis: Any, gradient: Array, hessian: Array | None = None) -> Subspace:
         """Return the piece along some orthonormal columns, flat where no curvature is given."""
-        held = abs(basis).sum(axis=1) if _linalg.is_sparse(basis) else np.abs(basis).sum(axis=1)
         k = basis.shape[1]
-        return cls(np.ravel(held) > 0, gradient, np.zeros((k, k)) if hessian is None else hessian, basis)
+        return cls(
+            _linalg.row_squares(basis) > 0, gradient, np.zeros((k, k)) if hessian is None else hessian, basis
+        )
 
     @property
     def size(self) -> int:
@@ -174,7 +175,7 @@ class Subspace(Tangent):
 
     @property
     def directions(self) -> Iterable[Array]:
-        return (self.basis.toarray() if _linalg.is_sparse(self.basis) else np.asarray(self.basis)).T
+        return _linalg.dense(self.basis).T
 
     def curve(self, change: Array) -> Array:
         if not self.is_curved:
@@ -183,12 +184,8 @@ class Subspace(Tangent):
         return _linalg.times(self.basis, np.tensordot(self.hessian, inner, 1))
 
     def with_ridge(self, l2: Array, coef: Array) -> Self:
-        if np.ptp(l2) == 0:  # the basis is orthonormal
-            curved = l2[0] * np.eye(self.size)
-        elif _linalg.is_sparse(self.basis):
-            curved = (self.basis.T @ self.basis.multiply(l2[:, None])).toarray()
-        else:
-            curved = _linalg.product(self.basis.T, self.basis * l2[:, None])
+        equal = np.ptp(l2) == 0  # and the basis is orthonormal
+        curved = l2[0] * np.eye(self.size) if equal else _linalg.full_gram(self.basis, None, l2)
         return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + curved)
 
     @cached_property

@@ -7,7 +7,9 @@ The loss is a sum, never a mean; other conventions are translated once, in the a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +41,12 @@ class Balance:
         share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
         return (1.0 - raw / raw.sum()) / np.maximum(1.0 - share_of_class, 1e-8) - 1.0
 
+    def growths(self, removed: Sequence[Index] | None = None) -> Array:
+        """By how much the weights of each class grow in each refit: (c, f)."""
+        if removed is None:
+            return np.stack([self.growth(k) for k in range(int(self.classes.max()) + 1)])
+        return np.stack([self.growth_without(rows) for rows in removed], axis=1)
+
     def growth_without(self, rows: int | Index) -> Array:
         """By how much the weights of each class grow, relatively, when these rows are not there: (c,).
 
@@ -50,6 +58,21 @@ class Balance:
         stays = left > 0
         shares = np.divide(left, whole, out=np.ones_like(left), where=stays)
         return np.where(stays, held.sum() / self.raw_weights.sum() / shares - 1.0, 0.0)
+
+
+class Reweighed(NamedTuple):
+    """A part of the objective whose weight a refit changes.
+
+    Attributes
+    ----------
+    rows : (n,) bool array or None
+        Rows whose losses the part is the sum of; None for the penalty.
+    changes : (f,) array
+        By how much its weight grows, relatively, in each refit.
+    """
+
+    rows: Mask | None
+    changes: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +172,9 @@ class Problem:
 
     def objective(self, coef: Array, eta: Array) -> float:
         """Return Σ w ℓ + P."""
-        losses = self.loss.value(self.y, eta)
-        return float(self.weights @ losses.reshape(self.n, -1).sum(axis=1)) + self.penalty_value(coef)
+        losses = self.loss.value(self.y, eta).reshape(self.n, -1).sum(axis=1)
+        weighted = np.where(self.weights > 0, self.weights * losses, 0.0)  # infinite where nothing is held
+        return float(weighted.sum()) + self.penalty_value(coef)
 
     def penalty_value(self, coef: Array) -> float:
         """Return P(β); a kernel model's is ½ α aᵀ G a."""
@@ -160,9 +184,36 @@ class Problem:
         return self.penalty.value(coef)
 
     @property
+    def refits_keep_the_rest(self) -> bool:
+        """Whether a refit only drops rows: neither penalty nor weights of the others change."""
+        return not self.mean_scaled and self.balance is None
+
+    @property
     def usual_shrink(self) -> float:
-        """Factor on a mean-scaled penalty when one of the rows leaves, if their weights are equal."""
-        return 1.0 - 1.0 / int(np.count_nonzero(self.weights))
+        """Factor on the penalty when one of the rows leaves, if their weights are equal."""
+        return 1.0 - 1.0 / int(np.count_nonzero(self.weights)) if self.mean_scaled else 1.0
+
+    def lost_shares(self, rows: Index | slice = slice(None)) -> Array:
+        """Share of the penalty that leaves with each of some rows, when it leaves alone."""
+        return self.weights[rows] / self.weights.sum() * self.mean_scaled
+
+    def reweighed(self, removed: Sequence[Index] | None = None) -> list[Reweighed]:
+        """List the parts of the objective that refits weigh anew, beside the rows that leave.
+
+        Parameters
+        ----------
+        removed : sequence of int arrays, optional
+            Rows that leave together, one array a refit; by default every row alone.
+        """
+        parts = []
+        if self.mean_scaled:
+            lost = self.lost_shares()
+            changes = lost if removed is None else np.array([lost[rows].sum() for rows in removed])
+            parts.append(Reweighed(None, -changes))
+        if self.balance is not None:
+            growth = self.balance.growths(removed)
+            parts.extend(Reweighed(self.balance.classes == k, one) for k, one in enumerate(growth))
+        return parts
 
     def per_row(self, weights_times: Array) -> Array:
         """Multiply an array whose first axis is the rows by the weights."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from onefit._typing import Array, Design, Index
+from onefit.design import column_sizes
 
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 
@@ -61,10 +61,7 @@ def check_magnitude(X: Design) -> None:
     ------
     ValueError
     """
-    if sp.issparse(X):
-        largest = np.ravel(abs(X).max(axis=0).toarray())
-    else:
-        largest = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))
+    largest = column_sizes(X)
     low, high = MAGNITUDES
     outside = (largest > high) | ((largest > 0) & (largest < low))
     if np.any(outside):

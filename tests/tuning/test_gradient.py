@@ -15,8 +15,9 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import folds
 from onefit.solvers.solve import solve
-from onefit.tuning.gradient import Objective, Plan, descend
+from onefit.tuning.descent import Plan, descend
 from onefit.tuning.judges import HeldOut, Judge, Judged, LeaveOneOut
+from onefit.tuning.objective import Objective
 from onefit.tuning.space import Domain, Space
 
 # --- ways down a function that is known ------------------------------------------------------------

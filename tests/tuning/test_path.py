@@ -66,8 +66,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
 
 @pytest.mark.parametrize(
-    ("problem_at", "metric", "target"),
-    [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)],
+    ("problem_at", "metric", "target"), [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)]
 )
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths = np.geomspace(40.0, 0.5, 6)

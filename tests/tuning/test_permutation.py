@@ -161,7 +161,7 @@ def test_adam_takes_the_steps_of_table_one(structure):
     found = Adam(max_iter=2, tol=1e-30).minimise(family, start)
     values = [family.value_and_gradient(theta)[0] for theta in thetas]
     np.testing.assert_allclose(found.values, values, rtol=1e-12)
-    np.testing.assert_allclose(found.theta, thetas[int(np.argmin(values))], rtol=1e-12)
+    np.testing.assert_allclose(found.t, thetas[int(np.argmin(values))], rtol=1e-12)
     assert not found.converged
     assert found.n_iter == 2
 
@@ -192,7 +192,7 @@ def test_adam_and_lbfgs_find_the_same_ridge(shape):
     by_lbfgs = LBFGS(tol=1e-15).minimise(family, start)
     assert by_lbfgs.converged
     assert by_adam.values.min() == pytest.approx(by_lbfgs.values.min(), abs=1e-9)
-    assert abs(family.value_and_gradient(by_lbfgs.theta)[1][0]) < 1e-7
+    assert abs(family.value_and_gradient(by_lbfgs.t)[1][0]) < 1e-7
 
 
 @pytest.mark.parametrize("structure", ["sparse", "aggregate"])
@@ -214,7 +214,7 @@ def test_lbfgs_does_not_end_above_its_start(structure, shape):
     family = FAMILIES[structure](space)
     found = LBFGS().minimise(family, family.start(space.scale))
     assert np.all(np.diff(found.values) <= 1e-12)
-    assert found.values[-1] == pytest.approx(family.value_and_gradient(found.theta)[0], rel=1e-12)
+    assert found.values[-1] == pytest.approx(family.value_and_gradient(found.t)[0], rel=1e-12)
 
 
 def test_without_permutations_ridge_overfits():

@@ -8,8 +8,8 @@ import onefit
 from onefit.estimators.search import _Model
 from onefit.penalties import L2, ElasticNet
 from onefit.risk import Permutation
-from onefit.tuning.gradient import Objective
 from onefit.tuning.judges import Permuted
+from onefit.tuning.objective import Objective
 
 N, P = 40, 6
 RNG = np.random.default_rng(3)

@@ -327,9 +327,9 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         So many strengths, evenly spaced in the logarithm, from the smallest that leaves only what is not
         penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the
         data), and more at either end while the risk falls there; or the strengths themselves.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference.
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
+        penalty whose risk exceeds it by no more than one standard error of the paired difference.
     eps : float, default 1e-3
         Length of the automatic path before strengths are added.
     early_stopping : bool, default True
@@ -381,7 +381,7 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         penalty: str | Penalty | None = None,
         alphas: int | ArrayLike = 30,
         *,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,

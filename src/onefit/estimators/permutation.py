@@ -23,7 +23,8 @@ from onefit.risk.permutation import (
     varying_outputs,
 )
 from onefit.tuning.closed_form import FAMILIES, Family
-from onefit.tuning.permutation import LBFGS, Adam, Minimum, with_tolerance
+from onefit.tuning.optimizers import Minimum
+from onefit.tuning.permutation import LBFGS, Adam, with_tolerance
 from onefit.tuning.ridge_coordinates import CentredDesign, Coordinates, coordinates
 from onefit.validation import check_weights
 
@@ -243,14 +244,15 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
             self.p_value_ = p_value(gains(space.grid_norms))
             self._warn(minimum)
         else:
-            minimum, self.p_value_ = Minimum(start, np.ones(1), converged=True), 1.0
+            minimum = Minimum(start, 1.0, np.zeros_like(start), np.ones(1), True, "y is constant")
+            self.p_value_ = 1.0
             warnings.warn(
                 "y is constant: there is nothing to explain, and all coefficients are 0",
                 UnreliableWarning,
                 stacklevel=3,
             )
         self._take(minimum, family, space)
-        coef = family.coefficients(minimum.theta).T * rows.lengths[:, None]
+        coef = family.coefficients(minimum.t).T * rows.lengths[:, None]
         return coef, rows.level - coef @ design.means
 
     def _draw(self, n: int) -> Index:
@@ -271,7 +273,7 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
 
     def _take(self, minimum: Minimum, family: Family, space: Coordinates) -> None:
         """Set the fitted attributes that the parameters determine."""
-        theta = minimum.theta
+        theta = minimum.t
         self.lambda_ = float(np.exp(theta[0]))
         self.kappa_ = None if self.structure == "ridge" else float(np.exp(theta[1]))
         self.gamma_ = None if self.structure == "ridge" else theta[2 : 2 + self.n_features_in_].copy()

@@ -31,10 +31,10 @@ from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
 from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.risk.permutation import draw_permutations
-from onefit.tuning import gradient as search
 from onefit.tuning import judges
-from onefit.tuning.gradient import Descent, Objective, Optimizer, Plan
+from onefit.tuning.descent import WAYS, Descent, Optimizer, Plan, descend
 from onefit.tuning.judges import Judge
+from onefit.tuning.objective import NOTHING, Objective
 from onefit.tuning.space import Domain, Hyperparameter, Scale, Shares, Space
 from onefit.validation import check_weights
 
@@ -286,7 +286,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.callback,
             None if self.start is None else _start(model.space, self.start),
         )
-        found = search.descend(objective, plan)
+        found = descend(objective, plan)
         self._take(found, model.space)
         self._finish(X, y, sample_weight, judge)
         _warn_at_bounds(model.space, found.t)
@@ -294,8 +294,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _check_settings(self) -> None:
-        if self.optimizer not in search.WAYS:
-            raise ValueError(f"optimizer must be one of {', '.join(search.WAYS)}, got {self.optimizer!r}")
+        if self.optimizer not in WAYS:
+            raise ValueError(f"optimizer must be one of {', '.join(WAYS)}, got {self.optimizer!r}")
         if self.gradient not in ("exact", "2017"):
             raise ValueError(f"gradient must be 'exact' or '2017', got {self.gradient!r}")
         if self.risk != "loo" and not isinstance(self.risk, Splits | GCV | Permutation):
@@ -675,7 +675,7 @@ def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None
 
 def _warn_without_effect(objective: Objective) -> None:
     for m, changes in objective.changes.items():
-        if changes == search.NOTHING:
+        if changes == NOTHING:
             warnings.warn(
                 f"{objective.space.domains[m].name} changes nothing in this model: its value is arbitrary",
                 UnreliableWarning,

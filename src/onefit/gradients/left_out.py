@@ -65,8 +65,7 @@ def leave_one_out(
     by_eta = by_eta + np.einsum("nab,na->nb", _linalg.row_matrices(fit.hessian, by_eta.shape[1]), slopes)
     by_eta = by_eta + _contracted(_third(fit), bends)
     v = of_rows(fit, by_eta.reshape(fit.eta.shape))
-    shrink = fit.problem.usual_shrink if fit.problem.mean_scaled else 1.0
-    curved = -shrink * (through.free + pulled.free)
+    curved = -fit.problem.usual_shrink * (through.free + pulled.free)
     v = Direction(v.coef + pulled.parameters + fit.problem.penalty.third(fit.coef, curved), v.intercept)
     implied = implicit(fit, curvature, v).cotangent
     implied = _with_direct(implied, slopes.reshape(fit.eta.shape), _as_given(fit, bends), through.gram)
@@ -95,9 +94,9 @@ def _check_linear_pattern(fit: Fit) -> None:
         raise TypeError(
             f"the free directions of {name} turn with the coefficients: take differences of the risk"
         )
-    special = problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)
+    special = problem.loss.is_kinked or not _linalg.has_columns(problem.X)
     ridge = problem.penalty.is_ridge(fit.coef.shape)
-    if special and (problem.mean_scaled or problem.balance is not None or not ridge):
+    if special and not (ridge and problem.refits_keep_the_rest):
         raise TypeError(
             "kernel models and losses with kinks have gradients of leave-one-out where the "
             "penalty is ridge and refits keep it and the weights as they are: take differences of the risk"
@@ -201,18 +200,17 @@ def _through_shift(fit: Fit, curvature: Curvature, step: Step, owed: Array) -> _
         np.zeros_like(fit.tangent.hessian),
     )
     eta, slope, bend, gradient, parameters, free = none
-    for t, (x, amount) in enumerate(zip(step.rescaled.directions, step.rescaled.amounts, strict=True)):
+    moved = zip(step.rescaled.directions, step.rescaled.amounts, fit.problem.reweighed(), strict=True)
+    for x, amount, part in moved:
         y = curvature.solve(of_rows(fit, (owed * amount[:, None]).reshape(fit.eta.shape)))
         zx, zy = (curvature.predict(one).reshape(n, c) for one in (x, y))
         bend = bend + _symmetric(zx[:, :, None] * zy[:, None, :])
         free = free + _free_product(fit.tangent, x.coef, y.coef)
-        if fit.problem.mean_scaled and t == 0:
+        if part.rows is None:
             gradient = gradient + y.coef
             parameters = parameters + fit.tangent.curve(y.coef)
         else:
-            assert fit.problem.balance is not None
-            own = fit.problem.balance.classes == t - int(fit.problem.mean_scaled)
-            slope = slope + zy * own[:, None]
+            slope = slope + zy * part.rows[:, None]
     return _Shifted(eta, slope, bend, gradient, parameters, free)
 
 
@@ -260,8 +258,7 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
     moved = reach * own  # θ̃ − θ
     for direction, amount in zip(step.rescaled.directions, step.rescaled.amounts, strict=True):
         moved = moved + np.outer(direction.coef, amount[rows])
-    share = problem.weights[rows] / problem.weights.sum() if problem.mean_scaled else 0.0
-    owed = -reach * ((1.0 - share) * r / slack)
+    owed = -reach * ((1.0 - problem.lost_shares(rows)) * r / slack)
     return Cotangent(owed.sum(axis=1), np.sum(owed * moved, axis=1))
 
 

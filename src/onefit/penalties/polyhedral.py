@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Mask
@@ -59,16 +58,13 @@ class PiecewiseRows:
 
     def densified(self) -> PiecewiseRows:
         """Return the same with dense rows, whose products cost less by far unless they are many."""
-        small = _linalg.is_sparse(self.X) and self.X.shape[0] * self.X.shape[1] <= DENSE
-        return replace(self, X=self.X.toarray()) if small else self
+        return replace(self, X=_linalg.densified(self.X, DENSE))
 
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
         parts = (self, other)
         q = max(part.kinks.shape[1] for part in parts)
-        sparse = any(_linalg.is_sparse(part.X) for part in parts)
-        X = [sp.csr_array(part.X) if sparse else part.X for part in parts]
         return PiecewiseRows(
-            sp.vstack(X, format="csr") if sparse else np.vstack(X),
+            _linalg.stacked([part.X for part in parts]),
             scipy.linalg.block_diag(self.extra, other.extra),
             np.vstack([_padded(part.kinks, q, np.inf) for part in parts]),
             np.vstack([_padded(part.ends, q + 1, None) for part in parts]),

@@ -131,7 +131,6 @@ def _left_out_correlations(fit: Fit, columns: Index, rows: Index, residual: Arra
     """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
     problem, d = fit.problem, fit.hessian
     cross, level = _linalg.weighted_cross(problem.X, columns, fit.tangent.support, d)
-    part = problem.X[:, columns][rows]
-    own = np.asarray(part.toarray() if _linalg.is_sparse(part) else part).T
+    own = _linalg.columns_as_rows(problem.X, columns)[:, rows]
     along = cross @ steps.coef[:, rows] + np.outer(level, steps.intercept[rows])
     return fit.loss_gradient[columns][:, None] + residual[rows] * (along - own)

@@ -140,13 +140,7 @@ def _by_rows(fit: Fit, change: Direction) -> Array:
 def _moments(X: Design, centre: Array, d: Array) -> tuple[Array, Array, float]:
     """Σ d x xᵀ, Σ d x and Σ d for rows x less a centre."""
     along, total = _linalg.transposed_times(X, d), float(d.sum())
-    if _linalg.is_sparse(X):
-        gram = _linalg.weighted_gram(X, None, d)
-        gram += total * np.outer(centre, centre) - np.outer(centre, along) - np.outer(along, centre)
-    else:
-        lower = np.tril(_linalg.weighted_gram(X, centre, d))
-        gram = lower + np.tril(lower, -1).T
-    return gram, along - total * centre, total
+    return _linalg.full_gram(X, centre, d), along - total * centre, total
 
 
 def _by_moments(

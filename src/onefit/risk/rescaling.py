@@ -10,6 +10,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
+from onefit.problem import Reweighed
 
 
 class Rescaling(NamedTuple):
@@ -39,9 +40,20 @@ class Rescaling(NamedTuple):
 
 def curvature_of_refits(fit: Fit, curvature: Curvature | None = None) -> Curvature:
     """K of the fit, with the penalty as weak as in a refit where that shrinks it."""
-    if fit.problem.mean_scaled and fit.tangent.is_curved:
+    if fit.problem.usual_shrink < 1.0 and fit.tangent.is_curved:
         return factor(fit, shrink=fit.problem.usual_shrink)
     return factor(fit) if curvature is None else curvature
+
+
+def _gradient(fit: Fit, part: Reweighed) -> Direction:
+    """Gradient of a part of the objective."""
+    if part.rows is None:
+        return Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
+    slope = (fit.gradient.T * part.rows).T
+    return Direction(
+        np.where(fit.tangent.support, _linalg.transposed_times(fit.problem.X, slope), 0.0),
+        np.where(fit.problem.intercept, slope.sum(axis=0), 0.0),
+    )
 
 
 def rescaling(fit: Fit, curvature: Curvature) -> Rescaling:
@@ -49,20 +61,9 @@ def rescaling(fit: Fit, curvature: Curvature) -> Rescaling:
     problem = fit.problem
     growth = np.zeros(problem.n)
     directions, amounts = [], []
-    if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
-        directions.append(curvature.solve(Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))))
-        amounts.append(problem.weights / problem.weights.sum())
-    n_classes = 0 if problem.balance is None else int(problem.balance.classes.max()) + 1
-    for k in range(n_classes):
-        assert problem.balance is not None
-        own = problem.balance.classes == k
-        change = problem.balance.growth(k)
-        growth[own] = change[own]
-        slope = (fit.gradient.T * own).T
-        gradient = Direction(
-            np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
-            np.where(problem.intercept, slope.sum(axis=0), 0.0),
-        )
-        directions.append(curvature.solve(gradient))
-        amounts.append(-change)
+    for part in problem.reweighed():
+        directions.append(curvature.solve(_gradient(fit, part)))
+        amounts.append(-part.changes)
+        if part.rows is not None:
+            growth[part.rows] = part.changes[part.rows]
     return Rescaling(growth, directions, np.array(amounts).reshape(len(directions), problem.n))

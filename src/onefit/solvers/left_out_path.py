@@ -98,7 +98,7 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
 def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[Ends, Mask]:
     """Ends of all paths on some columns, and the columns that should have been among them."""
     problem = fit.problem
-    f = problem.weights[rows] / problem.weights.sum() * problem.mean_scaled
+    f = problem.lost_shares(rows)
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     pivots, reached = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):

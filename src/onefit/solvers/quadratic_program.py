@@ -101,7 +101,7 @@ def _solve_once(start: Fit) -> Fit:
     rows = np.flatnonzero(problem.weights > 0)
     own, l2 = rows_of_loss(problem, rows), problem.penalty.ridge((p,))
     penalised = _polyhedral(problem.penalty).rows(p)
-    program = (own + penalised).densified() if not _linalg.is_sparse(own.X) else own + penalised
+    program = own + penalised.densified()
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
     dual = minimum(program, l2, start.coef, extra)

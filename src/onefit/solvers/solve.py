@@ -67,7 +67,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
     penalty = start.problem.penalty
     if penalty.is_ridge(start.coef.shape):
         return corners.solve(start)
-    if isinstance(start.problem.X, _linalg.RowGram):
+    if not _linalg.has_columns(start.problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     if isinstance(penalty.without_ridge(), Polyhedral):
         return quadratic_program.solve(start)

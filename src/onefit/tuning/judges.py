@@ -115,10 +115,9 @@ class LeaveOneOut(Judge):
         formula = problem.loss.is_smooth or problem.loss.is_kinked or not problem.penalty.has_kinks(shape)
         if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
-        if not (problem.loss.is_kinked or isinstance(problem.X, _linalg.RowGram)):
+        if _linalg.has_columns(problem.X) and not problem.loss.is_kinked:
             return True
-        keeps = not problem.mean_scaled and problem.balance is None
-        return self.exact and keeps and _is_ridge(problem)
+        return self.exact and problem.refits_keep_the_rest and _is_ridge(problem)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = _from(problem, starts[0] if starts else None)
@@ -267,7 +266,7 @@ class Generalised(Judge):
     weights: Array
 
     def has_gradient(self, problem: Problem) -> bool:
-        if not _linalg.has_columns(problem.X) and (problem.mean_scaled or problem.balance is not None):
+        if not _linalg.has_columns(problem.X) and not problem.refits_keep_the_rest:
             return False
         curved = problem.loss.is_kinked or problem.penalty.turns
         return not (curved or problem.intercept.ndim)

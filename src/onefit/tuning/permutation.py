@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
-from scipy.optimize import minimize
 
 from onefit._typing import Array
 from onefit.tuning.closed_form import Family
+from onefit.tuning.optimizers import Minimum, Point, adam, lbfgs
 
-
-@dataclass(frozen=True, eq=False)
-class Minimum:
-    """Where a minimisation ended.
-
-    Attributes
-    ----------
-    theta : (m,) array
-        The best point that was visited.
-    values : (n_iter + 1,) array
-        The criterion at the start and after each iteration.
-    converged : bool
-    """
-
-    theta: Array
-    values: Array
-    converged: bool
-
-    @property
-    def n_iter(self) -> int:
-        """Iterations that were made."""
-        return len(self.values) - 1
+TINY = 1e-8  # of Adam in the paper
 
 
 def coming_down(value: float, gradient: Array) -> bool:
@@ -69,22 +49,17 @@ class Adam:
     def minimise(self, family: Family, start: Array) -> Minimum:
         """Minimise the criterion of a family."""
         low, high = family.bounds().T
-        theta = np.clip(start, low, high)
-        value, gradient = family.value_and_gradient(theta)
-        values, best = [value], theta
-        first, second = np.zeros_like(theta), np.zeros_like(theta)
-        for k in range(1, self.max_iter + 1):
-            first = self.beta_1 * first + (1.0 - self.beta_1) * gradient
-            second = self.beta_2 * second + (1.0 - self.beta_2) * gradient**2
-            mean = first / (1.0 - self.beta_1**k)
-            size = np.sqrt(second / (1.0 - self.beta_2**k)) + 1e-8
-            theta = np.clip(theta - self.learning_rate * mean / size, low, high)
-            value, gradient = family.value_and_gradient(theta)
-            best = theta if value < min(values) else best
-            values.append(value)
-            if abs(values[-1] - values[-2]) < self.tol and not coming_down(value, gradient):
-                return Minimum(best, np.array(values), True)
-        return Minimum(best, np.array(values), False)
+
+        def stop(point: Point, values: Sequence[float]) -> str:
+            settled = len(values) > 1 and abs(values[-1] - values[-2]) < self.tol
+            here = settled and not coming_down(point.value, point.gradient)
+            return "the criterion changes by less than tol" if here else ""
+
+        betas = self.beta_1, self.beta_2
+        project = partial(np.clip, a_min=low, a_max=high)
+        return adam(
+            family.value_and_gradient, start, project, self.learning_rate, self.max_iter, stop, betas, TINY
+        )
 
 
 @dataclass(frozen=True)
@@ -105,29 +80,17 @@ class LBFGS:
     def minimise(self, family: Family, start: Array) -> Minimum:
         """Minimise the criterion of a family."""
         bounds, units = family.bounds(), family.units()
-        start = np.clip(start, *bounds.T)
-        values = [family.value_and_gradient(start)[0]]
 
-        def objective(scaled: Array) -> tuple[float, Array]:
-            value, gradient = family.value_and_gradient(scaled * units)
+        def scaled(t: Array) -> tuple[float, Array]:
+            value, gradient = family.value_and_gradient(t * units)
             return value, gradient * units
 
-        def record(intermediate_result: Any) -> None:
-            values.append(float(intermediate_result.fun))
-
+        start = np.clip(start, *bounds.T) / units
         options = {"maxiter": self.max_iter, "maxfun": 20 * self.max_iter, "ftol": self.tol, "gtol": self.tol}
-        found = minimize(
-            objective,
-            start / units,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds / units[:, None],
-            callback=record,
-            options=options,
-        )
-        if len(values) == 1:  # at the minimum from the start: an iteration that stays there
-            values.append(float(found.fun))
-        return Minimum(np.asarray(found.x) * units, np.array(values), bool(found.status != 1))
+        found = lbfgs(scaled, start, bounds / units[:, None], options)
+        # at the minimum from the start: an iteration that stays there
+        values = found.values if found.n_iter else np.repeat(found.values, 2)
+        return replace(found, t=found.t * units, gradient=found.gradient / units, values=values)
 
 
 def with_tolerance(optimiser: Adam | LBFGS, tol: float | None) -> Adam | LBFGS:

@@ -1,0 +1,242 @@
+"""Ways down a risk: where they start, where they stop, and which of them is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.ndimage import minimum_filter
+from scipy.stats import qmc
+
+from onefit._typing import Array, Index
+from onefit.tuning.judges import LeaveOneOut
+from onefit.tuning.objective import Objective
+from onefit.tuning.optimizers import Function, Minimum, Point, Stop, adam, lbfgs, projected_gradient
+
+Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic"]
+
+COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
+MOST_VALLEYS = 3  # of that grid to start from
+IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
+PATIENCE, IN_KINKS = 8, 1e-6  # evaluations that have to lower a risk with kinks, and by how much
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where a search went.
+
+    Attributes
+    ----------
+    t : (m,) array
+        The best point, and ``value`` the risk there.
+    gradient : (m,) array
+        Projected onto the bounds: zero at a minimum.
+    points, values : lists
+        Of every evaluation, in order.
+    n_iter : int
+    message : str
+        Why it stopped.
+    """
+
+    t: Array
+    value: float
+    gradient: Array
+    points: list[Array]
+    values: list[float]
+    n_iter: int
+    message: str
+
+
+Callback: TypeAlias = Callable[[dict[str, Any], float], Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to go down.
+
+    Attributes
+    ----------
+    optimizer : "auto", "lbfgs", "projected", "adam" or "stochastic"
+        L-BFGS-B takes bounds only: "auto" is "projected" where there are weights of a mixture.
+    max_iter : int
+    tol : float
+        Largest component of the projected gradient, in the scale of the search, at which to stop.
+    learning_rate : float
+        Of ``adam`` and ``stochastic``, in the scale of the search.
+    n_starts : int
+    seed : Generator
+    callback : callable or None
+        Called with the hyperparameters and the risk after each evaluation of the gradient.
+    start : (m,) array or None
+        Where to start first, in place of the coarse grid.
+    """
+
+    optimizer: Optimizer
+    max_iter: int
+    tol: float
+    learning_rate: float
+    n_starts: int
+    seed: np.random.Generator
+    callback: Callback | None = None
+    start: Array | None = None
+
+
+def descend(objective: Objective, plan: Plan) -> Descent:
+    """Minimise from each start, and keep the best.
+
+    Raises
+    ------
+    ValueError
+        If the risk is not finite anywhere it was looked at.
+    """
+    best: Descent | None = None
+    try:
+        for start in _starts(objective, plan):
+            found = WAYS[plan.optimizer](objective, start, plan)
+            if best is None or found.value < best.value:
+                best = found
+    except KeyboardInterrupt:
+        if not objective.visited:
+            raise
+        t, value = min(objective.visited, key=lambda point: point[1])
+        if best is None or value < best.value:
+            best = Descent(t, value, np.full(len(t), np.nan), [], [], len(objective.visited), "interrupted")
+    assert best is not None
+    if not np.isfinite(best.value):
+        raise ValueError(
+            "the risk is not finite for any of the hyperparameters that were tried: move the bounds to "
+            "stronger penalties, or look at the data"
+        )
+    points, values = zip(*objective.visited, strict=True)
+    return replace(best, points=list(points), values=list(values))
+
+
+def _starts(objective: Objective, plan: Plan) -> Sequence[Array]:
+    """The one given, else the valleys of a coarse grid over one or two numbers, else the middle; then random.
+
+    Beside the middle of a simplex stand its vertices: one loss of a mixture may hide what the others can do.
+    """
+    space = objective.space
+    sides = np.concatenate([np.full(domain.size, domain.is_box) for domain in space.domains])
+    if plan.start is not None:
+        first = [plan.start]
+    elif sides.sum() in COARSE or not space.is_box:
+        first = _valleys(objective, np.flatnonzero(sides))
+    else:
+        first = [space.middle]
+    if plan.n_starts == 1:
+        return first
+    return [*first, *space.spread(qmc.LatinHypercube(len(sides), rng=plan.seed).random(plan.n_starts - 1))]
+
+
+def _valleys(objective: Objective, sides: Index) -> list[Array]:
+    """Points of a coarse grid that are as low as their neighbours: the lowest first."""
+    low, high = objective.space.bounds[:, sides]
+    points: list[Array] = []
+    found: list[float] = []
+    m = len(sides) if len(sides) in COARSE else 0  # more numbers stay in their middle
+    shape = [COARSE[m]] * m if m else []
+    share = (np.indices(shape).reshape(m, -1).T + 0.5) / COARSE[m] if m else np.full((1, len(sides)), 0.5)
+    for base in objective.space.bases:
+        own = np.tile(base, (len(share), 1))
+        own[:, sides] = low + share * (high - low)
+        values = np.array([objective.value(point) for point in own[::-1]])[::-1]
+        least = minimum_filter(values.reshape(shape), size=3, mode="nearest").ravel() if m else values
+        points.extend(own[values <= least])
+        found.extend(values[values <= least])
+    return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
+
+
+def _tell(objective: Objective, plan: Plan, t: Array, value: float) -> None:
+    if plan.callback is not None:
+        plan.callback(objective.space.values(t), value)
+
+
+def _projected(objective: Objective, t: Array, gradient: Array) -> Array:
+    """Minus the step of length one along minus the gradient that the bounds leave."""
+    return t - objective.space.project(t - gradient)
+
+
+def _suited(objective: Objective, start: Array, plan: Plan) -> Descent:
+    """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
+    way = _lbfgs if objective.space.is_box else _projected_gradient
+    return way(objective, start, plan)
+
+
+def _stop(objective: Objective, plan: Plan) -> Stop:
+    """Stop at a minimum, or in kinks that no line search settles."""
+    kinks = objective.has_kinks()
+
+    def stop(point: Point, values: Sequence[float]) -> str:
+        if kinks and len(values) > PATIENCE and min(values[:-PATIENCE]) - min(values) <= IN_KINKS:
+            return IN_A_KINK
+        small = np.abs(_projected(objective, point.t, point.gradient)).max() <= plan.tol
+        return "the projected gradient is below tol" if small and np.isfinite(point.value) else ""
+
+    return stop
+
+
+def _told(objective: Objective, plan: Plan) -> Function:
+    """Return the risk and its gradient, and tell what was evaluated."""
+
+    def evaluate(t: Array) -> tuple[float, Array]:
+        found = objective.value_and_gradient(t)
+        _tell(objective, plan, t, found[0])
+        return found
+
+    return evaluate
+
+
+def _descent(objective: Objective, found: Minimum) -> Descent:
+    gradient = _projected(objective, found.t, found.gradient)
+    return Descent(found.t, found.value, gradient, [], [], found.n_iter, found.message)
+
+
+def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
+    options = {"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10}
+    stop, bounds = _stop(objective, plan), objective.space.bounds.T
+    return _descent(objective, lbfgs(_told(objective, plan), start, bounds, options, stop))
+
+
+def _projected_gradient(objective: Objective, start: Array, plan: Plan) -> Descent:
+    low, high = objective.space.bounds
+    length, project = 0.1 * float(np.max(high - low)), objective.space.project
+    stop, told = _stop(objective, plan), _told(objective, plan)
+    return _descent(objective, projected_gradient(told, start, project, length, plan.max_iter, stop))
+
+
+def _adam(objective: Objective, start: Array, plan: Plan) -> Descent:
+    stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
+    return _descent(objective, adam(told, start, project, plan.learning_rate, plan.max_iter, stop))
+
+
+def _stochastic(objective: Objective, start: Array, plan: Plan) -> Descent:
+    """Algorithm 2 of Beirami et al. 2017: steps along the gradient of one row at a time, ever shorter."""
+    judge = objective.judge
+    if not isinstance(judge, LeaveOneOut):
+        raise TypeError("optimizer='stochastic' takes one row at a time, and is for risk='loo'")
+    t, n = start, len(judge.weights)
+    try:
+        for step in range(plan.max_iter):
+            row = plan.seed.integers(n, size=1)
+            objective.judge = replace(judge, exact=False, batch=row)
+            value, gradient = objective.value_and_gradient(t)
+            _tell(objective, plan, t, value)
+            size = max(float(np.abs(gradient).max()), np.finfo(float).tiny)
+            t = objective.space.project(t - plan.learning_rate / np.sqrt(1.0 + step) * gradient / size)
+    finally:  # what is judged after an interruption is judged by all rows
+        objective.judge = judge
+    value, gradient = objective.value_and_gradient(t)
+    message = "all steps were taken"
+    return Descent(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)
+
+
+WAYS: dict[str, Callable[[Objective, Array, Plan], Descent]] = {
+    "auto": _suited,
+    "lbfgs": _lbfgs,
+    "projected": _projected_gradient,
+    "adam": _adam,
+    "stochastic": _stochastic,
+}

@@ -1,0 +1,73 @@
+"""What a refit without some rows minimises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from onefit.losses import Logistic
+from onefit.penalties import L2
+from onefit.problem import Balance, Problem
+
+N = 12
+CLASSES = np.arange(N) % 3
+SETS = [np.array([i]) for i in range(N)] + [np.array([0, 4]), np.array([1, 2, 6, 7])]
+
+
+@pytest.fixture(params=[(False, False), (True, False), (False, True), (True, True)])
+def problem(request):
+    mean_scaled, balanced = request.param
+    rng = np.random.default_rng(0)
+    raw = rng.uniform(0.5, 2.0, N)
+    weights, balance = raw, None
+    if balanced:
+        balance = Balance(CLASSES, raw)
+        weights = raw * (raw.sum() / (3 * np.bincount(CLASSES, raw)))[CLASSES]
+    X, y = rng.normal(size=(N, 2)), (CLASSES > 0).astype(float)
+    return Problem(Logistic(), L2(2.0), X, y, weights, mean_scaled=mean_scaled, balance=balance)
+
+
+def test_balanced_weights_are_those_of_the_rows_that_stay(problem):
+    if problem.balance is None:
+        pytest.skip("not balanced")
+    raw = problem.balance.raw_weights
+    for rows in SETS:
+        kept = np.setdiff1d(np.arange(N), rows)
+        in_class = np.bincount(CLASSES[kept], raw[kept], 3)
+        own = raw[kept] * (raw[kept].sum() / (3 * in_class))[CLASSES[kept]]
+        left = problem.without(rows)
+        np.testing.assert_allclose(left.weights[kept], own)
+        np.testing.assert_array_equal(left.weights[rows], 0.0)
+
+
+def test_a_mean_shrinks_its_penalty(problem):
+    for rows in SETS:
+        share = problem.weights[rows].sum() / problem.weights.sum()
+        expected = 2.0 * (1.0 - share) if problem.mean_scaled else 2.0
+        assert problem.without(rows).penalty.alpha == pytest.approx(expected)
+
+
+def test_what_is_weighed_anew_is_what_changes_in_the_problem_that_is_left(problem):
+    parts = problem.reweighed(SETS)
+    for f, rows in enumerate(SETS):
+        left, weights, strength = problem.without(rows), problem.weights.copy(), problem.penalty.alpha
+        for part in parts:
+            if part.rows is None:
+                strength *= 1.0 + part.changes[f]
+            else:
+                weights[part.rows] *= 1.0 + part.changes[f]
+        weights[rows] = 0.0
+        np.testing.assert_allclose(weights, left.weights)
+        assert strength == pytest.approx(left.penalty.alpha)
+    for one, of_sets in zip(problem.reweighed(), parts, strict=True):
+        np.testing.assert_allclose(one.changes, of_sets.changes[:N])
+
+
+def test_shares_that_leave_with_single_rows(problem):
+    kept = [problem.kept_share(i) for i in range(N)]
+    np.testing.assert_allclose(problem.lost_shares(), 1.0 - np.array(kept))
+    equal = replace(problem, weights=np.ones(N), balance=None)
+    assert equal.usual_shrink == pytest.approx(equal.kept_share(0))
+    assert problem.refits_keep_the_rest == (problem.reweighed() == [])

@@ -18,6 +18,9 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Tangent
+from onefit.solvers.line_search import backtrack
+
+DECREASE = 1e-4  # share of what the model promises that a step must bring
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
@@ -269,11 +272,11 @@ def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> 
 
 def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     """Halve the step until the objective falls by a share of what the model promises."""
-    length = 1.0
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(60):
-            moved = _orthant_step(fit, step, change, length)
-            if moved.objective <= fit.objective - 1e-4 * length * step.decrement:
-                return moved
-            length *= 0.5
-    return fit
+
+    def at(length: float) -> Fit:
+        return _orthant_step(fit, step, change, length)
+
+    def falls(moved: Fit, length: float) -> bool:
+        return moved.objective <= fit.objective - DECREASE * length * step.decrement
+
+    return backtrack(at, falls) or fit

@@ -86,6 +86,7 @@ def _log_loss(model, row, value):
     return float(-np.log(model.predict_proba(row)[0, list(model.classes_).index(value)]))
 
 
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("wide", [False, True])
@@ -194,6 +195,7 @@ def test_binary_logistic_path(weighted, l1_ratio):
     np.testing.assert_allclose(tuned.predict_proba(X), at_best.predict_proba(X), atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
 @pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
 def test_multinomial_path(l1_ratio):
     X, y = load_wine(return_X_y=True)

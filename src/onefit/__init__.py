@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onefit import losses, penalties, risk
+    from onefit import losses, penalties, risk, testing
     from onefit.api import evaluate, loo
     from onefit.convex_program import from_cvxpy
     from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
@@ -62,6 +62,7 @@ __all__ = [
     "losses",
     "penalties",
     "risk",
+    "testing",
 ]
 
 # Where each name lives: it is imported when it is first used, so that the command line can answer at once.
@@ -81,7 +82,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("losses", "penalties", "risk"):
+    if name in ("losses", "penalties", "risk", "testing"):
         return import_module(f"onefit.{name}")
     for home, names in _HOMES.items():
         if name in names:

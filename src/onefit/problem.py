@@ -172,8 +172,9 @@ class Problem:
 
     def objective(self, coef: Array, eta: Array) -> float:
         """Return Σ w ℓ + P."""
-        losses = self.loss.value(self.y, eta)
-        return float(self.weights @ losses.reshape(self.n, -1).sum(axis=1)) + self.penalty_value(coef)
+        losses = self.loss.value(self.y, eta).reshape(self.n, -1).sum(axis=1)
+        weighted = np.where(self.weights > 0, self.weights * losses, 0.0)  # infinite where nothing is held
+        return float(weighted.sum()) + self.penalty_value(coef)
 
     def penalty_value(self, coef: Array) -> float:
         """Return P(β); a kernel model's is ½ α aᵀ G a."""

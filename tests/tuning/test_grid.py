@@ -96,7 +96,7 @@ def test_a_generalised_lasso_is_followed_too():
         (onefit.RidgeLOO([1e7, 1e6, 1e5]), Y, "weakest"),
         (onefit.ElasticNetLOO([1e3, 1e2]), Y, "weakest"),
         (onefit.LogisticLOO([1e-5, 1e-3]), CLASSES, "weakest"),
-        (onefit.LogisticLOO([1e2, 1e3], l1_ratio=1.0), CLASSES, "strongest"),
+        (onefit.LogisticLOO([0.1, 10.0], l1_ratio=1.0), CLASSES, "strongest"),
         (onefit.PoissonLOO([1e5, 1e4]), np.round(Y), "weakest"),
     ],
 )
@@ -114,6 +114,16 @@ def test_a_grid_around_the_choice_is_taken_in_silence(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(again.fit(X, target).risk_path_) == 3
+
+
+def test_a_single_strength_is_taken_as_it_is():
+    for model, target in [
+        (onefit.LassoLOO([1.0]), Y),
+        (onefit.LogisticLOO([1.0]), CLASSES),
+        (onefit.RidgeLOO(1), Y),
+    ]:
+        assert len(model.fit(X, target).risk_path_) == 1
+    assert onefit.RidgeLOO([0.0, 1.0]).fit(X, Y).alphas_[-1] == 0.0
 
 
 # --- units ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from onefit.risk.estimate import mean_and_error
 from onefit.tuning.selection import (
     choose,
+    choose_strength,
     confidence_set,
     contest,
     corrected_risk,
@@ -132,7 +133,7 @@ def test_a_row_alone_tells_nothing():
     assert np.isnan(found.corrected_risk())
 
 
-@pytest.mark.parametrize("selection", ["min", "1se"])
+@pytest.mark.parametrize("selection", ["bagged", "min", "1se"])
 def test_the_correction_is_that_of_resampled_rows(rng, selection):
     """Bootstrap bias corrected cross-validation, with rows drawn and rows left over."""
     n, J = 100, 12
@@ -142,7 +143,8 @@ def test_the_correction_is_that_of_resampled_rows(rng, selection):
         rows = rng.integers(n, size=n)
         drawn, left = losses[rows], np.setdiff1d(np.arange(n), rows)
         risks = drawn.mean(axis=0)
-        j = choose(risks, paired_errors(drawn, np.ones(n), smallest(risks)), selection)
+        paired = paired_errors(drawn, np.ones(n), smallest(risks))
+        j, _ = choose_strength(drawn, np.ones(n), risks, paired, selection)
         judged.append(losses[left, j].mean())
     found = _contest(losses, selection=selection).corrected_risk()
     optimism = np.mean(judged) - losses.mean(axis=0).min()
@@ -184,3 +186,55 @@ def test_the_correction_removes_the_optimism_of_a_choice_by_luck(rng, weighted):
     error = np.std(corrected) / np.sqrt(400)
     assert np.mean(raw) < 1.0 - 10.0 * error
     assert abs(np.mean(corrected) - 1.0) < 3.0 * error
+
+
+# --- bagged choices ---------------------------------------------------------------------------------------
+
+
+def _path_of_losses(rng, n, count=15):
+    """Losses whose risk has its minimum in the middle of the path, flat enough to be uncertain."""
+    place = np.linspace(-1.0, 1.0, count)
+    return 0.3 * place**2 + 0.5 * rng.normal(size=(n, 1)) * place + rng.normal(size=(n, 1)) ** 2
+
+
+def test_a_bagged_choice_is_the_mean_position_under_resampled_rows(rng):
+    losses = _path_of_losses(rng, 80)
+    weights = rng.exponential(size=(4000, 80))
+    positions = (weights @ losses).argmin(axis=1)
+    assert abs(_contest(losses, selection="bagged").bagged() - positions.mean()) < 0.75
+
+
+def test_a_bagged_choice_moves_less_than_the_minimum(rng):
+    minima, choices = [], []
+    for _ in range(60):
+        losses = _losses(rng, 1.0 + 0.2 * np.linspace(-1.0, 1.0, 15) ** 2, 40, correlation=0.8)
+        minima.append(losses.mean(axis=0).argmin())
+        choices.append(_contest(losses, selection="bagged").bagged())
+    assert np.std(choices) < 0.8 * np.std(minima)
+    assert abs(np.mean(choices) - 7) < 1.0
+
+
+def test_a_bagged_choice_knows_neither_the_order_of_rows_nor_units(rng):
+    losses = _path_of_losses(rng, 50)
+    chosen = _contest(losses, selection="bagged").bagged()
+    assert _contest(losses[rng.permutation(50)], selection="bagged").bagged() == chosen
+    assert _contest(1e9 * losses, selection="bagged").bagged() == chosen
+    assert _contest(1e-9 * losses, selection="bagged").bagged() == chosen
+
+
+def test_a_bagged_choice_among_equal_strengths_is_the_strongest(rng):
+    losses = np.repeat(rng.normal(size=(30, 1)) ** 2, 6, axis=1)
+    assert _contest(losses, selection="bagged").bagged() == 0
+    clear = losses + np.array([9.0, 9.0, 0.0, 9.0, 9.0, 9.0])
+    assert _contest(clear, selection="bagged").bagged() == 2
+
+
+def test_a_bagged_choice_is_in_its_confidence_set(rng):
+    for _ in range(20):
+        found = _contest(_path_of_losses(rng, 30), selection="bagged")
+        assert found.bagged() in found.confidence_set()
+
+
+def test_a_bagged_choice_of_a_single_row_is_the_smallest_risk():
+    losses = np.array([[3.0, 1.0, 2.0]])
+    assert _contest(losses, selection="bagged").bagged() == 1

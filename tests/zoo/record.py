@@ -206,7 +206,7 @@ class _Comparison:
         reading = self.reference.reading
         eta = with_scale(reading, np.where(np.isfinite(self.eta), self.eta, 0.0))
         with np.errstate(all="ignore"):
-            losses = reading.response.losses(reading.target, eta)
+            losses = reading.metric.losses(reading.target, eta)
         return np.where(self.known & ~self.right, losses, self.found.losses)
 
     def excess(self) -> np.ndarray:
@@ -249,7 +249,7 @@ class _Comparison:
                 self.eta[i] = values[int(np.argmin(gaps))]
 
     def _value(self, eta: np.ndarray, i: int) -> np.ndarray:
-        value = self.reference.reading.response.linear(eta)[i]
+        value = self.reference.reading.metric.decision(eta)[i]
         return value - value.mean() if self.symmetric else value
 
     def write(self, record: Record) -> None:
@@ -281,12 +281,12 @@ class _Comparison:
 
     def _off(self) -> np.ndarray:
         """How far each prediction is off, relative to the spread of the response: (n,)."""
-        response = self.reference.reading.response
+        metric = self.reference.reading.metric
         eta = np.where(np.isfinite(self.eta), self.eta, 0.0)
         with np.errstate(all="ignore"):
             own, theirs = (
                 self.found.predictions,
-                response.predictions(with_scale(self.reference.reading, eta)),
+                metric.predictions(with_scale(self.reference.reading, eta)),
             )
         gap = np.abs(own - theirs).reshape(len(own), -1).max(axis=1)
         return np.where(self.known & ~self.right, gap, 0.0) / _spread(self.reference)
@@ -297,4 +297,4 @@ def _spread(reference: Reference) -> float:
     reading = reference.reading
     if reading.classes is None:
         return float(np.std(reading.target)) or 1.0
-    return 1.0 if reading.response.method == "predict_proba" else 2.0
+    return 1.0 if reading.metric.method == "predict_proba" else 2.0

@@ -23,7 +23,6 @@ from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.readers import Reading, read
 from onefit.refits import reference
-from onefit.risk.response import Mean
 from onefit.solvers.solve import solve
 from zoo import conic
 from zoo.draw import Case
@@ -91,7 +90,7 @@ class Reference:
 
         NaN where there is no refit, since a class is missing, and where patience has run out.
         """
-        own = self.reading.response.linear(self.reading.fit.eta)
+        own = self.reading.metric.decision(self.reading.fit.eta)
         eta = np.full(own.shape, np.nan)
         doubtful = np.zeros(len(eta), dtype=bool)
         start = time.monotonic()
@@ -104,8 +103,8 @@ class Reference:
     def _without(self, removed: np.ndarray) -> tuple[np.ndarray, bool]:
         if not self.case.family.tight:
             own = self._own(removed)
-            linear = self.reading.response.linear
-            return (np.nan, False) if own is None else (linear(own.eta)[removed], False)
+            decision = self.reading.metric.decision
+            return (np.nan, False) if own is None else (decision(own.eta)[removed], False)
         with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
             warnings.simplefilter("always")
             refit = self._refit(removed)
@@ -130,9 +129,7 @@ class Reference:
         if hasattr(refit, "decision_function"):
             return np.asarray(refit.decision_function(self.X[rows]), dtype=np.float64)
         means = np.asarray(refit.predict(self.X[rows]), dtype=np.float64)
-        response = self.reading.response
-        is_log = isinstance(response, Mean) and response.family.link == "log"
-        return np.log(means) if is_log else means
+        return self.reading.metric.decision(self.reading.metric.predictors(means))
 
     # --- disputes ---
 
@@ -203,7 +200,7 @@ def is_symmetric(reading: Reading) -> bool:
 
 
 def with_scale(reading: Reading, eta: np.ndarray) -> np.ndarray:
-    """Linear predictors as ``response`` takes them, from those that users know."""
+    """Linear predictors as ``metric`` takes them, from those that users know."""
     fit = reading.fit
-    has_scale = reading.response.linear(fit.eta).ndim < fit.eta.ndim
+    has_scale = reading.metric.decision(fit.eta).ndim < fit.eta.ndim
     return np.stack([eta, np.ones_like(eta)], axis=1) if has_scale else eta

@@ -6,6 +6,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -16,7 +17,7 @@ from zoo.record import Record, judge
 LIMIT = 120.0  # seconds for a problem with all of its refits
 
 
-def one_problem(number: int, **size: tuple) -> Record:
+def one_problem(number: int, **size: Any) -> Record:
     """Draw, run and judge one problem; ``size`` is for ``draw``."""
     family = family_of(number)
     try:
@@ -35,10 +36,10 @@ def family_of(number: int) -> str:
     return list(FAMILIES)[number % len(FAMILIES)]
 
 
-def run(numbers: Sequence[int], jobs: int) -> Iterator[Record]:
-    """Run some problems, and return each record as soon as it is there."""
+def run(numbers: Sequence[int], jobs: int, size: dict[str, Any]) -> Iterator[Record]:
+    """Run some problems of a size, and return each record as soon as it is there."""
     waiting = list(reversed(numbers))
-    workers = [_Worker(waiting.pop()) for _ in range(min(jobs, len(waiting)))]
+    workers = [_Worker(waiting.pop(), size) for _ in range(min(jobs, len(waiting)))]
     while workers:
         ready = wait([worker.pipe for worker in workers], timeout=1.0)
         for place, worker in enumerate(workers):
@@ -50,17 +51,17 @@ def run(numbers: Sequence[int], jobs: int) -> Iterator[Record]:
             elif worker.process.is_alive():
                 worker.ask(waiting.pop())
             else:
-                workers[place] = _Worker(waiting.pop())
+                workers[place] = _Worker(waiting.pop(), size)
         workers = [worker for worker in workers if worker.process.is_alive()]
 
 
 class _Worker:
     """A process that takes numbers and returns records."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, size: dict[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, size), daemon=True)
         self.process.start()
         theirs.close()
         self.ask(number)
@@ -89,7 +90,7 @@ class _Worker:
         return time.monotonic() - self.started > LIMIT
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, size: dict[str, Any]) -> None:
     with threadpool_limits(1):
         while True:
-            pipe.send(one_problem(pipe.recv()))
+            pipe.send(one_problem(pipe.recv(), **size))

@@ -38,6 +38,8 @@ class Result:
 
 def compare_folders(places: tuple[str, ...]) -> None:
     """Compare the left-out losses on the rows that all have, by paired differences."""
+    if len(set(places)) < len(places):
+        raise TableError(f"{max(places, key=places.count)} is named twice: there is nothing to compare")
     found = [read_result(place) for place in places]
     _check_alike(found)
     common = found[0].rows.index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from onefit.cli.errors import TableError
 from onefit.cli.judged import Judged, class_numbers, constant, from_predictor, losses_of, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
+from onefit.exceptions import ShortPathWarning
 
 MOST_FOLDS = 10  # of groups
 WINDOWS = 5  # in time
@@ -183,7 +185,9 @@ def _path_on(model: Any, table: Table, train: Index, test: Index, strengths: Arr
     columns = preprocessing(table.features)
     X = columns.fit_transform(table.features.iloc[train])
     weights = None if table.weights is None else table.weights[train]
-    path = with_strengths(model, strengths).fit(X, table.y[train], sample_weight=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShortPathWarning)  # where the path ends was found on all rows
+        path = with_strengths(model, strengths).fit(X, table.y[train], sample_weight=weights)
     new = columns.transform(table.features.iloc[test])
     eta = np.tensordot(new, np.moveaxis(path.coef_path_, 1, 0), axes=1) + path.intercept_path_
     return eta, PartPath(feature_names(columns), units(columns)[0], path.coef_path_)

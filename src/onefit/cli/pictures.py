@@ -2,48 +2,134 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onefit.cli import words
+from onefit.cli import curves
 from onefit.cli.comparison import Comparison
-from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
+from onefit.cli.drawing import drawn
+from onefit.cli.judged import class_numbers
+from onefit.cli.words import HIGH_LEVERAGE
+from onefit.displays import (
+    CoefficientPathDisplay,
+    LeftOutDisplay,
+    PredictionDisplay,
+    RateDisplay,
+    ResidualDisplay,
+    RiskPathDisplay,
+)
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+Plot = tuple[str, str, Callable[[Any], Any]]  # title, caption, from axes to a display
+ONE_CLASS = 2  # of so many classes a curve for the second tells all
+MOST_CLASSES = 4  # that get curves of their own
 
 
-def pictures(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """Title, caption and data address of each plot."""
-    best, names = comparison.best, comparison.feature_names
-    paths = RiskPathDisplay.from_estimator(best.model)
-    coefs = CoefficientPathDisplay.from_estimator(best.model, names)
-    shown: list[tuple[str, str, Callable[[Axes], object], float]] = [
+class Picture(NamedTuple):
+    """A plot that is ready for a page."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def pictures(comparison: Comparison) -> list[Picture]:
+    """All plots of the best model."""
+    plots = [*_of_predictions(comparison), *_of_paths(comparison)]
+    return [Picture(title, caption, drawn(draw, f"p{k}")) for k, (title, caption, draw) in enumerate(plots)]
+
+
+def _of_predictions(comparison: Comparison) -> list[Plot]:
+    return _of_classes(comparison) if comparison.table.is_classification else _of_numbers(comparison)
+
+
+def _of_numbers(comparison: Comparison) -> list[Plot]:
+    table, judged = comparison.table, comparison.best.judged
+    rows, y = table.rows[judged.rows], np.asarray(table.y)[judged.rows]
+    given: Any = (y, judged.predictions, rows, table.target)
+    return [
         (
-            "Risk along the path",
-            "Left-out risk at every penalty strength that was tried, and its standard error.",
-            paths.plot,
-            4.0,
+            "Predicted and observed",
+            "Left-out predictions; on the line they are right.",
+            PredictionDisplay(*given).plot,
+        ),
+        ("Residuals", "A trend or a funnel is what the model does not see.", ResidualDisplay(*given).plot),
+    ]
+
+
+def _of_classes(comparison: Comparison) -> list[Plot]:
+    judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
+    y = class_numbers(comparison.table.y)[judged.rows]
+    c = judged.predictions.shape[1]
+    shown = [1] if c == ONE_CLASS else list(np.argsort(-comparison.prevalence)[:MOST_CLASSES])
+    plots: list[Plot] = []
+    for k in shown:
+        plots += _of_class(comparison, y == k, judged.predictions[:, k], w, comparison.classes[k])
+    return plots
+
+
+def _of_class(comparison: Comparison, positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
+    found = curves.counts(positive, p, w)
+    share = float(w @ positive / w.sum())
+    expected, seen, error, _ = curves.calibration(positive, p, w)
+    return [
+        (
+            f"ROC curve, {name}",
+            "From left-out probabilities; the diagonal is chance.",
+            RateDisplay(
+                *curves.roc(found),
+                "false positive rate",
+                "true positive rate",
+                reference=[(0, 0), (1, 1)],
+                label="chance",
+            ).plot,
         ),
         (
-            "Coefficients along the path",
-            "Of the standardised columns; the largest at the chosen strength are named.",
-            coefs.plot,
-            4.0,
+            f"Precision and recall, {name}",
+            f"The line is the share of {name}, {share:.1%}: what guessing gives.",
+            RateDisplay(
+                *curves.precision_recall(found),
+                "recall",
+                "precision",
+                reference=[(0, share), (1, share)],
+                label="guessing",
+            ).plot,
         ),
         (
-            "What leaving a row out changes",
-            "Far from the zero line: rows that pull the fit to themselves.",
-            _left_out(comparison).plot,
-            4.6,
+            f"Calibration, {name}",
+            "Tenths of the rows by predicted probability; bars are one standard error.",
+            RateDisplay(
+                expected,
+                seen,
+                "left-out probability",
+                f"share that is {name}",
+                error=error,
+                reference=[(0, 0), (1, 1)],
+                label="as predicted",
+            ).plot,
         ),
     ]
-    return [(title, caption, _data_address(draw, height)) for title, caption, draw, height in shown]
+
+
+def _of_paths(comparison: Comparison) -> list[Plot]:
+    best, names = comparison.best, comparison.feature_names
+    plots: list[Plot] = []
+    if len(best.model.risk_path_) > 1:
+        plots = [
+            (
+                "Risk along the path",
+                "Left-out risk at every penalty strength that was tried, and its standard error.",
+                RiskPathDisplay.from_estimator(best.model).plot,
+            ),
+            (
+                "Coefficients along the path",
+                "Of the standardised columns; the largest at the chosen strength are named.",
+                CoefficientPathDisplay.from_estimator(best.model, names).plot,
+            ),
+        ]
+    caption = "Far from the zero line: rows that pull the fit to themselves."
+    return [*plots, ("What leaving a row out changes", caption, _left_out(comparison).plot)]
 
 
 def _left_out(comparison: Comparison) -> LeftOutDisplay:
@@ -54,9 +140,10 @@ def _left_out(comparison: Comparison) -> LeftOutDisplay:
         fitted=est.fitted,
         left_out=est.decision,
         leverages=est.leverages,
-        flagged=est.flagged[est.leverages[est.flagged] >= words.HIGH_LEVERAGE],
+        flagged=est.flagged[est.leverages[est.flagged] >= HIGH_LEVERAGE],
         quantity=_quantity(comparison),
         output_names=list(map(str, np.asarray(est.classes))) if several else None,
+        rows=comparison.table.rows,
     )
 
 
@@ -67,17 +154,3 @@ def _quantity(comparison: Comparison) -> str:
     if est.classes is not None:
         return f"log-odds of {target} = {np.asarray(est.classes)[1]}"
     return f"log of the mean {target}" if est.loss_name == "deviance" else target
-
-
-def _data_address(draw: Callable[[Axes], object], height: float) -> str:
-    """Draw into an SVG and return it as a data address, which cannot reach outside itself."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.hashsalt": "onefit", "font.size": 10.0}):
-        figure = Figure(figsize=(7.6, height), layout="constrained")
-        draw(figure.subplots())
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
-    svg = re.sub(rb"(?s)<metadata>.*?</metadata>", b"", buffer.getvalue())
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def predict_file(
             frame = features_of(pipeline, source.frame)
             for line in (*source.notes, *_made_up(pipeline, frame, card)):
                 warn(line)
+            warnings.filterwarnings("ignore", message="Found unknown categories")  # they were counted by name
             table = _predictions(pipeline, card, frame, coverage)
         content = csv_bytes(table)
         if path is None:

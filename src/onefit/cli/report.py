@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-import jinja2
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-from onefit.cli import rows, words
+import jinja2
+import numpy as np
+
+from onefit.cli import curves, rows, words
 from onefit.cli.comparison import Comparison
+from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
+
+MOST_COEFFICIENTS = 40  # that are listed; all are in coefficients.csv
+
+
+class Grid(NamedTuple):
+    """A table of the report.
+
+    Attributes
+    ----------
+    header : list of str
+    lines : list of list of str
+    n_words : int
+        How many of the first columns are words.
+    note : str
+    last : bool
+        Whether the last column is words too.
+    """
+
+    header: list[str]
+    lines: list[list[str]]
+    n_words: int = 0
+    note: str = ""
+    last: bool = False
 
 
 def render(comparison: Comparison, version: str) -> str:
@@ -21,36 +51,48 @@ def render(comparison: Comparison, version: str) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("onefit.cli"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    est = comparison.best.estimate
+    script = (files("onefit.cli") / "templates" / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html.j2").render(
-        comparison=comparison,
         table=comparison.table,
         version=version,
         sentence=words.describe(comparison),
         verdict=words.verdict(comparison),
+        doubts=[words.suspected(comparison, one) for one in comparison.suspicions],
         tiles=_tiles(comparison),
-        columns=words.columns(comparison),
-        lines=words.lines(comparison),
+        models=_models(comparison),
+        coefficients=_coefficients(comparison),
+        thresholds=_thresholds(comparison),
         pictures=pictures(comparison),
-        flagged=rows.flagged(comparison),
-        n_flagged=len(est.flagged),
-        worst=rows.worst(comparison),
-        deciding=rows.deciding(comparison),
         strengths=words.strengths(comparison),
         cautions=words.cautions(comparison),
+        of_rows=_of_rows(comparison),
+        read=comparison.read,
+        script=script,
+        digest=digest,
     )
 
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
     best = comparison.best
     risk = words.with_error(*comparison.risk(best.judged, best.judged.losses))
+    scores = [score for score in comparison.scores if score.name != comparison.loss_name]
     return [
         ("best model", f"{best.name}, {best.chosen}"),
+        *((f"left-out {score.name}", words.scored(score)) for score in scores),
         (f"left-out {comparison.loss_name}", risk),
+        *_rarest(comparison),
         *_checked(comparison),
-        *((f"left-out {score.name}", words.scored(score)) for score in comparison.scores),
         ("effective df", f"{best.estimate.effective_df:.1f}"),
     ]
+
+
+def _rarest(comparison: Comparison) -> list[tuple[str, str]]:
+    if not comparison.table.is_classification:
+        return []
+    shares = comparison.prevalence
+    name = f"{comparison.table.target} = {comparison.classes[int(np.argmin(shares))]}"
+    return [(f"share of {name}", f"{shares.min():.1%}")]
 
 
 def _checked(comparison: Comparison) -> list[tuple[str, str]]:
@@ -61,3 +103,90 @@ def _checked(comparison: Comparison) -> list[tuple[str, str]]:
     of_which = "" if best.estimate.loss_name == comparison.loss_name else f" {best.estimate.loss_name}"
     corrected = (f"corrected{of_which} for the choice", words.corrected(best))
     return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", words.interval(audit))]
+
+
+def _models(comparison: Comparison) -> Grid:
+    note = (
+        "± is one standard error over rows; “above the best” has that of the paired difference.  df: "
+        "effective degrees of freedom."
+    )
+    return Grid(words.columns(comparison), words.lines(comparison), 3, note)
+
+
+def _coefficients(comparison: Comparison) -> Grid | None:
+    found = comparison.coefficients
+    if found is None or not len(found.kept):
+        return None
+    header, lines = words.coefficient_lines(comparison, MOST_COEFFICIENTS)
+    more = len(found.kept) - len(lines)
+    of_what = "log-odds" if comparison.table.is_classification else comparison.table.target
+    rest = f" {more} smaller ones are in coefficients.csv." if more > 0 else ""
+    note = (
+        f"{of_what} by unit of the column, ± jackknife error, {found.by}. Of one sd: effect of one standard "
+        f"deviation of the column. Same sign, selected: share of these fits.{rest}"
+    )
+    return Grid(header, lines, 2 if "class" in header else 1, note)
+
+
+def _thresholds(comparison: Comparison) -> Grid | None:
+    """What happens at a threshold on the probability of the second of two classes."""
+    if comparison.table.task != "binary":
+        return None
+    judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
+    positive = class_numbers(comparison.table.y)[judged.rows] == 1
+    found = curves.thresholds(curves.counts(positive, judged.predictions[:, 1], w))
+    name = comparison.classes[1]
+    rates = ["precision", "recall", "specificity", "F1", "accuracy"]
+    header = ["threshold", f"called {name}", *rates, "TP", "FP", "FN", "TN"]
+    lines = [
+        [
+            f"{one.threshold:.3g}",
+            f"{one.flagged:.1%}",
+            *("–" if np.isnan(v) else f"{v:.3f}" for v in _rates(one)),
+            *(f"{count:.6g}" for count in one[1:]),
+        ]
+        for one in found
+    ]
+    note = (
+        f"Rows whose left-out probability of {name} is at least the threshold are called {name}; one of the "
+        "lines has the largest F1."
+    )
+    return Grid(header, lines, 0, note)
+
+
+def _rates(one: curves.Confusion) -> list[float]:
+    return [one.precision, one.recall, one.specificity, one.f1, one.accuracy]
+
+
+def _of_rows(comparison: Comparison) -> list[tuple[str, Grid]]:
+    """Tables of rows; those that have nothing to say are not there."""
+    target, loss, n = comparison.table.target, comparison.loss_name, len(comparison.table.y)
+    flagged, deciding = rows.flagged(comparison), rows.deciding(comparison)
+    n_flagged = len(comparison.best.estimate.flagged)
+    head = ["row", target, "left-out prediction"]
+    found: list[tuple[str, Any]] = [
+        (
+            "Rows that decide most",
+            Grid(
+                ["row", target, "fitted", "left-out prediction", "leverage", "Cook’s distance", "moves most"],
+                deciding,
+                note="Cook’s distance: how far all fitted values move when the row is left out, in units of "
+                f"their uncertainty. Above 1 a single row decides the fit; above 4/n = {4 / n:.2g} it "
+                "deserves a look: is it an error of the table?",
+                last=True,
+            ),
+        ),
+        (
+            "Flagged rows",
+            Grid(
+                [*head, "leverage", loss, "why"],
+                flagged,
+                note=f"The {len(flagged)} of highest leverage; all {n_flagged} are marked in predictions.csv."
+                if n_flagged > len(flagged)
+                else "",
+                last=True,
+            ),
+        ),
+        ("Rows that are predicted worst", Grid([*head, loss], rows.worst(comparison))),
+    ]
+    return [(title, grid) for title, grid in found if grid.lines]

@@ -34,7 +34,7 @@ from onefit.cli.judged import one_by_one, with_common_loss
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.progress import Progress
 from onefit.cli.table import Table
-from onefit.exceptions import OnefitWarning, SolverError
+from onefit.exceptions import OnefitWarning, ShortPathWarning, SolverError
 from onefit.risk.audit import Audit
 
 AUDITED = 10  # refits of the chosen pipeline: enough to see an approximation that misleads, and soon done
@@ -149,7 +149,9 @@ def _fit(name: str, prepared: Prepared, cuts: Cuts | None) -> tuple[Any, PathJud
     some = strengths[np.unique(np.linspace(0, len(strengths) - 1, MOST_STRENGTHS).round().astype(int))]
     path = judge_path(model, table, cuts, some)
     best = int(np.nanargmin(path.risks()))
-    chosen = with_strengths(model, some[[best]]).fit(X, table.y, sample_weight=table.weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShortPathWarning)
+        chosen = with_strengths(model, some[[best]]).fit(X, table.y, sample_weight=table.weights)
     return chosen, path, best
 
 

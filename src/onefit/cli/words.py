@@ -81,7 +81,8 @@ def lines(comparison: Comparison) -> list[list[str]]:
 def _line(comparison: Comparison, candidate: Candidate) -> list[str]:
     best = candidate is comparison.best
     names = [score.name for score in shown_scores(comparison)]
-    values = {score.name: score.value for score in comparison.scores_of(candidate.judged)}
+    found = comparison.scores if best else comparison.scores_of(candidate.judged)
+    values = {score.name: score.value for score in found}
     return [
         "*" if best else "",
         candidate.name,

@@ -8,6 +8,16 @@ from __future__ import annotations
 from onefit.displays.coefficient_path import CoefficientPathDisplay
 from onefit.displays.influence import InfluenceDisplay
 from onefit.displays.left_out import LeftOutDisplay
+from onefit.displays.predictions import PredictionDisplay, ResidualDisplay
+from onefit.displays.rates import RateDisplay
 from onefit.displays.risk_path import RiskPathDisplay
 
-__all__ = ["CoefficientPathDisplay", "InfluenceDisplay", "LeftOutDisplay", "RiskPathDisplay"]
+__all__ = [
+    "CoefficientPathDisplay",
+    "InfluenceDisplay",
+    "LeftOutDisplay",
+    "PredictionDisplay",
+    "RateDisplay",
+    "ResidualDisplay",
+    "RiskPathDisplay",
+]

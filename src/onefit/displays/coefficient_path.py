@@ -122,7 +122,7 @@ class CoefficientPathDisplay:
         strength_axis(ax, strengths, self.strength_name)
         ax.set_ylabel("coefficient")
         if named.size:
-            ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
         return self
 
     def _names(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.displays.cloud import MOST_POINTS, largest
 from onefit.displays.style import (
     MANY_POINTS,
     NUMBERED,
@@ -92,7 +93,7 @@ class InfluenceDisplay:
 
 def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:
     """A point on a bar for each row, the largest on top; returns what a colour bar needs."""
-    order = np.argsort(heights, kind="stable")
+    order = largest(heights, MOST_POINTS)[::-1]  # of more rows the others are too low to be seen
     many = len(order) > MANY_POINTS
     colours = leverage_colours(leverages)
     shades = colours["cmap"](colours["norm"](np.ma.masked_invalid(leverages[order])))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.displays.cloud import MOST_POINTS, SINGLED_OUT, Hover, density
 from onefit.displays.style import (
     GREY,
     MANY_POINTS,
@@ -43,11 +44,15 @@ class LeftOutDisplay:
         What is on both axes.
     output_names : sequence of str, optional
         Names of the c columns.
+    rows : (n,) array, optional
+        Names of the rows; their numbers if missing.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+    hover_ : list of (artist, texts)
+        What can be said about each point.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class LeftOutDisplay:
 
     ax_: Axes
     figure_: Figure
+    hover_: Hover
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class LeftOutDisplay:
         *,
         quantity: str = "linear predictor",
         output_names: Sequence[Any] | None = None,
+        rows: Any = None,
     ) -> None:
         self.fitted = fitted
         self.left_out = left_out
@@ -75,6 +82,7 @@ class LeftOutDisplay:
         self.flagged = flagged
         self.quantity = quantity
         self.output_names = output_names
+        self.rows = rows
 
     def plot(self, ax: Axes | None = None) -> LeftOutDisplay:
         """Draw.
@@ -93,7 +101,7 @@ class LeftOutDisplay:
         self.figure_ = ax.figure  # type: ignore[assignment]
         fitted = np.reshape(self.fitted, (len(self.leverages), -1))
         change = np.reshape(self.left_out, fitted.shape) - fitted
-        points = _scatter(ax, fitted, change, self.leverages, self._names(fitted.shape[1]))
+        points, self.hover_ = self._draw(ax, fitted, change)
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
         _rings(ax, fitted, change, self._numbered_first())
         leverage_bar(ax, points)
@@ -102,6 +110,23 @@ class LeftOutDisplay:
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
         return self
+
+    def _draw(self, ax: Axes, fitted: Array, change: Array) -> tuple[Any, Hover]:
+        """Every row, or the density of all and the rows of the highest leverage."""
+        names, hover = self._names(fitted.shape[1]), []
+        order = np.argsort(self.leverages, kind="stable")
+        if fitted.size > MOST_POINTS:
+            hover += density(ax, fitted.ravel(), change.ravel())
+            order = order[-SINGLED_OUT:]
+        points = _scatter(ax, fitted, change, self.leverages, names, order)
+        for k, one in enumerate(points):
+            hover.append((one, [self._say(int(i), fitted[i, k], change[i, k]) for i in order]))
+        return points[-1], hover
+
+    def _say(self, i: int, fitted: float, change: float) -> str:
+        name = i if self.rows is None else self.rows[i]
+        values = f"fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
+        return f"row {name}: {values}"
 
     def _names(self, c: int) -> list[str]:
         if self.output_names is not None:
@@ -113,11 +138,12 @@ class LeftOutDisplay:
         return rows[np.argsort(-self.leverages[rows], kind="stable")]
 
 
-def _scatter(ax: Axes, fitted: Array, change: Array, leverages: Array, names: list[str]) -> Any:
+def _scatter(
+    ax: Axes, fitted: Array, change: Array, leverages: Array, names: list[str], order: Index
+) -> list[Any]:
     """One mark for each output, the highest leverages on top; returns what a colour bar needs."""
-    order = np.argsort(leverages, kind="stable")
-    for k, name in enumerate(names):
-        points = ax.scatter(
+    return [
+        ax.scatter(
             fitted[order, k],
             change[order, k],
             c=leverages[order],
@@ -125,10 +151,10 @@ def _scatter(ax: Axes, fitted: Array, change: Array, leverages: Array, names: li
             s=24 if len(order) < MANY_POINTS else 9,
             marker=MARKERS[k % len(MARKERS)],
             linewidths=0,
-            rasterized=len(order) * len(names) > MANY_POINTS,
             label=name if len(names) > 1 else None,
         )
-    return points
+        for k, name in enumerate(names)
+    ]
 
 
 def _rings(ax: Axes, fitted: Array, change: Array, rows: Index) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Mask
+from onefit.displays.cloud import Hover
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
 from onefit.displays.style import BLUE, GREEN, VERMILLION, plain, plain_axes
 
@@ -38,6 +39,8 @@ class RiskPathDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+    hover_ : list of (artist, texts)
+        What can be said about each point.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class RiskPathDisplay:
 
     ax_: Axes
     figure_: Figure
+    hover_: Hover
 
     def __init__(
         self,
@@ -116,6 +120,12 @@ class RiskPathDisplay:
             strengths, risk - error, risk + error, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error"
         )
         ax.plot(strengths, risk, color=BLUE, lw=1.8)
+        dots = ax.scatter(strengths, risk, s=10, color=BLUE, linewidths=0, alpha=0.5)
+        said = [
+            f"{self.strength_name} = {strength:.4g}: {value:.5g} ± {se:.2g}"
+            for strength, value, se in zip(strengths, risk, error, strict=True)
+        ]
+        self.hover_ = [(dots, said)]
         _mark_choice(ax, strengths, risk, float(self.chosen), self.strength_name)
         if self.confidence_set is not None:
             _bar_on_axis(ax, strengths, np.isin(strengths, self.confidence_set))

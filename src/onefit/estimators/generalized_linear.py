@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, Self, TypeAlias
@@ -26,24 +25,16 @@ from onefit.estimators.self_tuned import (
 )
 from onefit.fit import Fit
 from onefit.losses import (
+    LOSSES,
     CoupledLoss,
-    EpsilonInsensitive,
-    Exponential,
-    Gamma,
-    Hinge,
-    Huber,
     Logistic,
     Loss,
     Multinomial,
-    Poisson,
     Quantile,
-    Squared,
-    SquaredEpsilonInsensitive,
-    SquaredHinge,
     Tweedie,
 )
 from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
-from onefit.penalties import L2, AnalysisPenalty, Penalty, SeparablePenalty
+from onefit.penalties import L2, PENALTIES, AnalysisPenalty, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.refits import reference
@@ -54,21 +45,6 @@ from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
 from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
 
-LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
-    "squared": lambda _: Squared(),
-    "huber": lambda _: Huber(),
-    "absolute": lambda _: EpsilonInsensitive(0.0),
-    "quantile": lambda _: Quantile(),
-    "epsilon_insensitive": lambda _: EpsilonInsensitive(),
-    "squared_epsilon_insensitive": lambda _: SquaredEpsilonInsensitive(),
-    "poisson": lambda _: Poisson(),
-    "gamma": lambda _: Gamma(),
-    "logistic": lambda _: Logistic(),
-    "multinomial": Multinomial,
-    "hinge": lambda _: Hinge(),
-    "squared_hinge": lambda _: SquaredHinge(),
-    "exponential": lambda _: Exponential(),
-}
 WITH_PROBABILITIES = (Logistic, Multinomial)
 
 Data: TypeAlias = tuple[Design, Array, Array]
@@ -87,7 +63,7 @@ class _LinearModel(BaseEstimator):
     """Data in, predictions out, for every loss."""
 
     loss: str | Loss
-    penalty: Penalty | None
+    penalty: str | Penalty | None
     fit_intercept: bool
 
     def __sklearn_tags__(self) -> Any:
@@ -119,6 +95,8 @@ class _LinearModel(BaseEstimator):
     def _find_penalty(self) -> Penalty:
         if self.penalty is None:
             return L2(1.0)
+        if isinstance(self.penalty, str):
+            return _named_penalty(self.penalty)
         if not isinstance(self.penalty, Penalty):
             raise TypeError(f"penalty must be one of onefit.penalties, or a sum of two, got {self.penalty!r}")
         return self.penalty
@@ -234,6 +212,12 @@ class _LinearModel(BaseEstimator):
         return float(judge(y, self.predict(X), sample_weight=sample_weight))
 
 
+def _named_penalty(name: str) -> Penalty:
+    if name not in PENALTIES:
+        raise ValueError(f"penalty must be one of {', '.join(PENALTIES)}, or a Penalty, got {name!r}")
+    return PENALTIES[name]()
+
+
 def _check_determined(X: Design, weights: Array, penalty: Penalty, intercept: bool) -> None:
     """Refuse a generalised lasso that leaves directions to the data which these do not determine."""
     if not isinstance(penalty, AnalysisPenalty):
@@ -264,8 +248,9 @@ class GeneralizedLinear(_LinearModel):
         "poisson", "gamma" for numbers, "logistic", "hinge", "squared_hinge", "exponential" for two classes,
         "multinomial" for more; or one of ``onefit.losses`` with parameters of its own, such as
         ``Quantile(0.9)`` or a ``Mixture``.
-    penalty : Penalty, optional
-        One of ``onefit.penalties``, or the sum of an ``L2`` and another; ``L2(1.0)`` if None.
+    penalty : str or Penalty, optional
+        One of ``onefit.penalties``, or the sum of an ``L2`` and another; "l2", "l1", "elasticnet" or
+        "fused_lasso" of strength 1; ``L2(1.0)`` if None.
     fit_intercept : bool, default True
 
     Attributes
@@ -301,7 +286,11 @@ class GeneralizedLinear(_LinearModel):
     """
 
     def __init__(
-        self, loss: str | Loss = "squared", penalty: Penalty | None = None, *, fit_intercept: bool = True
+        self,
+        loss: str | Loss = "squared",
+        penalty: str | Penalty | None = None,
+        *,
+        fit_intercept: bool = True,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
@@ -332,15 +321,15 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
     ----------
     loss : str or Loss, default "squared"
         As for ``GeneralizedLinear``.
-    penalty : Penalty, optional
-        What each strength is multiplied with; ``L2(1.0)`` if None.
+    penalty : str or Penalty, optional
+        What each strength is multiplied with, as for ``GeneralizedLinear``; ``L2(1.0)`` if None.
     alphas : int or array-like, default 30
         So many strengths, evenly spaced in the logarithm, from the smallest that leaves only what is not
         penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the
         data), and more at either end while the risk falls there; or the strengths themselves.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference.
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
+        penalty whose risk exceeds it by no more than one standard error of the paired difference.
     eps : float, default 1e-3
         Length of the automatic path before strengths are added.
     early_stopping : bool, default True
@@ -389,10 +378,10 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
     def __init__(
         self,
         loss: str | Loss = "squared",
-        penalty: Penalty | None = None,
+        penalty: str | Penalty | None = None,
         alphas: int | ArrayLike = 30,
         *,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,

@@ -43,9 +43,11 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
     alphas : int or array-like, default 100
         So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
         eight decades, and more at either end while the risk falls there; or the strengths themselves.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
+        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
+        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
+        difference (``paired_error_path_``; Yates et al. 2021).
     fit_intercept : bool, default True
 
     Attributes
@@ -89,7 +91,7 @@ class RidgeLOO(MultiOutputMixin, RegressorMixin, SelfTuned):
     """
 
     def __init__(
-        self, alphas: int | ArrayLike = 100, *, selection: Selection = "min", fit_intercept: bool = True
+        self, alphas: int | ArrayLike = 100, *, selection: Selection = "bagged", fit_intercept: bool = True
     ) -> None:
         self.alphas = alphas
         self.selection = selection
@@ -142,9 +144,11 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         more at either end while the risk falls there; or the strengths themselves.
     l1_ratio : float or array-like, default 0.5
         Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
+        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
+        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
+        difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
         Length of the automatic path before strengths are added.
     early_stopping : bool, default True
@@ -193,7 +197,7 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = ElasticNetLOO(l1_ratio=[0.5, 0.9]).fit(X, y)
     >>> model.l1_ratio_
-    0.9
+    0.5
     """
 
     def __init__(
@@ -201,7 +205,7 @@ class ElasticNetLOO(RegressorMixin, PenalisedPath):
         alphas: int | ArrayLike = 100,
         *,
         l1_ratio: float | ArrayLike = 0.5,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,
@@ -287,9 +291,11 @@ class LassoLOO(ElasticNetLOO):
     alphas : int or array-like, default 100
         So many strengths, evenly spaced in the logarithm from the smallest that makes all coefficients zero
         down to ``eps`` times it, and on while the risk falls; or the strengths themselves.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
+        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
+        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
+        difference (``paired_error_path_``; Yates et al. 2021).
     eps : float, default 1e-3
         Length of the automatic path before strengths are added.
     early_stopping : bool, default True
@@ -344,7 +350,7 @@ class LassoLOO(ElasticNetLOO):
         self,
         alphas: int | ArrayLike = 100,
         *,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,

@@ -54,9 +54,11 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         up to 1e4 times it; more at either end while the risk falls there; or the values themselves.
     l1_ratio : float, default 0.0
         Share of the ℓ1 penalty: 0 is ridge, 1 the lasso.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
+        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
+        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
+        difference (``paired_error_path_``; Yates et al. 2021).
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -116,7 +118,7 @@ class LogisticLOO(ClassifierMixin, PenalisedPath):
         Cs: int | ArrayLike = 30,
         *,
         l1_ratio: float = 0.0,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         early_stopping: bool = True,
         fit_intercept: bool = True,
     ) -> None:
@@ -232,9 +234,11 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
         So many strengths, evenly spaced in the logarithm from ten times the mean curvature of the constant
         model down eight decades, and more at either end while the risk falls there; or the strengths
         themselves.
-    selection : {"min", "1se"}, default "min"
-        The smallest risk, or the strongest penalty whose risk exceeds it by no more than one standard error
-        of the paired difference (``paired_error_path_``; Yates et al. 2021).
+    selection : {"bagged", "min", "1se"}, default "bagged"
+        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
+        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
+        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
+        difference (``paired_error_path_``; Yates et al. 2021).
     early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.
@@ -286,7 +290,7 @@ class PoissonLOO(RegressorMixin, PenalisedPath):
         self,
         alphas: int | ArrayLike = 30,
         *,
-        selection: Selection = "min",
+        selection: Selection = "bagged",
         early_stopping: bool = True,
         fit_intercept: bool = True,
     ) -> None:

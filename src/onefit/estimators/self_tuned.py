@@ -21,7 +21,7 @@ from onefit.risk.estimate import estimate, warn_if_strained
 from onefit.risk.one_fit import LeftOut
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
-from onefit.tuning.selection import Contest, Selection, contest
+from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
 from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
@@ -43,8 +43,8 @@ class SelfTuned(BaseEstimator):
         return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
 
     def _check_choice(self) -> None:
-        if self.selection not in ("min", "1se"):
-            raise ValueError(f"selection must be 'min' or '1se', got {self.selection!r}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be 'bagged', 'min' or '1se', got {self.selection!r}")
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Design, Any, Array]:
         self._check_choice()
@@ -69,8 +69,11 @@ class SelfTuned(BaseEstimator):
         self.paired_error_path_ = result.paired_errors
         self.coef_path_ = result.coefs
         self.intercept_path_ = result.levels
-        paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
-        self._contest: tuple[Any, ...] = tuple(contest(paths, weights, self.selection))
+        held = result.contest
+        if held is None or others:
+            paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
+            held = contest(paths, weights, self.selection)
+        self._contest: tuple[Any, ...] = tuple(held)
 
     @property
     def confidence_set_(self) -> Array:

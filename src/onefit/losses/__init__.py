@@ -10,6 +10,8 @@ together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the thi
 (n, c, c, c).
 """
 
+from collections.abc import Callable
+
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
 from onefit.losses.mixture import Mixture
 from onefit.losses.piecewise import (
@@ -33,7 +35,25 @@ from onefit.losses.smooth import (
     Tweedie,
 )
 
+# By name, from the number of classes: what ``GeneralizedLinear(loss="…")`` takes.  A new loss adds its line.
+LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes
+    "squared": lambda _: Squared(),
+    "huber": lambda _: Huber(),
+    "absolute": lambda _: EpsilonInsensitive(0.0),
+    "quantile": lambda _: Quantile(),
+    "epsilon_insensitive": lambda _: EpsilonInsensitive(),
+    "squared_epsilon_insensitive": lambda _: SquaredEpsilonInsensitive(),
+    "poisson": lambda _: Poisson(),
+    "gamma": lambda _: Gamma(),
+    "logistic": lambda _: Logistic(),
+    "multinomial": Multinomial,
+    "hinge": lambda _: Hinge(),
+    "squared_hinge": lambda _: SquaredHinge(),
+    "exponential": lambda _: Exponential(),
+}
+
 __all__ = [
+    "LOSSES",
     "ConcomitantHuber",
     "CoupledLoss",
     "EpsilonInsensitive",

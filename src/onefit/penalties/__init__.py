@@ -5,8 +5,11 @@ while the active pattern stays as it is, with the gradient and the curvature of 
 Leave-one-out, degrees of freedom and hyperparameter gradients need no more than that.
 """
 
+from collections.abc import Callable
+
 from onefit.penalties.base import Penalty
 from onefit.penalties.box import Box
+from onefit.penalties.cones import Cone, Conic, ConicForm
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
 from onefit.penalties.nuclear import NuclearNorm
@@ -16,11 +19,23 @@ from onefit.penalties.slope import Slope
 from onefit.penalties.sum import Sum
 from onefit.pieces import Coordinates, Pieces, Subspace, Tangent
 
+# By name: what ``GeneralizedLinear(penalty="…")`` takes.  A new one without parameters adds a line.
+PENALTIES: dict[str, Callable[[], Penalty]] = {
+    "l2": L2,
+    "l1": L1,
+    "elasticnet": ElasticNet,
+    "fused_lasso": FusedLasso,
+}
+
 __all__ = [
     "L1",
     "L2",
+    "PENALTIES",
     "AnalysisPenalty",
     "Box",
+    "Cone",
+    "Conic",
+    "ConicForm",
     "Coordinates",
     "Coordinatewise",
     "ElasticNet",

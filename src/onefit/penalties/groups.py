@@ -13,12 +13,13 @@ import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
-from onefit.penalties.base import ZERO, Penalty, largest_gradient
+from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.cones import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPenalty(Penalty):
+class GroupPenalty(Conic):
     """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: everything follows from the strengths and the group of each feature."""
 
     groups: Any
@@ -95,6 +96,11 @@ class GroupPenalty(Penalty):
         hessian[np.diag_indices(k)] += s[own]
         basis = sp.csc_array((np.ones(k), columns, np.arange(k + 1)), shape=(len(coef), k))
         return Subspace.along(basis, gradient, hessian)
+
+    def conic_form(self, p: int) -> ConicForm:
+        l1, strengths = self.strengths()
+        members = [np.flatnonzero(self.membership == g) for g in range(self.count)]
+        return norms(members, strengths, l1, p)
 
     def third(self, coef: Array, owed: Array) -> Array:
         """Derivative of s_g (tr E/‖β_g‖ − β_gᵀ E β_g/‖β_g‖³), E what is owed to the block of a group."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.penalties._checks import check_one_output, check_strength
-from onefit.penalties.base import ZERO, Penalty
+from onefit.penalties.base import ZERO
+from onefit.penalties.cones import Conic, ConicForm, nuclear_norm
 from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True)
-class NuclearNorm(Penalty):
+class NuclearNorm(Conic):
     """alpha ‖W‖_*, the sum of the singular values of the coefficients as a matrix: few of them stay.
 
     Parameters
@@ -45,6 +46,10 @@ class NuclearNorm(Penalty):
         sizes = np.asarray(self.shape)
         if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or np.any(sizes < 1):
             raise ValueError(f"shape must be two positive whole numbers, got {self.shape!r}")
+
+    def conic_form(self, p: int) -> ConicForm:
+        rows, columns = self.shape
+        return nuclear_norm(rows, columns, self.alpha)
 
     def third(self, coef: Array, owed: Array) -> Array:
         raise TypeError("the free directions of NuclearNorm turn with the coefficients")

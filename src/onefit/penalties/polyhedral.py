@@ -47,6 +47,15 @@ class PiecewiseRows:
         m = X.shape[0]
         return cls(X, np.empty((m, 0)) if extra is None else extra, kinks, ends, np.zeros(m))
 
+    def value(self, eta: Array) -> float:
+        """Σ of the losses of the rows, each zero at its first kink, or at 0 where it has none."""
+        first = np.where(np.isfinite(self.kinks[:, 0]), self.kinks[:, 0], 0.0)
+        past = np.column_stack([eta - first, np.maximum(eta[:, None] - self.kinks, 0.0)])
+        past[:, 0] = np.where(np.isfinite(self.kinks[:, 0]), np.minimum(past[:, 0], 0.0), past[:, 0])
+        with np.errstate(invalid="ignore"):  # ∞ − ∞ where the last slope is repeated
+            gains = np.column_stack([self.ends[:, :2], np.diff(self.ends[:, 1:], axis=1)])
+        return float(np.sum(gains[past != 0] * past[past != 0]))
+
     def densified(self) -> PiecewiseRows:
         """Return the same with dense rows, whose products cost less by far unless they are many."""
         return replace(self, X=_linalg.densified(self.X, DENSE))

@@ -9,6 +9,8 @@ first: that of the start is tried, then that of the conic program.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from onefit import _linalg
@@ -16,11 +18,13 @@ from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Coordinates, PiecewiseRows, Tangent
+from onefit.solvers import conic
 from onefit.solvers.line_search import backtrack
 from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
 
-STEPS = 60  # of Newton's method
+STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already
 SETTLED = 1e-11  # change of the linear predictors in a step, relative to 1 + |η|, at which to stop
+STATIONARY = 1e-7  # error of a subgradient, relative to the largest gradient, that is none
 FLAT = 1e-12  # curvature, relative to the largest, that is none
 
 
@@ -30,29 +34,59 @@ def solve(start: Fit) -> Fit:
     Parameters
     ----------
     start : Fit
-        Of one output, a piecewise linear loss, and a penalty without kinks.
+        Of one output, a piecewise linear loss, and a penalty that is smooth or has a conic form.
 
     Raises
     ------
+    ImportError
+        If Clarabel is needed and not installed.
     SolverError
         If the steps do not settle.
+    TypeError
+        For a penalty with kinks that has no conic form.
     """
-    return on_piece(start)
+    if not start.is_kinked:
+        return _descend(start)
+    if np.any(start.coef) and "gradient" in vars(start):
+        with suppress(SolverError):  # not near after all
+            return _checked(_descend(start, FEW_STEPS))
+    near = conic.solve(start.problem)
+    return _checked(_descend(_back_on_piece(near)))
 
 
-def on_piece(start: Fit) -> Fit:
-    """Minimise along the smooth piece of the penalty through the start, as long as it is one."""
+def _checked(fit: Fit) -> Fit:
+    """Refuse a point that is optimal on its piece and nowhere else."""
+    if fit.problem.penalty.is_stationary(fit.coef[:, None], fit.loss_gradient[:, None], STATIONARY).all():
+        return fit
+    raise SolverError(
+        "the active pattern of the penalty did not settle: the columns of X are of very different size, or "
+        "nearly dependent; standardise them, or give a stronger penalty"
+    )
+
+
+def _descend(start: Fit, steps: int = STEPS) -> Fit:
+    """Newton's method, with a proximal step after each where the penalty has kinks."""
     fit = start
-    for _ in range(STEPS):
+    for _ in range(steps):
         target = _step(fit)
         scale = 1.0 + float(np.abs(fit.eta).max(initial=0.0))
         if float(np.abs(target.eta - fit.eta).max(initial=0.0)) <= SETTLED * scale:
             return target
-        fit = _toward(fit, target)
+        fit = _back_on_piece(_toward(fit, target)) if fit.is_kinked else _toward(fit, target)
     raise SolverError(
-        f"Newton's method did not settle in {STEPS} steps: the problem may have no finite minimum; give it a "
+        f"Newton's method did not settle in {steps} steps: the problem may have no finite minimum; give it a "
         "stronger penalty"
     )
+
+
+def _back_on_piece(fit: Fit) -> Fit:
+    """Take a proximal step: its outcome lies on a smooth piece of the penalty exactly."""
+    penalty, gradient = fit.problem.penalty, fit.loss_gradient
+    gradient = gradient + penalty.ridge(fit.coef.shape) * fit.coef
+    extent, force = np.abs(fit.coef).max(initial=0.0), np.abs(gradient).max(initial=0.0)
+    step = float(extent / force) if extent > 0 and force > 0 else 1.0
+    coef = penalty.without_ridge().prox(fit.coef - step * gradient, step)
+    return fit.moved(coef, fit.intercept).known(gradient=fit.gradient)
 
 
 def _step(fit: Fit) -> Fit:
@@ -63,7 +97,8 @@ def _step(fit: Fit) -> Fit:
     offset = _linalg.times(own.X, fit.coef)
     moved = PiecewiseRows.of(_linalg.project(own.X, basis), own.kinks - offset[:, None], own.ends, own.extra)
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
-    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level)
+    known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
+    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)
     u, extra = dual.primal()
     found = fit.moved(fit.coef + basis @ u, np.asarray(extra[0] if level.size and len(extra) else 0.0))
     return on_kinks(found, dual, rows)
@@ -93,7 +128,8 @@ def _toward(fit: Fit, target: Fit) -> Fit:
     def at(length: float) -> Fit:
         if length == 1.0:
             return target
-        return fit.moved(fit.coef + length * coef, fit.intercept + length * level)
+        moved = fit.moved(fit.coef + length * coef, fit.intercept + length * level)
+        return moved.known(gradient=target.gradient)
 
     rounding = 1e-12 * abs(fit.objective)
     found = backtrack(at, lambda moved, _: moved.objective <= fit.objective + rounding)

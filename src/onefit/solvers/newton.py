@@ -19,6 +19,8 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Tangent
 
+STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
+
 
 class Solution(NamedTuple):
     """A fit at its optimum and the curvature there."""
@@ -65,7 +67,10 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
             continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
-        fit, last = _move(fit, step, small), step.decrement if certain else np.inf
+        moved, last = _move(fit, step, small), step.decrement if certain else np.inf
+        if fit.objective - moved.objective > STRAIGHT * step.decrement and (slid := _slide(fit, step)):
+            moved, step, last = min(moved, slid, key=lambda one: one.objective), None, np.inf
+        fit = moved
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
         f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
@@ -191,16 +196,28 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
         until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
-    change, best = fit.problem.linear_predictor(down, -step.gradient.intercept), fit
-    for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
-        if length > until[first] or not np.isfinite(length):
-            continue
-        coef = fit.coef + length * down
-        coef[first] = 0.0 if length == until[first] else coef[first]
-        moved = fit.moved(coef, fit.intercept - length * step.gradient.intercept)
-        moved = moved.known(eta=fit.eta + length * change)
-        best = moved if moved.objective < best.objective else best
+    level = _levelled(fit, _linalg.times(fit.problem.X, down)) - step.gradient.intercept
+    change, best = fit.problem.linear_predictor(down, level), fit
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
+            if length > until[first] or not np.isfinite(length):
+                continue
+            coef = fit.coef + length * down
+            coef[first] = 0.0 if length == until[first] else coef[first]
+            moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
+            best = moved if moved.objective < best.objective else best
     return None if best is fit else best
+
+
+def _levelled(fit: Fit, change: Array) -> Array:
+    """Change of the intercepts that keeps the mean of the linear predictors where the loss curves.
+
+    All levels of a factor together are a constant: they may slide when the intercept makes up for it.
+    """
+    curved = np.einsum("nkk->nk", fit.hessian) if fit.problem.loss.coupled else fit.hessian
+    total = curved.sum(axis=0)
+    mean = np.divide((curved * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)
+    return np.where(fit.problem.intercept, -mean, 0.0)
 
 
 def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> Fit:

@@ -124,7 +124,9 @@ def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
     return fit.known(eta=eta, gradient=slope, pinned=pinned)
 
 
-def minimum(program: PiecewiseRows, l2: Array, coef: Array, extra: Array) -> DualActiveSet:
+def minimum(
+    program: PiecewiseRows, l2: Array, coef: Array, extra: Array, duals: Array | None = None
+) -> DualActiveSet:
     """Minimise Σ of the losses of rows plus ½ Σ l2_j β_j² exactly.
 
     Parameters
@@ -134,20 +136,24 @@ def minimum(program: PiecewiseRows, l2: Array, coef: Array, extra: Array) -> Dua
         At least 0; where all are 0, and no row is square, it is a linear program.
     coef, extra : (p,) and (e,) arrays
         A guess.
+    duals : (m,) array, optional
+        Those of the rows at the guess, where they are known.
     """
     dual = DualActiveSet(Rows.of(program.X, l2, program.extra, program.hessian), program.kinks, program.ends)
-    dual.place(*_guess(program, l2, coef, extra))
+    dual.place(*_guess(program, l2, coef, extra, duals))
     dual.settle()
     return dual
 
 
-def _guess(program: PiecewiseRows, l2: Array, coef: Array, extra: Array) -> tuple[Array, Array | None]:
+def _guess(
+    program: PiecewiseRows, l2: Array, coef: Array, extra: Array, duals: Array | None
+) -> tuple[Array, Array | None]:
     """Linear predictors of all rows, and duals where they are known: of the start, or of a linear program."""
     curved = np.any(program.hessian) or np.any((l2 > 0) & np.isfinite(l2))
-    if not curved:  # a linear program is solved anew sooner than its vertex is left by pivots
+    if not curved and duals is None:  # solved anew sooner than by pivots
         return _vertex(program, l2)
     eta = _linalg.times(program.X, coef) + program.extra @ extra
-    return np.clip(eta, *_allowed(program)), None
+    return np.clip(eta, *_allowed(program)), duals
 
 
 def _allowed(program: PiecewiseRows) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
     * Losses with kinks: an active-set method on the dual where the penalty is ridge, a quadratic program
-      where it is polyhedral, and a sequence of quadratic programs on its smooth pieces for any other.
+      where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.

@@ -23,6 +23,7 @@ from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.problem import FunctionalProblem
 from onefit.torch.functional.tuning import Tuning
+from onefit.torch.networks.influence import Influence, influence
 from onefit.torch.networks.loo import loo
 from onefit.torch.numerics.objective import L1Norm
 from onefit.torch.risk import LeftOutRisk
@@ -34,10 +35,12 @@ __all__ = [
     "FeatureMapRegressor",
     "FunctionalFit",
     "FunctionalProblem",
+    "Influence",
     "L1Norm",
     "LeaveOneOutHead",
     "LeftOutRisk",
     "Tuning",
     "ValueFunctionSearch",
+    "influence",
     "loo",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from torch import Tensor, nn
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.risk.audit import Audit
 
+REFITS = "refits"
 STRAINED = 0.8  # leverage above which one step is not to be trusted where it is not exact
 
 
@@ -45,6 +47,8 @@ class LeftOutRisk:
         Number of sets that were solved anew.
     retrained : dict of nn.Module
         Of a network: what the audit trained, by the row that it was trained without.
+    predictions : (n, c) array or None
+        Of a network: its outputs for each row that is left out.
     notes : tuple of str
     """
 
@@ -60,7 +64,40 @@ class LeftOutRisk:
     audit: Audit | None = None
     refitted: int = 0
     retrained: Mapping[int, nn.Module] = field(default_factory=dict, repr=False)
+    predictions: Array | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
+
+    @property
+    def effective_df(self) -> float:
+        """Sum of the leverages, the effective degrees of freedom; NaN where they are not known."""
+        return float(self.leverages.sum())
+
+    @property
+    def certified(self) -> Mask:
+        """Values that are those of refits, to the accuracy of the optimiser: (t,) bool."""
+        return np.isfinite(self.losses) & (self.method == REFITS)
+
+    @property
+    def bounds(self) -> Array:
+        """How far the loss of each row may be off: 0 where it is certified, infinite elsewhere, (t,)."""
+        return np.where(self.certified, 0.0, np.inf)
+
+    @property
+    def approx_error(self) -> float:
+        """Say how far ``value`` is from the risk by refits of all rows; infinite where that is not known.
+
+        With an audit this holds at 95 % confidence.
+        """
+        if np.all(self.certified):
+            return 0.0
+        return np.inf if self.audit is None else max(abs(end - self.value) for end in self.audit.interval)
+
+    @property
+    def guarantee(self) -> Literal["exact", "sampled", "rough"]:
+        """How that is known: by refits of all rows, of some, or not at all."""
+        if np.all(self.certified):
+            return "exact"
+        return "rough" if self.audit is None else "sampled"
 
     def __str__(self) -> str:
         rows = [

@@ -23,6 +23,7 @@ NOTHING_LEFT = 1e-6  # of the largest risk: what is left of it is noise of the a
 MOST_DECADES = 8.0  # that are added at an end
 # Share of the risk that the last decade of a given path must have taken off it for a warning.
 WORTH_A_WARNING = 1e-2
+BEYOND_CHANCE = 2.0  # paired standard errors, for the same
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class Grid:
 
     @property
     def step(self) -> float:
-        """Strengths per decade, at most: the inverse of the spacing of their logarithms."""
+        """Strengths per decade, the inverse of the spacing of their logarithms; 1 where none may be added."""
+        if not self._may_grow:
+            return 1.0
         return (len(self.values) - 1) / max(abs(float(np.log10(self.values[-1] / self.values[0]))), 1e-12)
 
     @property
@@ -75,6 +78,9 @@ class Grid:
 
     @property
     def _ratio(self) -> float:
+        """Of one strength to the one before; 1 where none may be added."""
+        if not self._may_grow:
+            return 1.0
         return float((self.values[-1] / self.values[0]) ** (1.0 / (len(self.values) - 1)))
 
     def falls_below(self, risks: Array) -> bool:
@@ -115,7 +121,9 @@ def warn_if_short(name: str, strengths: Array, risks: Array, paired_errors: Arra
     inner = 1 if best == 0 else best - 1
     decades = abs(float(np.log10(strengths[inner] / strengths[best]))) if strengths.min() > 0 else np.inf
     fall = float(risks[inner] - risks[best])
-    if fall > paired_errors[inner] and fall > WORTH_A_WARNING * max(decades, 1e-12) * float(risks[best]):
+    if fall > BEYOND_CHANCE * paired_errors[inner] and fall > WORTH_A_WARNING * max(decades, 1e-12) * float(
+        risks[best]
+    ):
         end = "strongest" if best == 0 else "weakest"
         warnings.warn(
             f"the risk still falls at the {end} penalty of the {name} given, {strengths[best]:.3g}: add "

@@ -18,7 +18,7 @@ from onefit.risk.one_fit import LeftOut
 from onefit.risk.paths import has_paths
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import PATIENCE, Grid
-from onefit.tuning.selection import Selection, choose, paired_errors, smallest
+from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
 
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
 CHEAP = 3e5  # n p min(n, p) up to which all of them may be
@@ -46,6 +46,8 @@ class SearchResult:
         Positions that were judged with the rows that no step reaches solved anew.
     misjudged : bool
         Whether one of them had seemed past the minimum, and was not.
+    contest : Contest or None
+        In which a bagged choice was made.
     """
 
     strengths: Array
@@ -58,6 +60,7 @@ class SearchResult:
     best: int
     thorough: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     misjudged: bool = False
+    contest: Contest | None = None
 
     def corrected(self, j: int, losses: Array, weights: Array, selection: Selection) -> SearchResult:
         """Exchange the losses at one strength for thorough ones, and choose anew."""
@@ -66,13 +69,15 @@ class SearchResult:
         all_losses[:, j] = losses
         risks[j], errors[j] = mean_and_error(losses, weights)
         paired = paired_errors(all_losses, weights, smallest(risks))
+        best, contest = choose_strength(all_losses, weights, risks, paired, selection)
         return replace(
             self,
             losses=all_losses,
             risks=risks,
             std_errors=errors,
             paired_errors=paired,
-            best=choose(risks, paired, selection),
+            best=best,
+            contest=contest,
             thorough=np.union1d(self.thorough, [j]),
         )
 
@@ -88,8 +93,8 @@ def judged(
     """Risks of a solved path from the losses (n, J) of its rows, and the choice."""
     risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
     paired = paired_errors(losses, weights, smallest(risks))
-    best = choose(risks, paired, selection)
-    return SearchResult(strengths, losses, risks, errors, paired, coefs, levels, best)
+    best, contest = choose_strength(losses, weights, risks, paired, selection)
+    return SearchResult(strengths, losses, risks, errors, paired, coefs, levels, best, contest=contest)
 
 
 def search_path(
@@ -112,9 +117,9 @@ def search_path(
         The problem at a strength.
     response, target, weights
         How left-out predictors are judged, and the weights of the mean.
-    selection : "min" or "1se"
-        The smallest risk, or the strongest penalty whose risk exceeds it by at most one standard error of
-        the paired difference.
+    selection : "bagged", "min" or "1se"
+        The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
+        penalty whose risk exceeds it by at most one standard error of the paired difference.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
         worse than it by two standard errors of the paired difference.  Where rows can be followed the last
@@ -246,7 +251,10 @@ def settle(
     shape = problem_at(float(result.strengths[0])).X.shape
     most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
     while len(judged) < most:
-        j = _next_to_judge(result, judged, probing=rough or result.misjudged)
+        probing = rough or result.misjudged
+        j = _next_to_judge(
+            result, judged, probing=probing, choice_alone=selection == "bagged" and not probing
+        )
         if j is None:
             break
         judged[j] = at(problem_at(float(result.strengths[j])), result, j)
@@ -258,12 +266,17 @@ def settle(
     return result, *judged[result.best]
 
 
-def _next_to_judge(result: SearchResult, judged: Collection[int], *, probing: bool) -> int | None:
-    """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond."""
+def _next_to_judge(
+    result: SearchResult, judged: Collection[int], *, probing: bool, choice_alone: bool
+) -> int | None:
+    """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond.
+
+    A bagged choice does not hang on the smallest risk.
+    """
     if np.all(np.isnan(result.risks)):
         return None
     least = smallest(result.risks)
-    for j in (least, result.best):
+    for j in (result.best,) if choice_alone else (least, result.best):
         if j not in judged:
             return j
     beyond = int(min(result.thorough[result.thorough > least], default=len(result.risks)))

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -15,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from onefit.exceptions import SolverError  # noqa: E402
+from onefit.exceptions import SolverError, UnreliableWarning  # noqa: E402
 from onefit.torch import FeatureMapClassifier, FeatureMapRegressor  # noqa: E402
 from onefit.torch.features.splits import balanced_splits  # noqa: E402
 
@@ -328,3 +329,32 @@ def end_to_end(X, y, seed, X_new, y_new):
         descent.step()
     with torch.no_grad():
         return float(((net(torch.tensor(X_new))[:, 0] > 0).numpy() == y_new).mean())
+
+
+# --- what learned features are worth -------------------------------------------------------------------
+
+
+def test_a_criterion_below_the_noise_is_told():
+    X, y = load_diabetes(return_X_y=True)
+    X, y = 20 * X[:200], (y[:200] - 150) / 77
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 16))
+    with pytest.warns(UnreliableWarning, match="has fallen below the noise"):
+        model = FeatureMapRegressor(module, n_splits=16, max_iter=120, random_state=0).fit(X, y)
+    assert model.risk_ < 0.5 * model.initial_risk_
+    assert model.check_.learned > model.check_.linear
+    assert model.check_.learned > 10 * model.risk_
+    assert len(model.check_.rows) == 40
+
+
+def test_features_that_are_worth_it_are_not_warned_of():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 100)
+    radius, angle = rng.normal(1.0 + y, 0.2), rng.uniform(-np.pi, np.pi, 100)
+    X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
+    model = FeatureMapClassifier(module, random_state=0).fit(X, y)
+    assert model.check_.learned < 0.7 * model.check_.linear
+    assert model.risk_ < model.initial_risk_
+    assert FeatureMapClassifier(module, max_iter=1, random_state=0).fit(X[:30], y[:30]).check_ is None

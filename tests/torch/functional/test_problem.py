@@ -115,6 +115,9 @@ def test_ridge_is_that_of_the_closed_form(weighted):
         [2 * risk.value, 2 * risk.std_error], [closed.value, closed.std_error], rtol=1e-8
     )
     np.testing.assert_allclose(fit.loo(exact=True).losses, risk.losses, rtol=1e-8)
+    exact = fit.loo(exact=True)
+    assert (exact.guarantee, exact.approx_error, exact.certified.all()) == ("exact", 0.0, True)
+    assert (risk.guarantee, risk.approx_error) == ("rough", np.inf)
 
 
 def test_logistic_is_that_of_the_closed_form():

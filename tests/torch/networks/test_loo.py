@@ -139,7 +139,7 @@ def test_gauss_newton_is_explicit():
     theta, decay = network.theta, 0.02
     J = network.jacobian(torch.arange(N))[:, 0]
     outputs = network.outputs(theta, network.rows)[:, 0]
-    losses, _ = GaussNewton(network).left_out()
+    losses, _, moved = GaussNewton(network).left_out()
     for row in (0, 9):
         kept = torch.arange(N) != row
         H = 2 * J[kept].T @ J[kept] + (N - 1) * decay * torch.eye(len(theta), dtype=torch.float64)
@@ -147,6 +147,7 @@ def test_gauss_newton_is_explicit():
         point = theta + torch.linalg.solve(H, g)
         own = (network.predict(point, X[row]) - y[row]) ** 2
         assert float(losses[row]) == pytest.approx(float(own), rel=1e-8)
+        assert float(moved[row, 0]) == pytest.approx(float(network.predict(point, X[row])), rel=1e-8)
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -175,6 +176,9 @@ def test_the_audit_is_of_retrained_networks():
         assert loss == pytest.approx(retrained_without(net, nn.MSELoss(), row, 0.05), rel=1e-5)
     low, high = risk.audit.interval
     assert low < risk.audit.value < high
+    assert risk.guarantee == "sampled"
+    assert risk.approx_error == max(abs(low - risk.value), abs(high - risk.value))
+    assert not risk.certified.any()
     assert risk.value > 1.2 * risk.training.mean()
     for name, value in net.state_dict().items():
         np.testing.assert_array_equal(value, before[name])

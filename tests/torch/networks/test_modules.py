@@ -18,6 +18,7 @@ from onefit.torch.networks.data import read_rows  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
 from onefit.torch.networks.mapping import plain_kernels  # noqa: E402
 from onefit.torch.networks.network import Network  # noqa: E402
+from onefit.torch.networks.objective import TrainingLoss  # noqa: E402
 
 N, CPU = 24, torch.device("cpu")
 
@@ -187,7 +188,7 @@ def test_jacobians_by_rows_are_differences(name):
         ]
         gradients = network.gradients(torch.arange(N))
     np.testing.assert_allclose(J @ direction, (ends[0] - ends[1]).detach() / 2e-6, rtol=1e-6, atol=1e-8)
-    total = network.objective().gradient(network.theta)
+    total = TrainingLoss(network).gradient(network.theta)
     expected = (network.shares[:, None] * gradients).sum(0) + network.total * network.decay * network.theta
     np.testing.assert_allclose(total, expected, rtol=1e-9, atol=1e-12)
 
@@ -362,6 +363,7 @@ ROWS = (torch.randn(6, 3), torch.randn(6, 1))
         ),
         ({"loss": lambda out, y: ((out - y) ** 2).mean().sqrt()}, ValueError, "neither the mean"),
         ({"loss": lambda out: out.mean()}, TypeError, "argument"),
+        ({"loss": lambda _, y: (y**2).mean()}, ValueError, "does not depend on what the module returns"),
         ({"data": (torch.full((6, 3), torch.inf), ROWS[1])}, ValueError, "X has values that are not finite"),
     ],
 )

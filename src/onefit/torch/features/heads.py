@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,14 @@ from scipy.special import softmax as softmax_of
 from onefit._typing import Array
 from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
+from onefit.exceptions import OnefitWarning
 from onefit.risk.estimate import mean_and_error
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path
+FACTOR = 6.0  # between neighbouring strengths, where no path is asked for
+EXTENSIONS = 5  # moves of the three strengths, at most
+UNSURE = 0.02  # least probability that least squares is taken to tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,7 @@ class Head(ABC):
 class LogisticHead(Head):
     """Logistic regression: of two classes, of a few features multinomial, else one against the rest."""
 
-    n_strengths: int
+    n_strengths: int | None
     exact: bool
 
     def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
@@ -94,16 +99,45 @@ class LogisticHead(Head):
         return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
     def _one(self, X: Array, y: Any, sample_weight: Any) -> Any:
-        first = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
-        model = LogisticLOO(Cs=np.logspace(first, first + DECADES, self.n_strengths))
-        return made_exact(model.fit(X, y, sample_weight), X, y, sample_weight, needed=self.exact)
+        """Fit one model: on a path if one is asked for, else at strengths around that of least squares."""
+        if self.n_strengths is not None:
+            first = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
+            model = LogisticLOO(Cs=np.logspace(first, first + DECADES, self.n_strengths))
+            model.fit(X, y, sample_weight)
+        else:
+            model = _around(_first_strength(X, y, sample_weight), X, y, sample_weight)
+        return made_exact(model, X, y, sample_weight, needed=self.exact)
+
+
+def _first_strength(X: Array, y: Any, sample_weight: Any) -> float:
+    """C at which logistic regression shrinks about as much as the best ridge regression on the labels.
+
+    Their curvatures XᵀDX + 1/C and XᵀX + α are in proportion where 1/C = d α with d a mean of p(1 − p).
+    """
+    labels = np.eye(len(np.unique(y)))[np.unique(y, return_inverse=True)[1]]
+    ridge = RidgeLOO().fit(X, labels, sample_weight)
+    share = np.clip(ridge.loo_.predictions, UNSURE, 1.0 - UNSURE)
+    return float(1.0 / (ridge.alpha_ * np.mean(share * (1.0 - share))))
+
+
+def _around(C: float, X: Array, y: Any, sample_weight: Any) -> LogisticLOO:
+    """The best of three strengths, moved until it is the one in the middle."""
+    for _ in range(EXTENSIONS):
+        Cs = C * np.array([1.0 / FACTOR, 1.0, FACTOR])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OnefitWarning)  # of an end of the grid: it is moved
+            model = LogisticLOO(Cs=Cs, early_stopping=False).fit(X, y, sample_weight)
+        if np.isclose(model.C_, C):
+            break
+        C = model.C_
+    return model
 
 
 @dataclass(frozen=True)
 class RidgeHead(Head):
     """Least squares: of real numbers, or of 0 and 1 for each class."""
 
-    n_strengths: int
+    n_strengths: int | None
     exact: bool
 
     def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
@@ -137,7 +171,7 @@ class EstimatorHead(Head):
         return judged_classes((estimator,), classes, numbers, sample_weight, proba)
 
 
-HEADS: dict[str, Callable[[int, bool], Head]] = {
+HEADS: dict[str, Callable[[int | None, bool], Head]] = {
     "logistic": LogisticHead,
     "ridge": RidgeHead,
 }

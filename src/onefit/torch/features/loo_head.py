@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -33,8 +34,9 @@ class LeaveOneOutHead(BaseEstimator):
         have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate``); with
         ``onefit.GradientSearchCV`` the parts of a tuple have strengths of their own by
         ``onefit.PerGroup(layers, …)``.
-    n_strengths : int, default 10
-        On the path of each logistic head; a ridge head has 100 from one decomposition.
+    n_strengths : int, optional
+        On the path of each logistic head, over six decades.  None: three around the strength that suits least
+        squares, moved until the best is in the middle.  A ridge head has 100 from one decomposition.
     exact : bool, default False
         Whether every left-out value of the head that was chosen is made that of a refit, to solver accuracy;
         those of a ridge head are anyway.
@@ -93,7 +95,7 @@ class LeaveOneOutHead(BaseEstimator):
         module: nn.Module | None = None,
         *,
         head: Any = "logistic",
-        n_strengths: int = 10,
+        n_strengths: int | None = None,
         exact: bool = False,
         scale: bool = True,
         batch_size: int = 256,
@@ -120,7 +122,9 @@ class LeaveOneOutHead(BaseEstimator):
             Labels, or real numbers.
         sample_weight : (n,) array, optional
         """
-        check_counts(n_strengths=self.n_strengths, batch_size=self.batch_size)
+        check_counts(batch_size=self.batch_size)
+        if self.n_strengths is not None:
+            check_counts(n_strengths=self.n_strengths)
         data = read_features(self.module, X, y, self._embedding())
         kind = self._head(data)
         middle, spread = self._scaling(data.X)
@@ -202,6 +206,5 @@ class LeaveOneOutHead(BaseEstimator):
         if self.module is None:
             return self.linear_
         like: Tensor | None = next(self.module.parameters(), None)
-        linear = nn.Linear(*self.linear_.weight.shape[::-1], dtype=torch.float64)
-        linear.load_state_dict(self.linear_.state_dict())
+        linear = copy.deepcopy(self.linear_)
         return nn.Sequential(self.module, linear if like is None else linear.to(like))

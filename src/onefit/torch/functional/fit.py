@@ -20,7 +20,7 @@ from onefit.torch.functional import hypergradient
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import Objective, Split
-from onefit.torch.risk import STRAINED, LeftOutRisk
+from onefit.torch.risk import REFITS, STRAINED, LeftOutRisk
 from onefit.validation import check_audit
 
 Method: TypeAlias = Literal["newton", "influence", "linear"]
@@ -156,7 +156,7 @@ class FunctionalFit:
         left = self._left_out(steps, folds, method, exact=exact)
         expanded = method == "linear" and not exact
         losses = self._expanded(steps, folds, left.points) if expanded else self._losses(folds, left.points)
-        result = self._risk(folds, losses, left, "refits" if exact else NAMES[method])
+        result = self._risk(folds, losses, left, REFITS if exact else NAMES[method])
         return replace(result, audit=self._audited(result, folds, audit, rng)) if audit else result
 
     def _left_out(self, steps: Steps, folds: Folds, method: Method, *, exact: bool) -> LeftOutPoints:
@@ -203,7 +203,7 @@ class FunctionalFit:
     def _risk(self, folds: Folds, losses: Array, left: LeftOutPoints, method: str) -> LeftOutRisk:
         weights = self._weights()[folds.rows]
         value, std_error = mean_and_error(*clustered(losses, weights, folds.rows))
-        largest = np.inf if method == "refits" else STRAINED
+        largest = np.inf if method == REFITS else STRAINED
         return LeftOutRisk(
             value=value,
             std_error=std_error,

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from onefit._progress import progress_line
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.exceptions import UnreliableWarning
 from onefit.risk.audit import Audit, Draw, audit, draw
 from onefit.torch.networks.network import Network
@@ -40,7 +40,7 @@ class Retrained:
     stopped: str = ""
 
 
-def retrained(network: Network, rows: Array, retraining: Retraining, clock: Clock) -> Retrained:
+def retrained(network: Network, rows: Index, retraining: Retraining, clock: Clock) -> Retrained:
     """Train without each of some rows, in the order given, until the time is up or Ctrl-C is pressed."""
     done, each, show = Retrained(), 0.0, progress_line("onefit.torch.loo, retraining")
     for number, row in enumerate(rows):

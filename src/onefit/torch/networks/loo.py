@@ -194,7 +194,7 @@ def _n_audits(given: int | None, *, train_on: bool, has_recipe: bool) -> int:
 def by_formula(network: Network, rule: Rule, notes: tuple[str, ...]) -> LeftOutRisk:
     """Risk by the steps of a rule."""
     training = network.row_values(network.theta).cpu().numpy()
-    losses, leverages = (part.detach().cpu().numpy() for part in rule.left_out())
+    losses, leverages, outputs = (part.detach().cpu().numpy() for part in rule.left_out())
     value, std_error = mean_and_error(losses, network.shares.cpu().numpy())
     return LeftOutRisk(
         value=value,
@@ -205,5 +205,6 @@ def by_formula(network: Network, rule: Rule, notes: tuple[str, ...]) -> LeftOutR
         leverages=leverages,
         flagged=np.flatnonzero((leverages > STRAINED) | ~np.isfinite(losses)),
         method=rule.name,
+        predictions=outputs,
         notes=notes,
     )

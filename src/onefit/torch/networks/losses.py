@@ -95,7 +95,7 @@ def row_losses(loss: Any, target: Tree) -> tuple[RowLosses, ...]:
     reduction = getattr(loss, "reduction", None)
     if not isinstance(loss, nn.Module) or reduction not in ("mean", "sum", "batchmean"):
         return (Alone(loss),)
-    elements = copy.deepcopy(loss)
+    elements: Any = copy.deepcopy(loss)
     elements.reduction = "none"
     plain = Elementwise(elements, divided=reduction == "mean")
     if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or not isinstance(target, Tensor):

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from onefit.torch.networks.data import Rows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
+from onefit.torch.networks.derivatives import derivative, jacobian_of
 from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
-from onefit.torch.networks.mapping import REFUSALS, looped, mapped
-from onefit.torch.numerics.objective import BUDGET, Smooth
+from onefit.torch.networks.mapping import REFUSALS, looped
+from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights
 
 TOGETHER = 512  # rows of a forward pass
@@ -158,16 +159,17 @@ class Network:
             parts = [self.rows.take(few) for few in self.rows.batches(TOGETHER)]
             return torch.cat([self.losses.values(self.outputs(theta, few), few.target) for few in parts])
 
-    def values_at(self, points: Tensor, rows: Tensor) -> Tensor:
-        """ℓ of some rows, each at a point of its own: (b,)."""
-        few = self.rows.take(rows)
-
-        def one(theta: Tensor, inputs: Tree) -> Tensor:
-            return self.predict(theta, inputs)
-
+    def outputs_at(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Outputs of some rows, each at a point of its own, flat: (b, c)."""
+        inputs = taken(self.rows.inputs, rows)
         with torch.no_grad():
-            flat = self.map(one, (points, few.inputs), chunk=max(1, BUDGET // points.shape[1]))
-            outputs = self.outputs(self.theta, few)
+            return self.map(self.predict, (points, inputs), chunk=max(1, BUDGET // points.shape[1]))
+
+    def values_of(self, flat: Tensor, rows: Tensor) -> Tensor:
+        """ℓ of some rows with these outputs: (b,)."""
+        few = self.rows.take(rows)
+        with torch.no_grad():
+            outputs = self.outputs(self.theta, few)  # for what the loss does not depend on
             return self.losses.values(self.layout.tree(flat, outputs), few.target)
 
     @cached_property
@@ -227,7 +229,7 @@ class Network:
         flat = self.layout.flat(outputs).requires_grad_()
         value = self.losses.values(self.layout.tree(flat, outputs), rows.target).sum()
         (slopes,) = torch.autograd.grad(value, flat, create_graph=True)
-        bends = [_derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
+        bends = [derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
         return slopes.detach(), torch.stack(bends, 1)
 
     # --- the objective ---------------------------------------------------------------------------------
@@ -247,94 +249,12 @@ class Network:
         total = self.shares.sum()
         return (self.shares**2).sum() / total if self.mean else torch.zeros_like(total)
 
-    def objective(self) -> TrainingLoss:
-        """Σ_i b_i ℓ_i + ½ total Σ_j decay_j θ_j²."""
-        return TrainingLoss(self)
-
     def without(self, rows: Tensor) -> Network:
         """The network with fewer rows."""
         kept = torch.ones_like(self.shares, dtype=torch.bool)
         kept[rows] = False
         index = torch.nonzero(kept)[:, 0]
         return replace(self, rows=self.rows.take(index), shares=self.shares[index])
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingLoss(Smooth):
-    """What the training minimises, by batched forward passes."""
-
-    network: Network
-
-    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = self._penalty(theta), self.network.total * self.network.decay * theta
-        at = theta.detach().requires_grad_()
-        for few in self.network.rows.batches(TOGETHER):
-            part = self._part(at, few)
-            value, gradient = value + part.detach(), gradient + _derivative(part, at)
-        return value, gradient
-
-    def value(self, theta: Tensor) -> Tensor:
-        with torch.no_grad():
-            parts = [self._part(theta, few) for few in self.network.rows.batches(TOGETHER)]
-            return torch.stack(parts).sum() + self._penalty(theta)
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        return self.value_and_gradient(theta)[1]
-
-    def product(self, theta: Tensor, v: Tensor) -> Tensor:
-        total = self.network.total * self.network.decay * v
-        at = theta.detach().requires_grad_()
-        for few in self.network.rows.batches(TOGETHER):
-            (slope,) = torch.autograd.grad(self._part(at, few), at, create_graph=True)
-            total = total + _derivative(slope @ v, at)
-        return total
-
-    def curvature(self, theta: Tensor) -> Tensor:
-        eye = torch.eye(len(theta), dtype=theta.dtype, device=theta.device)
-        dense = torch.diag(self.network.total * self.network.decay)
-        for few in self.network.rows.batches(TOGETHER):
-
-            def bent(v: Tensor, few: Tensor = few) -> Tensor:
-                return grad(lambda t: (grad(self._part)(t, few) * v).sum())(theta)
-
-            dense = dense + mapped(bent, (eye,), chunk=64)
-        return 0.5 * (dense + dense.T)
-
-    def gradient_size(self, theta: Tensor) -> Tensor:
-        """Estimated from some rows where there are many."""
-        network = self.network.with_theta(theta)
-        n = len(network.rows)
-        rows = torch.linspace(0, n - 1, min(n, SOME), device=theta.device).round().long()
-        sizes = [
-            network.gradients(few).norm(dim=1) for few in torch.split(rows, max(1, BUDGET // len(theta)))
-        ]
-        size = (torch.cat(sizes) * network.shares[rows]).mean() * n
-        return size + (0.0 if network.mean else 1.0) * (network.decay * theta).norm()
-
-    def _part(self, theta: Tensor, few: Tensor) -> Tensor:
-        network = self.network
-        rows = network.rows.take(few)
-        return (network.shares[few] * network.losses.values(network.outputs(theta, rows), rows.target)).sum()
-
-    def _penalty(self, theta: Tensor) -> Tensor:
-        return 0.5 * self.network.total * (self.network.decay * theta**2).sum()
-
-
-def jacobian_of(f: Callable[[Tensor], Tensor], theta: Tensor, maps: bool) -> Tensor:
-    """Derivatives of a vector in another: (c, k)."""
-    if maps:
-        return jacrev(f)(theta)
-    at = theta.detach().requires_grad_()
-    outputs = f(at)
-    return torch.stack([_derivative(output, at) for output in outputs])
-
-
-def _derivative(value: Tensor, variable: Tensor) -> Tensor:
-    """Derivative that is zero where nothing depends on the variable."""
-    if not value.requires_grad:
-        return torch.zeros_like(variable)
-    (found,) = torch.autograd.grad(value, variable, retain_graph=True, allow_unused=True)
-    return torch.zeros_like(variable) if found is None else found
 
 
 def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, BatchLoss]:
@@ -392,8 +312,11 @@ def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
     leaves = [leaf.detach().requires_grad_(leaf.is_floating_point()) for leaf in leaves]
     value = losses.values(tree_unflatten(leaves, spec), target).sum()
     real = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
+    if not value.requires_grad:
+        raise ValueError("the loss does not depend on what the module returns: no row moves the weights")
     found = torch.autograd.grad(value, [leaves[k] for k in real], allow_unused=True)
-    used = tuple(k for k, slope in zip(real, found, strict=True) if slope is not None)
+    known = cast("tuple[Tensor | None, ...]", found)
+    used = tuple(k for k, slope in zip(real, known, strict=True) if slope is not None)
     return Layout(spec, used, tuple(leaves[k].shape[1:] for k in used))
 
 

@@ -40,6 +40,20 @@ class Moved(NamedTuple):
     leverages: Tensor
 
 
+class LeftOut(NamedTuple):
+    """Rows without themselves.
+
+    Attributes
+    ----------
+    losses, leverages : (n,) tensors
+    outputs : (n, c) tensor
+    """
+
+    losses: Tensor
+    leverages: Tensor
+    outputs: Tensor
+
+
 class Rule(ABC):
     """Steps of the weights of a network."""
 
@@ -52,15 +66,16 @@ class Rule(ABC):
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         """Steps without each of some sets of as many rows, a few at a time: (s, q)."""
 
-    def left_out(self) -> tuple[Tensor, Tensor]:
-        """Loss of each row without it, and leverages: (n,), (n,)."""
-        rows = torch.arange(len(self.network.rows), device=self.network.theta.device)
-        losses, leverages = [], []
+    def left_out(self) -> LeftOut:
+        """Each row without itself."""
+        network = self.network
+        rows = torch.arange(len(network.rows), device=network.theta.device)
+        parts = []
         for part in self.moved(rows[:, None]):
-            points = self.network.theta + part.steps
-            losses.append(self.network.values_at(points, part.sets[:, 0]))
-            leverages.append(part.leverages)
-        return torch.cat(losses), torch.cat(leverages)
+            own = part.sets[:, 0]
+            outputs = network.outputs_at(network.theta + part.steps, own)
+            parts.append(LeftOut(network.values_of(outputs, own), part.leverages, outputs))
+        return LeftOut(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def left_behind(self, sets: Tensor) -> Tensor:
         """Gradient that the rows of each set leave behind, with their share of the decay: (s, k)."""

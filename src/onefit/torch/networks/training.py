@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from onefit.exceptions import NotOptimalWarning, SolverError
 from onefit.torch.networks.data import called
 from onefit.torch.networks.network import Network
+from onefit.torch.networks.objective import TrainingLoss
 from onefit.torch.numerics.newton import DENSE, beyond_saddle, newton, quasi_newton
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
@@ -53,7 +54,7 @@ class Clock:
 
 def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tensor:
     """Train on from its weights: L-BFGS, then Newton steps if there are few parameters: (k,)."""
-    objective = network.objective()
+    objective = TrainingLoss(network)
     theta = quasi_newton(objective, network.theta, max_steps, gain=LITTLE_GAIN, stop=stop)
     if len(theta) > DENSE or stop():
         return theta
@@ -65,7 +66,7 @@ def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tenso
 
 def missing(network: Network) -> float:
     """Gradient at the weights, relative to those of the rows and the decay."""
-    objective, theta = network.objective(), network.theta
+    objective, theta = TrainingLoss(network), network.theta
     size = float(objective.gradient_size(theta))
     return float(objective.gradient(theta).norm()) / max(size, np.finfo(float).tiny)
 
@@ -89,7 +90,7 @@ def _left_saddles(network: Network, theta: Tensor, max_steps: int, clock: Clock)
     """Train on along directions of negative curvature, as long as there are some."""
     for _ in range(SADDLES):
         try:
-            below = beyond_saddle(network.objective(), theta)
+            below = beyond_saddle(TrainingLoss(network), theta)
         except ONCE:
             return theta, ["the module cannot be differentiated twice: it was not checked to be at a minimum"]
         if below is None or clock.is_up():

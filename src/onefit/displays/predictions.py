@@ -1,0 +1,145 @@
+"""How good left-out predictions of numbers are: against what was observed, and their residuals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.displays.cloud import Hover, cloud
+from onefit.displays.style import BLUE, GREY, plain, plain_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class PredictionDisplay:
+    """Observed against left-out predicted values; on the line a prediction is right.
+
+    Parameters
+    ----------
+    y, predictions : (n,) array
+    rows : (n,) array, optional
+        Names of the rows; their numbers if missing.
+    quantity : str, default "response"
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    hover_ : list of (artist, texts)
+        What can be said about each point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import PredictionDisplay
+    >>> display = PredictionDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
+    """
+
+    ax_: Axes
+    figure_: Figure
+    hover_: Hover
+
+    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
+        self.y = y
+        self.predictions = predictions
+        self.rows = rows
+        self.quantity = quantity
+
+    def plot(self, ax: Axes | None = None) -> PredictionDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        PredictionDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = plain_axes(ax, (5.4, 4.4))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
+        self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
+        low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
+        ax.plot([low, high], [low, high], color=GREY, lw=1.0)
+        ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
+        ax.set_ylabel(plain(self.quantity))
+        return self
+
+    def _say(self, i: int) -> str:
+        return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"
+
+
+class ResidualDisplay:
+    """Residuals of left-out predictions against these; a trend or a funnel is what the model does not see.
+
+    Parameters
+    ----------
+    y, predictions : (n,) array
+    rows : (n,) array, optional
+        Names of the rows; their numbers if missing.
+    quantity : str, default "response"
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    hover_ : list of (artist, texts)
+        What can be said about each point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays import ResidualDisplay
+    >>> display = ResidualDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
+    """
+
+    ax_: Axes
+    figure_: Figure
+    hover_: Hover
+
+    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
+        self.y = y
+        self.predictions = predictions
+        self.rows = rows
+        self.quantity = quantity
+
+    def plot(self, ax: Axes | None = None) -> ResidualDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if missing.
+
+        Returns
+        -------
+        ResidualDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        self.ax_ = ax = plain_axes(ax, (5.4, 4.4))
+        self.figure_ = ax.figure  # type: ignore[assignment]
+        predictions = np.asarray(self.predictions)
+        residuals = np.asarray(self.y, dtype=np.float64) - predictions
+        self.hover_ = cloud(
+            ax,
+            predictions,
+            residuals,
+            lambda i: f"row {_name(self.rows, i)}: residual {residuals[i]:.4g} at {predictions[i]:.4g}",
+            BLUE,
+            np.abs(residuals),
+        )
+        ax.axhline(0.0, color=GREY, lw=1.0)
+        ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
+        ax.set_ylabel("residual")
+        return self
+
+
+def _name(rows: Any, i: int) -> Any:
+    return i if rows is None else rows[i]

@@ -1,0 +1,128 @@
+"""Piecewise linear losses with norms of groups and singular values: a conic program, by Clarabel.
+
+    minimise over (β, b, u, t):   Σ_i w_i (s_i0 η_i + Σ_k δ_ik u_ik) + ½ Σ_j l2_j β_j² + cᵀt
+    such that                     u_ik ≥ 0,   u_ik ≥ η_i − κ_ik,   A β + E t in a product of cones,
+
+with the slopes s_i0 of the first pieces, the rises δ_ik at the kinks κ_ik, and the conic form of the penalty.
+Clarabel (Goulart and Chen 2024) is an interior-point method: its answer is near, and ``curved_program`` goes
+on from there to the solution on its pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from onefit._typing import Array, Index
+from onefit.exceptions import SolverError
+from onefit.fit import Fit
+from onefit.losses import PiecewiseLinear
+from onefit.penalties import Cone, Conic, ConicForm
+from onefit.problem import Problem
+
+TOLERANCE = 1e-10  # of Clarabel's gap and residuals; it accepts a little more where rounding stops it
+SOLVED = ("Solved", "AlmostSolved")
+
+
+def solve(problem: Problem) -> Fit:
+    """Minimise the objective to the accuracy of an interior-point method.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of one output, a piecewise linear loss and a penalty with a conic form.
+
+    Returns
+    -------
+    Fit
+        With ``gradient``, the duals of the rows, known.
+
+    Raises
+    ------
+    ImportError
+        If Clarabel is not installed.
+    SolverError
+        If it finds no solution.
+    """
+    clarabel = _clarabel(problem)
+    rows = np.flatnonzero(problem.weights > 0)
+    program = _Program(problem, rows)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+    found = clarabel.DefaultSolver(
+        sp.csc_matrix(program.quadratic),
+        program.cost,
+        sp.csc_matrix(-program.matrix),
+        program.offset,
+        [_cone(clarabel, *one) for one in program.cones],
+        settings,
+    ).solve()
+    if str(found.status) not in SOLVED:
+        raise SolverError(
+            f"Clarabel found no solution ({found.status}): the problem may have no finite minimum; give "
+            "every column a penalty, and scale the columns"
+        )
+    return program.fit(np.asarray(found.x), np.asarray(found.z))
+
+
+def _clarabel(problem: Problem) -> Any:
+    """Clarabel's own API, which is an optional package."""
+    try:
+        import clarabel
+    except ImportError as error:
+        raise ImportError(
+            f"{type(problem.loss).__name__} with {type(problem.penalty.without_ridge()).__name__} is a conic "
+            "program and needs Clarabel: pip install 'onefit[conic]'"
+        ) from error
+    return clarabel
+
+
+def _cone(clarabel: Any, cone: Cone, size: int) -> Any:
+    made = {
+        Cone.NONNEGATIVE: clarabel.NonnegativeConeT,
+        Cone.SECOND_ORDER: clarabel.SecondOrderConeT,
+        Cone.SEMIDEFINITE: clarabel.PSDTriangleConeT,
+    }
+    return made[cone](size)
+
+
+class _Program:
+    """The conic program of a problem, on the rows that have weight; its variables are β, b, u and t."""
+
+    def __init__(self, problem: Problem, rows: Index) -> None:
+        loss, penalty = problem.loss, problem.penalty.without_ridge()
+        if not isinstance(loss, PiecewiseLinear) or not isinstance(penalty, Conic):
+            raise TypeError(f"{type(loss).__name__} with {type(penalty).__name__} is no conic program")
+        self.problem, self.rows, p = problem, rows, problem.X.shape[1]
+        self.form: ConicForm = penalty.conic_form(p)
+        self.kinks = loss.kinks(problem.y[rows])
+        self.slopes = problem.weights[rows, None] * loss.slopes(problem.y[rows])
+        n, q = self.kinks.shape
+        ones = np.ones((n, int(bool(problem.intercept))))
+        self.design = sp.hstack([sp.csr_array(problem.X)[rows], sp.csr_array(ones)], format="csr")
+        p_all, m = self.design.shape[1], len(self.form.cost)
+        ridge = problem.penalty.ridge((p,))
+        self.quadratic = sp.diags_array(np.concatenate([ridge, np.zeros(p_all - p + n * q + m)]))
+        rises = np.diff(self.slopes, axis=1).ravel()
+        self.cost = np.concatenate([self.design.T @ self.slopes[:, 0], rises, self.form.cost])
+        repeated = sp.kron(self.design, np.ones((q, 1)), format="csr")
+        eye, r = sp.eye_array(n * q), self.form.coef.shape[0]
+        coef = sp.hstack([self.form.coef, sp.csr_array((r, p_all - p))])
+        self.matrix = sp.block_array(
+            [[None, eye, None], [-repeated, eye, None], [coef, None, self.form.extra]], format="csr"
+        )
+        self.offset = np.concatenate([np.zeros(n * q), self.kinks.ravel(), np.zeros(r)])
+        self.cones = [(Cone.NONNEGATIVE, 2 * n * q), *self.form.cones]
+
+    def fit(self, x: Array, z: Array) -> Fit:
+        """Read the solution: g_i is the slope of the first piece plus the duals of u_ik ≥ η_i − κ_ik."""
+        problem, (n, q) = self.problem, self.kinks.shape
+        p = problem.X.shape[1]
+        level = np.asarray(x[p] if bool(problem.intercept) else 0.0)
+        duals = z[n * q : 2 * n * q].reshape(n, q).sum(axis=1) + self.slopes[:, 0]
+        gradient = np.zeros(problem.n)
+        gradient[self.rows] = np.clip(duals, self.slopes[:, 0], self.slopes[:, -1])
+        return Fit(problem, x[:p].copy(), level).known(gradient=gradient)

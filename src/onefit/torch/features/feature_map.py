@@ -1,0 +1,217 @@
+"""What feature maps have in common: training on the cross-validation risk, the head, and the check."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from onefit._progress import progress_line
+from onefit._typing import Array, Index
+from onefit.torch.features.checking import Check, checked, held_rows
+from onefit.torch.features.head import ConvexHead
+from onefit.torch.features.losses import LossName, loss_of
+from onefit.torch.features.splits import balanced_splits
+from onefit.torch.features.training import (
+    Callback,
+    Optimizer,
+    SplitRisk,
+    Trained,
+    Training,
+    features_of,
+    like_weights,
+)
+from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
+
+
+class FeatureMap(TransformerMixin, BaseEstimator, ABC):
+    """Fit of a feature map and its head; the subclasses know about targets and predictions."""
+
+    _several_targets = False
+    _steps: int  # at most, unless told otherwise
+
+    def __init__(
+        self,
+        module: nn.Module | Callable[[int], nn.Module],
+        *,
+        C: float = 1.0,
+        n_splits: int = 64,
+        train_size: float = 0.5,
+        fit_intercept: bool = True,
+        optimizer: Optimizer = "adam",
+        learning_rate: float = 0.01,
+        max_iter: int | None = None,
+        patience: int = 10,
+        tol: float = 0.01,
+        n_starts: int = 1,
+        callback: Callback | None = None,
+        device: str | torch.device = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.C = C
+        self.n_splits = n_splits
+        self.train_size = train_size
+        self.fit_intercept = fit_intercept
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.patience = patience
+        self.tol = tol
+        self.n_starts = n_starts
+        self.callback = callback
+        self.device = device
+        self.random_state = random_state
+
+    @abstractmethod
+    def _targets(self, y: Any) -> Array | Index:
+        """Check the targets; class numbers for a classifier."""
+
+    @abstractmethod
+    def _loss(self) -> LossName:
+        """Name of the loss of the head, once the targets are known."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the feature map on the cross-validation risk, then the head on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, ...)
+            What the module takes.
+        y : array-like of shape (n,)
+        """
+        self._check_parameters()
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            allow_nd=True,
+            multi_output=self._several_targets,
+            ensure_min_samples=2,
+        )
+        targets, device = self._targets(y), as_device(self.device)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        classes = targets.astype(np.intp) if self._loss() != "squared" else None
+        goal = torch.tensor(targets, device=device)
+        risk_of = self._risk(goal, classes, seed)
+        self._keep(self._best(X, risk_of, seed, device), X, risk_of)
+        self.check_ = self._checked(X, goal, classes, seed)
+        return self
+
+    def _risk(self, y: Tensor, classes: Index | None, seed: int) -> SplitRisk:
+        """Draw splits of some rows."""
+        held = balanced_splits(len(y), self.n_splits, self.train_size, np.random.default_rng(seed), classes)
+        head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept)
+        return SplitRisk(head, loss_of(head.loss, y), y, torch.as_tensor(held, device=y.device).double())
+
+    def _checked(self, X: Array, y: Tensor, classes: Index | None, seed: int) -> Check | None:
+        """Train once more without a fifth of the rows, which judge."""
+        out = held_rows(len(X), classes, seed)
+        if out is None:
+            return None
+        kept = ~out
+        risk_of = self._risk(y[torch.as_tensor(kept)], None if classes is None else classes[kept], seed)
+        with torch.random.fork_rng(devices=[y.device] if y.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            begun = self._start(0, X.shape[1]).to(y.device)
+            module = copy.deepcopy(begun)
+            training = self._training(lambda _step, _risk: None)
+            learned = training.run(module, like_weights(X[kept], module), risk_of).module
+
+        def features(one: nn.Module) -> Tensor:
+            with torch.no_grad():
+                return features_of(one.eval(), like_weights(X, one)).double()
+
+        parts = (features(learned), features(begun), risk_of.head, risk_of.loss)
+        return checked(*parts, X, y, out, self.risk_)
+
+    def _training(self, report: Callback) -> Training:
+        return Training(self.optimizer, self.learning_rate, self._most(), self.patience, self.tol, report)
+
+    def _check_parameters(self) -> None:
+        check_counts(
+            n_splits=self.n_splits, max_iter=self._most(), patience=self.patience, n_starts=self.n_starts
+        )
+        if not 0 < self.train_size < 1:
+            raise ValueError(f"train_size must lie between 0 and 1, got {self.train_size!r}")
+        if not 0 <= self.tol < 1:
+            raise ValueError(f"tol must be in [0, 1), got {self.tol!r}")
+
+    def _most(self) -> int:
+        """Steps at most."""
+        return self._steps if self.max_iter is None else self.max_iter
+
+    def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device) -> Trained:
+        """Train from each start and return what has the smallest risk."""
+        show = progress_line(type(self).__name__)
+        best: Trained | None = None
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for number in range(self.n_starts):
+                torch.manual_seed(seed + number)
+                module = self._start(number, X.shape[1]).to(device)
+                training = self._training(self._reporting(show, number))
+                trained = training.run(module, like_weights(X, module), risk_of)
+                if best is None or min(trained.risks) < min(best.risks):
+                    best = trained
+        show(self.n_starts * self._most(), self.n_starts * self._most())
+        return cast("Trained", best)
+
+    def _reporting(self, show: Callable[[int, int], None], number: int) -> Callback:
+        def report(step: int, risk: float) -> object:
+            show(number * self._most() + step, self.n_starts * self._most())
+            return self.callback(step, risk) if self.callback is not None else None
+
+        return report
+
+    def _start(self, number: int, p: int) -> nn.Module:
+        """Module to start from: as it was given, then with weights drawn anew."""
+        if not isinstance(self.module, nn.Module) and callable(self.module):
+            made = self.module(p)
+            trained_parameters(made)
+            return made
+        trained_parameters(self.module)
+        module = copy.deepcopy(self.module)
+        if number > 0:
+            for part in module.modules():
+                reset = getattr(part, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+        return module
+
+    def _keep(self, trained: Trained, X: Array, risk_of: SplitRisk) -> None:
+        self.module_ = trained.module
+        self.risk_path_ = np.array(trained.risks)
+        self.risk_, self.initial_risk_ = float(self.risk_path_.min()), float(self.risk_path_[0])
+        self.n_iter_ = len(trained.risks)
+        features = torch.as_tensor(self._features(X), device=risk_of.y.device)
+        with torch.no_grad():
+            theta = risk_of.head.coefficients(features, risk_of.y, features.new_ones(1, len(X)))[0]
+        theta_ = theta.cpu().numpy()
+        d = features.shape[1]
+        self.coef_, self.intercept_ = (
+            theta_[:d].T,
+            theta_[d] if self.fit_intercept else np.zeros(theta_.shape[1]),
+        )
+
+    def _features(self, X: Array) -> Array:
+        self.module_.eval()
+        with torch.no_grad():
+            return features_of(self.module_, like_weights(X, self.module_)).double().cpu().numpy()
+
+    def transform(self, X: Any) -> Array:
+        """Learned features: (n, d)."""
+        check_is_fitted(self)
+        return self._features(validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True))
+
+    def _predictors(self, X: Any) -> Array:
+        """Linear predictors: (n, c)."""
+        return self.transform(X) @ self.coef_.T + self.intercept_

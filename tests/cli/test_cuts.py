@@ -1,0 +1,131 @@
+"""Groups and time: what leaves together, against folds of scikit-learn; and columns that look like either."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
+
+from onefit.cli import cuts, run, structure
+from onefit.cli.errors import TableError
+from onefit.cli.table import Roles, split
+from onefit.estimators import LogisticLOO, PoissonLOO, RidgeLOO
+
+
+def panel(n_groups=12, each=8, seed=0):
+    rng = np.random.default_rng(seed)
+    subject = np.repeat(np.arange(n_groups), each)
+    x, z = rng.normal(size=(2, len(subject)))
+    trait = rng.normal(size=n_groups)[subject]
+    return pd.DataFrame(
+        {
+            "subject": subject,
+            "x": x,
+            "marker": trait * 2 + 0.1 * z,
+            "y": x + 2 * rng.normal(size=n_groups)[subject] + 0.3 * z,
+        }
+    )
+
+
+def test_risks_along_the_path_are_those_of_refits():
+    frame = panel()
+    table = split(frame, Roles("y", groups="subject"))
+    found = cuts.cuts_of(table)
+    strengths = np.array([10.0, 1.0, 0.1])
+    model = RidgeLOO(strengths).fit(StandardScaler().fit_transform(table.features), table.y)
+    path = cuts.judge_path(model, table, found, strengths)
+    for j, alpha in enumerate(strengths):
+        expected = np.empty(len(frame))
+        for train, test in found.splits:
+            scaler = StandardScaler().fit(table.features.iloc[train])
+            one = Ridge(alpha).fit(scaler.transform(table.features.iloc[train]), table.y[train])
+            expected[test] = one.predict(scaler.transform(table.features.iloc[test]))
+        judged = path.at(j)
+        np.testing.assert_allclose(judged.predictions, expected[judged.rows], rtol=1e-6)
+        np.testing.assert_allclose(judged.losses, (table.y - expected)[judged.rows] ** 2, rtol=1e-6)
+        np.testing.assert_allclose(path.risks()[j], np.mean((table.y - expected) ** 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "counts"])
+def test_probabilities_and_means(kind):
+    frame = panel(12, 20)
+    rng = np.random.default_rng(3)
+    made = {
+        "binary": (LogisticLOO, np.where(frame["y"] > 0, "p", "q")),
+        "multiclass": (LogisticLOO, np.digitize(frame["y"], [-1, 1])),
+        "counts": (PoissonLOO, rng.poisson(np.exp(frame["x"].to_numpy()))),
+    }
+    family, y = made[kind]
+    table = split(frame.assign(y=y), Roles("y", groups="subject"), kind)
+    X = StandardScaler().fit_transform(table.features)
+    model = family([1.0]).fit(X, table.y)
+    judged = cuts.judge_path(model, table, cuts.cuts_of(table), np.array([1.0])).at(0)
+    train, test = cuts.cuts_of(table).splits[0]
+    scaler = StandardScaler().fit(table.features.iloc[train])
+    one = family([1.0]).fit(scaler.transform(table.features.iloc[train]), table.y[train])
+    new = scaler.transform(table.features.iloc[test])
+    expected = one.predict(new) if kind == "counts" else one.predict_proba(new)
+    np.testing.assert_allclose(judged.predictions[: len(test)], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_no_group_is_on_both_sides():
+    table = split(panel(30), Roles("y", groups="subject"))
+    for train, test in cuts.cuts_of(table).splits:
+        assert not set(table.groups.iloc[train]) & set(table.groups.iloc[test])
+
+
+def test_time_goes_forward():
+    frame = pd.DataFrame(
+        {"day": np.repeat(np.arange(40), 2)[::-1], "x": np.arange(80) % 7, "y": np.arange(80) * 0.1}
+    )
+    table = split(frame, Roles("y", time="day"))
+    found = cuts.cuts_of(table)
+    assert len(found.splits) == cuts.WINDOWS
+    for train, test in found.splits:
+        assert table.time.iloc[train].max() < table.time.iloc[test].min()
+
+
+def test_a_class_that_a_part_lacks():
+    frame = panel().assign(y=lambda one: np.where(one["subject"] == 3, "rare", "usual"))
+    table = split(frame, Roles("y", groups="subject"))
+    model = LogisticLOO([1.0]).fit(table.features, table.y)
+    with pytest.raises(TableError, match="some class is not left"):
+        cuts.judge_path(model, table, cuts.cuts_of(table), np.array([1.0]))
+
+
+class TestSuspicion:
+    @pytest.mark.parametrize(
+        ("name", "values", "grouped"),
+        [
+            pytest.param("subject#", np.repeat(np.arange(10), 5), True, id="named, in blocks"),
+            pytest.param("patient_id", np.tile(np.arange(10), 5), True, id="named, mixed"),
+            pytest.param("place", np.repeat(list("abcdefghij"), 5), True, id="words in blocks"),
+            pytest.param("place", np.tile(list("abcdefghij"), 5), False, id="words mixed"),
+            pytest.param("x", np.repeat(np.arange(10), 5), False, id="numbers in blocks"),
+            pytest.param("subject", np.arange(50), False, id="never repeated"),
+            pytest.param("subject", np.linspace(0.1, 1, 50), False, id="fractions"),
+            pytest.param("subject", np.tile([0, 1], 25), False, id="two values"),
+        ],
+    )
+    def test_groups(self, name, values, grouped):
+        assert structure.looks_grouped(pd.Series(values, name=name)) == grouped
+
+    def test_time(self):
+        days = pd.Series(pd.date_range("2020-01-01", periods=50))
+        assert structure.looks_timed(days)
+        assert not structure.looks_timed(pd.Series(np.arange(50)))
+        assert not structure.looks_timed(days.iloc[:5])
+
+    def test_both_numbers_are_told(self, tmp_path, capsys):
+        panel(30).to_csv(tmp_path / "t.csv", index=False)
+        base = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", "--audit", "0"]
+        assert run(base) == 0
+        told = capsys.readouterr().out
+        assert "subject looks like groups" in told
+        assert "for new subject; if new rows are such, tune with --groups subject" in told
+        assert run([*base, "--groups", "subject", "--out", str(tmp_path / "o")]) == 0
+        told = capsys.readouterr().out
+        assert "looks like groups" not in told
+        assert "new subject (30 of them, left out in 10 parts)" in told
+        assert "refits without a part of the subject" in told
+        assert len(pd.read_csv(tmp_path / "o" / "predictions.csv")) == 240

@@ -1,0 +1,170 @@
+"""Tables as people write them: European and dollar numbers, Latin-1, dates, separators."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from onefit.cli import dates, numerals
+from onefit.cli.errors import TableError
+from onefit.cli.reading import Format, read_table
+
+
+@pytest.fixture
+def read(tmp_path):
+    def reading(content, **asked):
+        path = tmp_path / "t.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_table(path, Format(**asked))
+
+    return reading
+
+
+class TestNumbers:
+    def test_continental(self, read):
+        source = read("preis;n;ort\n68.045,57;1.234;Köln\n1.200,00;12;Bonn\n")
+        assert source.frame["preis"].tolist() == [68045.57, 1200.0]
+        assert source.frame["n"].tolist() == [1234.0, 12.0]
+        assert source.format.decimal == ","
+        assert "decimal ',' and '.' between thousands: preis" in " ".join(source.notes)
+
+    def test_points_beside_commas_are_not_thousands(self, read):
+        frame = read("a;b\n1,5;3.14\n2,5;2.71\n").frame
+        assert frame["a"].tolist() == [1.5, 2.5]
+        assert frame["b"].tolist() == [3.14, 2.71]
+
+    def test_dollars_brackets_and_percent(self, read):
+        source = read('price,share\n"$68,045.57",12%\n"($1,200.00)",5 %\n')
+        assert source.frame["price"].tolist() == [68045.57, -1200.0]
+        assert source.frame["share"].tolist() == [12.0, 5.0]
+        assert "currency and percent signs were taken off price, share" in source.notes
+
+    @pytest.mark.parametrize(
+        ("cells", "expected"),
+        [
+            (["1 234,5", "2 500,25"], [1234.5, 2500.25]),
+            (["1'234.50", "22"], [1234.5, 22.0]),
+            (["1,234", "5,678"], [1234.0, 5678.0]),
+            (["1.234.567", "12"], [1234567.0, 12.0]),
+            (["EUR 5", "7 EUR"], [5.0, 7.0]),
+            (["−3", "+4"], [-3.0, 4.0]),
+            (["1e3", "2.5E-1"], [1000.0, 0.25]),
+        ],
+    )
+    def test_writings(self, cells, expected):
+        column = pd.Series(cells)
+        found = numerals.read_numbers(column, numerals.decimal_mark([column]))
+        assert found is not None
+        np.testing.assert_allclose(found[1], expected)
+
+    @pytest.mark.parametrize("cells", [["12a", "3"], ["1.2.3", "4"], ["10-20", "30"], ["", ""]])
+    def test_words_stay_words(self, cells):
+        assert numerals.read_numbers(pd.Series(cells)) is None
+
+    def test_a_late_cell_decides_too(self):
+        column = pd.Series(["1,5"] * 9000 + ["1.234,5"])
+        written, values = numerals.read_numbers(column, ",")
+        assert written == numerals.CONTINENTAL
+        assert values.iloc[-1] == 1234.5
+
+    def test_asked_for(self, read):
+        frame = read("a;b\n1,234;2\n2,345;3\n", decimal=",").frame
+        assert frame["a"].tolist() == [1.234, 2.345]
+        frame = read("a;b\n1#234;2\n2#345;3\n", thousands="#").frame
+        assert frame["a"].tolist() == [1234.0, 2345.0]
+
+    def test_marks_of_missing_values(self, read):
+        frame = read("a,b\n1,-\n2,n.a.\n3,4\n").frame
+        assert frame["b"].isna().tolist() == [True, True, False]
+
+
+class TestText:
+    def test_latin_1(self, read):
+        source = read("ort;wert\nKöln;1\nMünchen;2\nGrün;3\n".encode("latin-1"))
+        assert source.frame["ort"].tolist() == ["Köln", "München", "Grün"]
+        assert "read as cp1252" in source.notes[0]
+
+    def test_cyrillic(self, read):
+        words = "город;цена\nМосква;1\nСанкт-Петербург;2\nНижний Новгород;3\nЕкатеринбург;4\n"
+        source = read(words.encode("cp1251"))
+        assert source.frame.columns[0] == "город"
+
+    def test_utf_16(self, read):
+        source = read("a,b\nä,1\nö,2\n".encode("utf-16"))
+        assert source.frame["a"].tolist() == ["ä", "ö"]
+
+    def test_a_late_byte(self, read):
+        source = read(("a,b\n" + "x,1\n" * 400_000).encode() + "é,2\n".encode("latin-1"))
+        assert source.frame["a"].iloc[-1] == "é"
+
+    def test_commas_in_quotes(self, read):
+        frame = read('a;b\n"x, y, z";1\n"u, v, w";2\n').frame
+        assert frame["a"].tolist() == ["x, y, z", "u, v, w"]
+
+    def test_single_column(self, read):
+        assert read("a\n1\n2\n").frame["a"].tolist() == [1, 2]
+
+    def test_separator_asked_for(self, read):
+        assert list(read("a:b\n1:2\n", separator=":").frame) == ["a", "b"]
+
+    def test_column_that_is_there_twice(self, read):
+        source = read("a,b,a\n1,2,1\n2,3,2\n")
+        assert list(source.frame) == ["a", "b"]
+        assert "column 'a' is there 2 times, all alike, and was read once" in source.notes
+        with pytest.raises(TableError, match="columns 1 and 3 are both named 'a' and differ"):
+            read("a,b,a\n1,2,1\n2,3,9\n")
+
+
+class TestDates:
+    @pytest.mark.parametrize(
+        ("cells", "format_", "unsure"),
+        [
+            (["01.02.2024", "28.03.2024"], "%d.%m.%Y", False),
+            (["01.02.2024", "03.04.2024"], "%d.%m.%Y", False),
+            (["02/28/2024", "03/01/2024"], "%m/%d/%Y", False),
+            (["28/02/2024", "01/03/2024"], "%d/%m/%Y", False),
+            (["02/03/2024", "03/01/2024"], "%m/%d/%Y", True),
+            (["1.2.24", "28.3.24"], "%d.%m.%y", False),
+            (["2024-01-05", "2024-01-06 10:00"], "ISO8601", False),
+            (["2024/1/5", "2024/01/06"], "%Y/%m/%d", False),
+            (["5 Jan 2024", "6 Feb 2024"], "%d %b %Y", False),
+            (["01.02.2024 10:30", "28.03.2024 11:45"], "%d.%m.%Y %H:%M", False),
+        ],
+    )
+    def test_formats(self, cells, format_, unsure):
+        assert dates.date_format(pd.Series(cells)) == (format_, unsure)
+        assert dates.dates(pd.Series([*cells, None]), format_).isna().tolist() == [False, False, True]
+
+    @pytest.mark.parametrize(
+        "cells", [["1.2", "3.4"], ["13.13.2024", "01.01.2024"], ["10/20", "5/6"], ["x", "y"]]
+    )
+    def test_what_is_no_date(self, cells):
+        assert dates.date_format(pd.Series(cells)) is None
+
+    def test_doubt_is_told_and_can_be_settled(self, read):
+        content = "d,y\n02/03/2024,1\n03/01/2024,2\n"
+        source = read(content)
+        assert "--day-first" in " ".join(source.notes)
+        assert source.frame["d"].dt.month.tolist() == [2, 3]
+        assert read(content, day_first=True).frame["d"].dt.month.tolist() == [3, 1]
+
+    def test_calendar(self):
+        days = pd.DataFrame({"d": pd.date_range("2022-01-01", "2023-12-31", freq="D")})
+        made = dates.Calendar().fit(days)
+        names = made.get_feature_names_out().tolist()
+        X = made.transform(days)
+        assert names[:3] == ["d (days)", "d: season, winter", "d: season, spring"]
+        monday = names.index("d: Monday")
+        np.testing.assert_array_equal(X[:, monday] == 1, days["d"].dt.day_of_week == 0)
+        winter, spring = X[:, 1], X[:, 2]
+        assert days["d"].dt.month.iloc[int(winter.argmax())] in (1, 12)
+        assert days["d"].dt.month.iloc[int(spring.argmax())] in (3, 4)
+
+    def test_missing_dates_are_missing_once(self):
+        days = pd.DataFrame({"d": [*pd.date_range("2022-01-01", "2023-12-31", freq="D"), None]})
+        X = dates.Calendar().fit(days).transform(days)
+        assert np.isnan(X[-1, 0])
+        assert np.all(X[-1, 1:] == 0)
+
+    def test_short_spans_are_days_alone(self):
+        days = pd.DataFrame({"d": pd.date_range("2022-01-01", periods=10)})
+        assert dates.Calendar().fit(days).get_feature_names_out().tolist() == ["d (days)"]

@@ -1,0 +1,186 @@
+"""Losses with kinks and norms of groups or singular values: optimality, Clarabel through cvxpy, refits."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import onefit
+from onefit.fit import Fit
+from onefit.losses import EpsilonInsensitive, Hinge, Quantile
+from onefit.penalties import L2, Conic, GroupLasso, NuclearNorm, Penalty, Pieces, SparseGroupLasso
+from onefit.problem import Problem
+from onefit.solvers import conic, curved_program
+from onefit.solvers.solve import solve
+
+clarabel = pytest.importorskip("clarabel")
+
+
+def _load(name):
+    """``tests`` is no package: tests are imported one by one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+clarabel_route = _load("clarabel_route")
+
+GROUPS = np.repeat(range(4), 3)
+LOSSES = [EpsilonInsensitive(0.0), Quantile(0.3), EpsilonInsensitive(0.2), Hinge()]
+PENALTIES = {
+    "group lasso": GroupLasso(GROUPS, 2.0),
+    "group lasso of lists, one free": GroupLasso(
+        [[0, 5], [1, 2], [3, 4, 6, 7, 8, 9], [10, 11]], 1.0, [0.0, 1.0, 2.0, 3.0]
+    ),
+    "sparse group lasso": SparseGroupLasso(GROUPS, 3.0, 0.5),
+    "sparse group lasso that is a lasso": SparseGroupLasso(GROUPS, 2.0, 1.0),
+    "nuclear norm": NuclearNorm((3, 4), 4.0),
+    "nuclear norm, tall": NuclearNorm((6, 2), 4.0),
+    "ridge plus group lasso": GroupLasso(GROUPS, 3.0) + L2(0.5),
+    "ridge plus nuclear norm": NuclearNorm((3, 4), 4.0) + L2(0.5),
+    "nothing left": GroupLasso(GROUPS, 500.0),
+}
+penalties = pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES.keys())
+losses = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+
+
+def _problem(loss, penalty, seed=0, n=40, *, intercept=True, sparse=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 12))
+    if sparse:
+        X *= rng.random(X.shape) < 0.4
+    y = X[:, :4] @ [1.0, -1.0, 0.5, 0.5] + rng.normal(size=n)
+    y = (y > 0).astype(float) if loss.of_two_classes else y
+    weights = rng.uniform(0.5, 2.0, n)
+    weights[3] = 0.0
+    X = sp.csr_array(X) if sparse else X
+    return Problem(loss, penalty, X, y, weights, np.array(intercept))
+
+
+def _check(fit, rtol=1e-8):
+    pytest.importorskip("cvxpy")
+    clarabel_route.check(fit, rtol)
+
+
+def _is_optimal(fit, atol=1e-7):
+    """Duals between the slopes, of the right piece away from kinks, and a subgradient of the penalty."""
+    problem = fit.problem
+    slopes = problem.weights[:, None] * problem.loss.slopes(problem.y)
+    kinks = problem.loss.kinks(problem.y)
+    assert np.all((fit.gradient >= slopes[:, 0] - atol) & (fit.gradient <= slopes[:, -1] + atol))
+    away = np.abs(fit.eta[:, None] - kinks).min(axis=1) > 1e-7
+    own = problem.weights * problem.loss.gradient(problem.y, fit.eta)
+    np.testing.assert_allclose(fit.gradient[away], own[away], atol=atol)
+    np.testing.assert_array_equal(fit.pinned & away, False)
+    np.testing.assert_allclose(problem.linear_predictor(fit.coef, fit.intercept), fit.eta, atol=1e-8)
+    assert problem.penalty.is_stationary(fit.coef[:, None], fit.loss_gradient[:, None]).all()
+    assert not problem.intercept or abs(fit.gradient.sum()) <= 1e-7
+
+
+@losses
+@penalties
+def test_a_minimum_by_its_own_conditions_and_by_cvxpy(loss, penalty):
+    fit = solve(Fit.at_start(_problem(loss, penalty))).fit
+    _is_optimal(fit)
+    _check(fit)
+    assert fit.pinned.any()
+
+
+@penalties
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_many_problems(penalty, seed):
+    loss = LOSSES[seed % len(LOSSES)]
+    _is_optimal(
+        solve(
+            Fit.at_start(
+                _problem(loss, penalty, seed, 10 + 9 * seed, intercept=seed % 2 == 0, sparse=seed % 3 == 0)
+            )
+        ).fit
+    )
+
+
+@losses
+def test_a_warm_start_needs_no_program(loss, monkeypatch):
+    problem = _problem(loss, SparseGroupLasso(GROUPS, 3.0, 0.5))
+    fit = solve(Fit.at_start(problem)).fit
+    monkeypatch.setattr(conic, "solve", lambda _: pytest.fail("solved from nothing"))
+    again = solve(Fit(problem, fit.coef, fit.intercept).known(gradient=fit.gradient)).fit
+    np.testing.assert_allclose(again.coef, fit.coef, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["absolute", "quantile", "epsilon_insensitive", "hinge"])
+@pytest.mark.parametrize("which", ["group lasso", "sparse group lasso", "nuclear norm"])
+def test_leave_one_out_is_that_of_refits(name, which):
+    problem = _problem(Hinge() if name == "hinge" else Quantile(), PENALTIES[which], seed=2, n=24)
+    X, y, rows = problem.X, problem.y, np.arange(24)
+    model = onefit.GeneralizedLinear(name, PENALTIES[which]).fit(X, y)
+    exact = onefit.loo(model, X, y, exact=True)
+    for i in rows[::6]:
+        refit = clone(model).fit(X[rows != i], y[rows != i])
+        there = refit.decision_function(X[[i]]) if name == "hinge" else refit.predict(X[[i]])
+        np.testing.assert_allclose(exact.decision[i], there[0], atol=1e-5)
+    near = onefit.loo(model, X, y)
+    assert abs(near.value - exact.value) <= 0.1 * exact.value
+
+
+def test_clarabel_is_named_where_it_is_missing(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "clarabel":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    X, y = np.random.default_rng(0).normal(size=(20, 12)), np.arange(20) % 2
+    with pytest.raises(ImportError, match=r"Hinge with GroupLasso .* pip install 'onefit\[conic\]'"):
+        onefit.GeneralizedLinear("hinge", GroupLasso(GROUPS)).fit(X, y)
+
+
+def test_a_penalty_with_kinks_and_no_cones_is_refused():
+    class Unknown(Penalty):
+        pieces = Pieces.UNKNOWN
+        third = value = tangent = scaled = has_free_directions = None
+
+        def prox(self, coef, step):
+            return coef / (1.0 + step)
+
+        def has_kinks(self, shape):
+            return bool(shape)
+
+    with pytest.raises(TypeError, match="Hinge with Unknown is no conic program"):
+        conic.solve(_problem(Hinge(), Unknown()))
+
+
+def test_a_point_that_is_optimal_on_its_piece_alone_is_refused():
+    problem = _problem(Hinge(), GroupLasso(GROUPS, 3.0))
+    fit = solve(Fit.at_start(problem)).fit
+    off = fit.moved(np.zeros(12), fit.intercept).known(gradient=50.0 * fit.gradient)
+    with pytest.raises(onefit.exceptions.SolverError, match="pattern of the penalty did not settle"):
+        curved_program._checked(off)
+
+
+@pytest.mark.parametrize("penalty", [one for one in PENALTIES.values() if isinstance(one, Conic)], ids=repr)
+def test_conic_forms_have_the_value_of_the_penalty(penalty):
+    """min cᵀt over t, by Clarabel, at given coefficients."""
+    coef = np.random.default_rng(0).normal(size=12)
+    form = penalty.conic_form(12)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    m = len(form.cost)
+    found = clarabel.DefaultSolver(
+        sp.csc_matrix((m, m)),
+        form.cost,
+        sp.csc_matrix(-form.extra),
+        form.coef @ coef,
+        [conic._cone(clarabel, *cone) for cone in form.cones],
+        settings,
+    ).solve()
+    np.testing.assert_allclose(found.obj_val, penalty.value(coef), rtol=1e-6)

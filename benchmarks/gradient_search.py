@@ -27,9 +27,9 @@ from onefit.losses import Logistic, Squared
 from onefit.metrics import LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.tuning.descent import Plan, descend
-from onefit.tuning.judges import LeaveOneOut
-from onefit.tuning.objective import Objective
+from onefit.tuning.descent import DescentPlan, descend
+from onefit.tuning.judges import LeaveOneOutJudge
+from onefit.tuning.objective import RiskObjective
 from onefit.tuning.space import Domain, Space
 from run import Row, paired
 
@@ -351,16 +351,16 @@ def to_the_same_risk(quick: bool) -> Iterator[Row]:
             yield Row(f"{task.name} / {name}", mine, theirs, ">= 1", f"{note}{missed}")
 
 
-def _per_feature(X: np.ndarray, y: np.ndarray, loss: object, bounds: tuple[float, float]) -> Objective:
+def _per_feature(X: np.ndarray, y: np.ndarray, loss: object, bounds: tuple[float, float]) -> RiskObjective:
     """Leave-one-out risk as a function of one strength a feature."""
     n, p = X.shape
     response = SquaredError() if isinstance(loss, Squared) else LogLoss(np.array([0, 1]))
     problem = Problem(loss, L2(np.ones(p)), X, y, np.ones(n))
     space = Space((Domain("alpha", *bounds, "log", np.arange(p)),))
-    return Objective(
+    return RiskObjective(
         space,
         lambda values: replace(problem, penalty=L2(values["alpha"])),
-        LeaveOneOut(response, y.astype(int) if response != SquaredError() else y, np.full(n, 1.0 / n)),
+        LeaveOneOutJudge(response, y.astype(int) if response != SquaredError() else y, np.full(n, 1.0 / n)),
     )
 
 
@@ -371,7 +371,7 @@ def ridge_2017(quick: bool) -> Iterator[Row]:
     found = []
 
     def search() -> None:
-        plan = Plan("lbfgs", 500, 1e-6, 0.1, 1, np.random.default_rng(0))
+        plan = DescentPlan("lbfgs", 500, 1e-6, 0.1, 1, np.random.default_rng(0))
         found.append(descend(_per_feature(X, y, Squared(), (1e-3, 1e5)), plan))
 
     def plain(length: float) -> float:

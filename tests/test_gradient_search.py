@@ -29,12 +29,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import onefit
 from onefit import GeneralizedLinear, GradientSearchCV, PerFeature, PerGroup, Simplex, losses, penalties, risk
 from onefit._linalg import is_same
-from onefit.estimators.search import _Model
+from onefit.estimators.searched import SearchedModel
 from onefit.gradients import same_penalty
 from onefit.penalties import L1, L2, FusedLasso, GroupLasso
 from onefit.readers import read
 from onefit.readers.kernels import in_length_scales
-from onefit.tuning.objective import Objective
+from onefit.tuning.objective import RiskObjective
 
 N, P = 40, 5
 STRENGTH = {"alpha": (1e-2, 1e3)}
@@ -75,9 +75,9 @@ def _data(kind="numbers", n=N, p=P, seed=0):
 
 def _objective(search, X, y, weights=None):
     """The function that a search minimises."""
-    model = _Model.of(search.estimator, search.param_bounds, X, y, weights)
+    model = SearchedModel.of(search.estimator, search.param_bounds, X, y, weights)
     judge = search._judge(model, X, y, weights)
-    return Objective(model.space, model.problem_at, judge, in_length_scales)
+    return RiskObjective(model.space, model.problem_at, judge, in_length_scales)
 
 
 def _worst(objective, share=0.45, step=1e-3):
@@ -650,7 +650,7 @@ def test_starts_of_weights_that_are_none():
 )
 def test_problems_are_those_of_a_model_with_the_hyperparameters(model, bounds, params):
     X, y = _data()
-    searched = _Model.of(model, bounds, X, y, None)
+    searched = SearchedModel.of(model, bounds, X, y, None)
     before = clone(searched.fitted)
     ours = searched.problem_at(params)
     theirs = read(clone(model).set_params(**params).fit(X, y), X, y).fit.problem

@@ -176,7 +176,7 @@ class Refits:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _RefitSample:
     """What a refit takes its rows from, and what it is asked for."""
 
     X: Any
@@ -243,14 +243,14 @@ def left_out_predictions(
     """
     X, y, weights = indexable(X, y, None if sample_weight is None else np.asarray(sample_weight))
     weight_name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
-    sample = _Sample(X, y, weights, weight_name, method, getattr(model, "classes_", None))
+    sample = _RefitSample(X, y, weights, weight_name, method, getattr(model, "classes_", None))
     estimator = reference(model)
     tasks = (delayed(_refit)(estimator, sample, *rows) for rows in zip(removed, tested, strict=True))
     with closing(Parallel(n_jobs=n_jobs, return_as="generator")(tasks)) as results:
         return _collected(results, removed, tested, progress)
 
 
-def _refit(estimator: Any, sample: _Sample, removed: Index, tested: Index) -> tuple[Any, str, list[str]]:
+def _refit(estimator: Any, sample: _RefitSample, removed: Index, tested: Index) -> tuple[Any, str, list[str]]:
     """Predictions of one refit, or the error that it raised, and what it warned of."""
     kept = np.setdiff1d(np.arange(len(sample.y)), removed)
     weights = {} if sample.sample_weight is None else {sample.weight_name: sample.sample_weight[kept]}
@@ -265,7 +265,7 @@ def _refit(estimator: Any, sample: _Sample, removed: Index, tested: Index) -> tu
     return predictions, "", sorted({warning.category.__name__ for warning in caught})
 
 
-def _aligned(fitted: Any, predictions: Any, sample: _Sample) -> Any:
+def _aligned(fitted: Any, predictions: Any, sample: _RefitSample) -> Any:
     """Predictions with one column for each class, also for classes that the refit does not know."""
     if sample.method == "predict" or sample.classes is None or len(fitted.classes_) == len(sample.classes):
         return predictions

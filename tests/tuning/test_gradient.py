@@ -15,9 +15,9 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk import folds
 from onefit.solvers.solve import solve
-from onefit.tuning.descent import Plan, descend
-from onefit.tuning.judges import HeldOut, Judge, Judged, LeaveOneOut
-from onefit.tuning.objective import Objective
+from onefit.tuning.descent import DescentPlan, descend
+from onefit.tuning.judges import HeldOutJudge, Judge, Judged, LeaveOneOutJudge
+from onefit.tuning.objective import RiskObjective
 from onefit.tuning.space import Domain, Space
 
 # --- ways down a function that is known ------------------------------------------------------------
@@ -58,12 +58,12 @@ def _strengths(p, seed=0):
 
 def _plan(optimizer, **settings):
     given = {"max_iter": 2000, "tol": 1e-6, "learning_rate": 0.1, "n_starts": 1, **settings}
-    return Plan(optimizer, seed=np.random.default_rng(0), **given)
+    return DescentPlan(optimizer, seed=np.random.default_rng(0), **given)
 
 
 @pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
 def test_ways_down_reach_the_bottom(optimizer):
-    objective = Objective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0])))
+    objective = RiskObjective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0])))
     found = descend(objective, _plan(optimizer))
     np.testing.assert_allclose(found.t, 1.0, atol=1e-3 if optimizer == "adam" else 1e-5)
     assert len(found.points) == len(found.values)
@@ -74,20 +74,20 @@ def test_ways_down_reach_the_bottom(optimizer):
 @pytest.mark.parametrize("optimizer", ["lbfgs", "projected"])
 def test_risks_may_be_infinite_in_places(optimizer, failing):
     """The middle of the bounds is finite, the first steps are not."""
-    objective = Objective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0]), 1.2, failing=failing))
+    objective = RiskObjective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0]), 1.2, failing=failing))
     found = descend(objective, _plan(optimizer, max_iter=200))
     assert np.isfinite(found.value)
     assert found.value < objective.value(np.full(4, 0.5))
 
 
 def test_risks_that_are_nowhere_finite_are_refused():
-    objective = Objective(*_strengths(4), _Bowl(np.eye(4), -10.0))
+    objective = RiskObjective(*_strengths(4), _Bowl(np.eye(4), -10.0))
     with pytest.raises(ValueError, match="not finite for any"):
         descend(objective, _plan("lbfgs"))
 
 
 def test_random_starts_are_within_the_bounds_and_spread():
-    objective = Objective(*_strengths(4), _Bowl(np.eye(4)))
+    objective = RiskObjective(*_strengths(4), _Bowl(np.eye(4)))
     found = descend(objective, _plan("projected", n_starts=4, max_iter=1))
     points = np.array(found.points)
     assert points.min() >= -3.0 - 1e-12
@@ -101,7 +101,7 @@ def test_interruptions_before_the_first_value_are_passed_on():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        descend(Objective(*_strengths(3), Interrupted(np.eye(3))), _plan("lbfgs"))
+        descend(RiskObjective(*_strengths(3), Interrupted(np.eye(3))), _plan("lbfgs"))
 
 
 # --- judges ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_leave_one_out_is_the_mean_over_refits():
     X, y = _sample()
     problem = Problem(Squared(), L2(2.0), X, y, np.ones(len(y)))
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
-    judge = LeaveOneOut(SquaredError(), y, weights / weights.sum())
+    judge = LeaveOneOutJudge(SquaredError(), y, weights / weights.sum())
     losses = []
     for i in range(len(y)):
         fit = solve(Fit.at_start(problem.without(np.array([i])))).fit
@@ -130,7 +130,7 @@ def test_leave_one_out_is_the_mean_over_refits():
 def test_leave_one_out_of_a_lasso_is_that_of_its_refits():
     X, y = _sample()
     problem = Problem(Squared(), L1(2.0), X, y, np.ones(len(y)))
-    judge = LeaveOneOut(SquaredError(), y, np.full(len(y), 1 / len(y)))
+    judge = LeaveOneOutJudge(SquaredError(), y, np.full(len(y), 1 / len(y)))
     refits = [solve(Fit.at_start(problem.without(np.array([i])))).fit.eta[i] for i in range(len(y))]
     judged = judge.judge(problem, [], gradient=True)
     assert judged.value == pytest.approx(np.mean((y - refits) ** 2), rel=1e-9)
@@ -141,7 +141,7 @@ def test_single_rows_average_to_the_gradient_of_all():
     """Algorithm 2 of the 2017 paper is unbiased for its Algorithm 1."""
     X, y = _sample()
     problem = Problem(Squared(), L2(2.0), X, y, np.ones(len(y)))
-    judge = LeaveOneOut(SquaredError(), y, np.full(len(y), 1 / len(y)), exact=False)
+    judge = LeaveOneOutJudge(SquaredError(), y, np.full(len(y), 1 / len(y)), exact=False)
     (whole,) = judge.judge(problem, [], gradient=True).parts
     rows = [
         replace(judge, batch=np.array([i])).judge(problem, [], gradient=True).parts[0].cotangent
@@ -157,7 +157,7 @@ def test_held_out_sets_are_solved_without(weighted):
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
     drawn = folds.monte_carlo(len(y), 6, 0.7, 0)
     problem = Problem(Squared(), L1(1.5), X, y, np.ones(len(y)))
-    judge = HeldOut(drawn, SquaredError(), y, weights)
+    judge = HeldOutJudge(drawn, SquaredError(), y, weights)
     losses = []
     for rows in drawn.removed:
         fit = solve(Fit.at_start(problem.without(rows))).fit

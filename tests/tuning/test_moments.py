@@ -15,7 +15,7 @@ from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Moments, Problem
 from onefit.solvers.solve import solve
-from onefit.tuning.judges import HeldOut
+from onefit.tuning.judges import HeldOutJudge
 
 N, P = 60, 8
 RNG = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def test_sums_of_other_rows_or_for_another_loss_are_not_used():
     assert replace(known, loss=Logistic()).known_moments is None
 
 
-class _Summing(HeldOut):
+class _Summing(HeldOutJudge):
     """Counts how often sums over a training set are taken."""
 
     taken = 0

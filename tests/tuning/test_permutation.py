@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from onefit.risk.permutation import draw_permutations, permuted_targets
 from onefit.tuning.closed_form import FAMILIES, ColumnSide, RowSide, Sparse, quasi_sparsifier
-from onefit.tuning.permutation import LBFGS, Adam, with_tolerance
+from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
 from onefit.tuning.ridge_coordinates import (
     CentredDesign,
     ColumnCoordinates,
@@ -158,7 +158,7 @@ def test_adam_takes_the_steps_of_table_one(structure):
         second = 0.9 * second + 0.1 * gradients[-1] ** 2
         step = first / (1 - 0.5**k) / (np.sqrt(second / (1 - 0.9**k)) + 1e-8)
         thetas.append(thetas[-1] - 0.5 * step)
-    found = Adam(max_iter=2, tol=1e-30).minimise(family, start)
+    found = PapersAdam(max_iter=2, tol=1e-30).minimise(family, start)
     values = [family.value_and_gradient(theta)[0] for theta in thetas]
     np.testing.assert_allclose(found.values, values, rtol=1e-12)
     np.testing.assert_allclose(found.t, thetas[int(np.argmin(values))], rtol=1e-12)
@@ -168,7 +168,7 @@ def test_adam_takes_the_steps_of_table_one(structure):
 
 def test_adam_stops_by_the_change_of_the_criterion():
     family = FAMILIES["ridge"](_space((60, 6)))
-    found = Adam().minimise(family, family.start(1e3))
+    found = PapersAdam().minimise(family, family.start(1e3))
     changes = np.abs(np.diff(found.values))
     assert found.converged
     assert changes[-1] < 1e-4
@@ -178,8 +178,8 @@ def test_adam_stops_by_the_change_of_the_criterion():
 def test_adam_does_not_stop_on_its_way_down_from_a_flat_start():
     space = _space((25, 6))
     family = FAMILIES["ridge"](space)
-    far = Adam().minimise(family, family.start(1e8 * space.scale))
-    near = Adam().minimise(family, family.start(space.scale))
+    far = PapersAdam().minimise(family, family.start(1e8 * space.scale))
+    near = PapersAdam().minimise(family, family.start(space.scale))
     assert abs(far.values[1] - far.values[0]) < 1e-4  # the paper's rule alone would stop here
     assert far.values.min() == pytest.approx(near.values.min(), abs=1e-3)
 
@@ -188,7 +188,7 @@ def test_adam_does_not_stop_on_its_way_down_from_a_flat_start():
 def test_adam_and_lbfgs_find_the_same_ridge(shape):
     family = FAMILIES["ridge"](_space(shape, count=30))
     start = family.start(family.space.next_to_the_null_model())
-    by_adam = Adam(learning_rate=0.02, tol=1e-14, max_iter=5000).minimise(family, start)
+    by_adam = PapersAdam(learning_rate=0.02, tol=1e-14, max_iter=5000).minimise(family, start)
     by_lbfgs = LBFGS(tol=1e-15).minimise(family, start)
     assert by_lbfgs.converged
     assert by_adam.values.min() == pytest.approx(by_lbfgs.values.min(), abs=1e-9)
@@ -202,7 +202,7 @@ def test_adam_and_lbfgs_find_the_same_where_there_is_one_basin(structure):
     family = FAMILIES[structure](space)
     start = family.start(space.scale)
     by_lbfgs = LBFGS(tol=1e-14).minimise(family, start)
-    by_adam = Adam(learning_rate=0.05, tol=1e-13, max_iter=4000).minimise(family, start)
+    by_adam = PapersAdam(learning_rate=0.05, tol=1e-13, max_iter=4000).minimise(family, start)
     assert by_adam.values.min() == pytest.approx(by_lbfgs.values[-1], abs=1e-8)
     assert by_lbfgs.values[-1] < by_lbfgs.values[0] - 0.01
 
@@ -224,7 +224,7 @@ def test_without_permutations_ridge_overfits():
 
 
 def test_tolerance_is_replaced_only_if_given():
-    assert with_tolerance(Adam(), None) == Adam()
+    assert with_tolerance(PapersAdam(), None) == PapersAdam()
     assert with_tolerance(LBFGS(), 1e-3) == LBFGS(tol=1e-3)
 
 

@@ -5,11 +5,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import onefit
-from onefit.estimators.search import _Model
+from onefit.estimators.searched import SearchedModel
 from onefit.penalties import L2, ElasticNet
 from onefit.risk import Permutation
-from onefit.tuning.judges import Permuted
-from onefit.tuning.objective import Objective
+from onefit.tuning.judges import PermutedJudge
+from onefit.tuning.objective import RiskObjective
 
 N, P = 40, 6
 RNG = np.random.default_rng(3)
@@ -33,10 +33,10 @@ MODELS = {
 
 def _objective(name, weights):
     estimator, bounds, y = MODELS[name]
-    model = _Model.of(estimator, bounds, X, y, weights)
+    model = SearchedModel.of(estimator, bounds, X, y, weights)
     shares = np.ones(N) / N if weights is None else weights / weights.sum()
-    judge = Permuted(model.reading.metric, model.reading.target, shares, ORDERS)
-    return Objective(model.space, model.problem_at, judge)
+    judge = PermutedJudge(model.reading.metric, model.reading.target, shares, ORDERS)
+    return RiskObjective(model.space, model.problem_at, judge)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -32,7 +32,7 @@ def cvxpy_module() -> Any:
     return cvxpy
 
 
-class Solved(NamedTuple):
+class SolvedProgram(NamedTuple):
     """What solves the program on some of its rows.
 
     Attributes
@@ -160,7 +160,7 @@ class SplitProgram:
         objective = cp.Minimize(loss + self.smooth + self.rough)
         return _ByRows(cp.Problem(objective, [link, *self.constraints]), link, level, kept, held)
 
-    def solve(self, kept: Mask, held: Array) -> Solved:
+    def solve(self, kept: Mask, held: Array) -> SolvedProgram:
         """Solve with some rows only, the linear predictors of the others held where they are.
 
         Parameters
@@ -177,7 +177,7 @@ class SplitProgram:
         whole.held.value = np.where(kept, 0.0, held).reshape(shape)
         _solve(whole.problem)
         coef, level = np.ravel(self.coef.value).astype(np.float64), np.asarray(float(whole.level.value))
-        return Solved(coef, level, np.asarray(whole.link.dual_value, dtype=np.float64).ravel())
+        return SolvedProgram(coef, level, np.asarray(whole.link.dual_value, dtype=np.float64).ravel())
 
     @cached_property
     def proximal(self) -> Proximal:

@@ -24,8 +24,8 @@ from onefit.risk.permutation import (
 )
 from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum
-from onefit.tuning.permutation import LBFGS, Adam, with_tolerance
-from onefit.tuning.ridge_coordinates import CentredDesign, Coordinates, coordinates
+from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
+from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
 from onefit.validation import check_weights
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
@@ -259,19 +259,19 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return draw_permutations(n, self.n_permutations, np.random.default_rng(seed))
 
-    def _start(self, space: Coordinates) -> float:
+    def _start(self, space: RidgeCoordinates) -> float:
         if self.initial_lambda is not None:
             return float(self.initial_lambda)
         if self.optimizer == "adam":
             return INITIAL_LAMBDA
         return space.next_to_the_null_model() if self.structure == "ridge" else space.scale
 
-    def _optimiser(self) -> Adam | LBFGS:
+    def _optimiser(self) -> PapersAdam | LBFGS:
         if self.optimizer == "adam":
-            return with_tolerance(Adam(self.learning_rate, max_iter=self.max_iter), self.tol)
+            return with_tolerance(PapersAdam(self.learning_rate, max_iter=self.max_iter), self.tol)
         return with_tolerance(LBFGS(max_iter=self.max_iter), self.tol)
 
-    def _take(self, minimum: Minimum, family: Family, space: Coordinates) -> None:
+    def _take(self, minimum: Minimum, family: Family, space: RidgeCoordinates) -> None:
         """Set the fitted attributes that the parameters determine."""
         theta = minimum.t
         self.lambda_ = float(np.exp(theta[0]))

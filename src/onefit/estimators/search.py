@@ -2,100 +2,40 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onefit._typing import Array, Index
+from onefit._typing import Array
 from onefit.api import evaluate, loo
-from onefit.exceptions import UnreliableWarning, UnsupportedModelError
-from onefit.losses import Mixture
-from onefit.problem import Problem
-from onefit.readers import Reading, has_reading, read
-from onefit.readers.kernels import KernelGram, check_semidefinite, in_length_scales
+from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
+from onefit.estimators.searched import SearchedModel, check_classes, fit_weighted, permuted
+from onefit.exceptions import UnreliableWarning
+from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
 from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
-from onefit.risk.permutation import draw_permutations
 from onefit.tuning import judges
-from onefit.tuning.descent import WAYS, Descent, Optimizer, Plan, descend
+from onefit.tuning.descent import WAYS, Descended, DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
-from onefit.tuning.objective import NOTHING, Objective
-from onefit.tuning.space import Domain, Hyperparameter, Scale, Shares, Space
+from onefit.tuning.objective import NOTHING, RiskObjective
+from onefit.tuning.space import Domain, Space
 from onefit.validation import check_weights
 
-DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
 NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
 MISJUDGED = 0.1  # relative error of the risk of the search that is worth a warning
 AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
 
 Gradient: TypeAlias = Literal["exact", "2017"]
 __all__ = ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"]
-
-
-@dataclass(frozen=True)
-class PerFeature:
-    """A hyperparameter with one value a feature.
-
-    Parameters
-    ----------
-    low, high : float
-        Bounds of each.
-    scale : "log" or "linear", default "log"
-    """
-
-    low: float
-    high: float
-    scale: Scale = "log"
-
-
-@dataclass(frozen=True, eq=False)
-class PerGroup:
-    """A hyperparameter with one value for each group of features.
-
-    Parameters
-    ----------
-    groups : (p,) labels
-        Group of each feature.
-    low, high : float
-        Bounds of each.
-    scale : "log" or "linear", default "log"
-    """
-
-    groups: Any
-    low: float
-    high: float
-    scale: Scale = "log"
-
-
-@dataclass(frozen=True)
-class Simplex:
-    """Weights of a mixture of losses: at least 0, with sum 1 (Wang et al. 2019, appendix B).
-
-    For ``loss__weights`` of a ``GeneralizedLinear`` whose loss is an ``onefit.losses.Mixture``.
-
-    Examples
-    --------
-    >>> import onefit
-    >>> from onefit.losses import Exponential, Mixture, SquaredHinge
-    >>> model = onefit.GeneralizedLinear(Mixture([Exponential(), SquaredHinge()]), onefit.penalties.L2())
-    >>> bounds = {"loss__weights": onefit.Simplex(), "penalty__alpha": (1e-2, 1e2)}
-    >>> search = onefit.GradientSearchCV(model, bounds, risk=onefit.risk.KFold(5))
-    """
 
 
 class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
@@ -268,15 +208,15 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         sample_weight : (n,) array-like, optional
         """
         self._check_settings()
-        model = _Model.of(self.estimator, self.param_bounds, X, y, sample_weight)
+        model = SearchedModel.of(self.estimator, self.param_bounds, X, y, sample_weight)
         judge = self._judge(model, X, y, sample_weight)
         if self.optimizer == "lbfgs" and not model.space.is_box:
             raise ValueError(
                 "optimizer='lbfgs' knows bounds, not the simplex that weights of a mixture lie on: take "
                 "'auto', 'projected' or 'adam'"
             )
-        objective = Objective(model.space, model.problem_at, judge, in_length_scales)
-        plan = Plan(
+        objective = RiskObjective(model.space, model.problem_at, judge, in_length_scales)
+        plan = DescentPlan(
             self.optimizer,
             self.max_iter,
             self.tol,
@@ -284,7 +224,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.n_starts,
             np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1)),
             self.callback,
-            None if self.start is None else _start(model.space, self.start),
+            None if self.start is None else starting_point(model.space, self.start),
         )
         found = descend(objective, plan)
         self._take(found, model.space)
@@ -327,7 +267,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "other than GCV()"
                 )
 
-    def _judge(self, model: _Model, X: Any, y: Any, sample_weight: Any) -> Judge:
+    def _judge(self, model: SearchedModel, X: Any, y: Any, sample_weight: Any) -> Judge:
         reading = model.reading
         metric, target = reading.metric, reading.target
         n = reading.fit.problem.n
@@ -335,17 +275,17 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         shares = weights / weights.sum()
         splits = self.risk.splits(n) if isinstance(self.risk, Splits) else None
         if isinstance(self.risk, Permutation):
-            return _permuted(self.risk, model, shares)
+            return permuted(self.risk, model, shares)
         if isinstance(self.risk, GCV):
-            return judges.Generalised(metric, target, shares)
+            return judges.GeneralisedJudge(metric, target, shares)
         if splits is None or isinstance(self.risk, LeaveOneOut):
-            return judges.LeaveOneOut(metric, target, shares, self.gradient == "exact")
+            return judges.LeaveOneOutJudge(metric, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
-            _check_classes(folds.removed, target, weights)
-        return judges.HeldOut(folds, metric, target, weights, self.n_jobs)
+            check_classes(folds.removed, target, weights)
+        return judges.HeldOutJudge(folds, metric, target, weights, self.n_jobs)
 
-    def _take(self, found: Descent, space: Space) -> None:
+    def _take(self, found: Descended, space: Space) -> None:
         params = [space.values(t) for t in found.points]
         scores = -np.asarray(found.values)
         self.cv_results_: dict[str, Any] = {"params": params, "mean_test_score": scores}
@@ -366,20 +306,20 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         if not self.refit:
             return
         self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-        _fit(self.best_estimator_, X, y, sample_weight)
+        fit_weighted(self.best_estimator_, X, y, sample_weight)
         for name in ("n_features_in_", "feature_names_in_", "classes_"):
             if hasattr(self.best_estimator_, name):
                 setattr(self, name, getattr(self.best_estimator_, name))
         best = self.best_estimator_
         self.best_risk_: RiskEstimate | Criterion
-        if isinstance(judge, judges.HeldOut):  # on the very sets of the search, solved without each
+        if isinstance(judge, judges.HeldOutJudge):  # on the very sets of the search, solved without each
             own = self.risk.groups if isinstance(self.risk, LeaveGroupOut) else judge.folds
             self.best_risk_ = loo(best, X, y, sample_weight, groups=own, exact=True)
         elif self.risk == "loo" or isinstance(self.risk, Permutation):
             self.best_risk_ = loo(best, X, y, sample_weight)
         else:
             self.best_risk_ = evaluate(best, X, y, self.risk, sample_weight)
-        if isinstance(judge, judges.LeaveOneOut):
+        if isinstance(judge, judges.LeaveOneOutJudge):
             _warn_if_misjudged(-self.best_score_, self.best_risk_)
         if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
             self.best_score_ = self.best_risk_.score(self.scoring)
@@ -409,257 +349,6 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         return float(get_scorer(self.scoring)(self._best(), X, y))
 
 
-# --- the model as a function of its hyperparameters -------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """A model that was fitted once, and what it minimises at other hyperparameters.
-
-    Of a pipeline it is the last step, on what the others make of the rows; ``prefix`` is how the names of its
-    hyperparameters begin.
-    """
-
-    fitted: Any
-    X: Any
-    y: Any
-    sample_weight: Any
-    space: Space
-    reading: Reading
-    prefix: str = ""
-
-    @classmethod
-    def of(cls, estimator: Any, bounds: Mapping[str, Any], X: Any, y: Any, sample_weight: Any) -> _Model:
-        """Fit in the middle of the bounds, to learn what the estimator makes of the data."""
-        if not len(bounds):
-            raise ValueError(
-                f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}"
-            )
-        _check_names(estimator, bounds)
-        last, prepared, prefix = estimator, X, ""
-        if isinstance(estimator, Pipeline):
-            prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
-            _check_last(bounds, prefix)
-            if len(estimator.steps) > 1:
-                prepared = clone(estimator[:-1]).fit(X, y).transform(X)
-        if not has_reading(type(last)):
-            raise UnsupportedModelError(
-                f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
-                "searches over any estimator"
-            )
-        space = Space(tuple(_domain(name, given, prepared, estimator) for name, given in bounds.items()))
-        middle = space.values(space.middle)
-        fitted = clone(last)
-        try:
-            with warnings.catch_warnings():  # where it starts from need not be exact
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                _fit(fitted.set_params(**_without(prefix, middle)), prepared, y, sample_weight)
-            reading = read(fitted, prepared, y, sample_weight)
-            if isinstance(reading.fit.problem.X, KernelGram):
-                check_semidefinite(reading.fit.problem.X.gram, reading.fit.problem.X.kernel)
-        except UnsupportedModelError as error:
-            raise UnsupportedModelError(
-                f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
-            ) from error
-        except ValueError as error:
-            raise _explained(error, space, last) from error
-        return cls(fitted, prepared, y, sample_weight, space, reading, prefix)
-
-    def problem_at(self, values: dict[str, Any]) -> Problem:
-        """What the estimator minimises for these hyperparameters."""
-        own = _without(self.prefix, values)
-        if all(name.partition("__")[0] in self._handed_over and "__" in name for name in own):
-            return self._with_other(own)
-        model = copy.copy(self.fitted)
-        nested = {name.partition("__")[0] for name in own if "__" in name}
-        model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
-        with config_context(assume_finite=True):  # these rows were checked in ``of``
-            return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
-
-    @cached_property
-    def _handed_over(self) -> set[str]:
-        """Penalty and loss, where the problem has the estimator's own: then nothing else depends on them."""
-        problem = self.reading.fit.problem
-        parts = {"penalty": problem.penalty, "loss": problem.loss}
-        return {name for name, part in parts.items() if getattr(self.fitted, name, None) is part}
-
-    def _with_other(self, values: dict[str, Any]) -> Problem:
-        """The problem with other parameters of its penalty and loss, and the data as they were read."""
-        problem = self.reading.fit.problem
-        parts = dict[str, dict[str, Any]]()
-        for name, value in values.items():
-            part, _, parameter = name.partition("__")
-            parts.setdefault(part, {})[parameter] = value
-        changed: dict[str, Any] = {
-            part: clone(getattr(problem, part)).set_params(**own) for part, own in parts.items()
-        }
-        problem = replace(problem, **changed)
-        problem.penalty.check((problem.X.shape[1], *problem.intercept.shape))
-        return problem
-
-
-def _permuted(risk: Permutation, model: _Model, shares: Array) -> Judge:
-    reading, n = model.reading, len(shares)
-    if reading.fit.problem.balance is not None:
-        raise UnsupportedModelError(
-            "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights of "
-            "others; pass sample_weight"
-        )
-    drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
-    orders = np.vstack([np.arange(n), drawn])
-    return judges.Permuted(reading.metric, reading.target, shares, orders)
-
-
-def _fit(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
-    if sample_weight is None:
-        model.fit(X, y)
-    elif isinstance(model, Pipeline):
-        model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": sample_weight})
-    else:
-        model.fit(X, y, sample_weight=sample_weight)
-
-
-def _without(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in values.items()}
-
-
-def _columns(X: Any) -> int:
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    if len(shape) != 2:
-        raise ValueError(
-            f"X must have one row a sample and one column a feature, got shape {shape}. Reshape your data"
-        )
-    return int(shape[1])
-
-
-def _check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
-    known = estimator.get_params(deep=True)
-    for name in bounds:
-        if name not in known:
-            raise ValueError(
-                f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
-                f"{', '.join(sorted(known))}"
-            )
-
-
-def _check_last(bounds: Mapping[str, Any], prefix: str) -> None:
-    for name in bounds:
-        if not name.startswith(prefix):
-            raise ValueError(
-                f"{name!r} belongs to a step before the last, which is held fixed: only hyperparameters that "
-                f"begin with {prefix!r} have gradients"
-            )
-
-
-def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
-    """Add what is likely where a model is given one value a feature and refuses."""
-    several = [
-        repr(domain.name)
-        for domain in space.domains
-        if isinstance(domain, Domain) and domain.groups is not None
-    ]
-    if not several:
-        return error
-    return ValueError(
-        f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
-        "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
-        "coefficients, and for length scales of a kernel object; give a pair of numbers"
-    )
-
-
-def _domain(name: str, given: Any, X: Any, estimator: Any) -> Hyperparameter:
-    if isinstance(given, Simplex):
-        return _shares(name, estimator)
-    p = _columns(X)
-    if isinstance(given, PerFeature):
-        return _checked(Domain(name, given.low, given.high, given.scale, np.arange(p)))
-    if isinstance(given, PerGroup):
-        groups: Index = np.unique(np.asarray(given.groups), return_inverse=True)[1].ravel()
-        if len(groups) != p:
-            raise ValueError(f"PerGroup of {name!r} has {len(groups)} labels, but X has {p} columns")
-        return _checked(Domain(name, given.low, given.high, given.scale, groups))
-    return _interval(name, given)
-
-
-def _shares(name: str, estimator: Any) -> Shares:
-    owner, _, parameter = name.rpartition("__")
-    mixed = estimator.get_params(deep=True).get(owner)
-    if not isinstance(mixed, Mixture) or parameter != "weights":
-        raise ValueError(
-            f"Simplex is for the weights of an onefit.losses.Mixture, as in {{'loss__weights': Simplex()}}; "
-            f"{name!r} is another hyperparameter"
-        )
-    return Shares(name, len(mixed.losses))
-
-
-def _interval(name: str, given: Any) -> Domain:
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        raise ValueError(
-            f"bounds of {name!r} must be (low, high), PerFeature, PerGroup or Simplex, got {given!r}"
-        )
-    domain = _checked(Domain(name, given[0], given[1], given[2] if len(given) == 3 else "linear"))
-    wide = domain.low > 0 and domain.high / domain.low >= DECADES
-    return replace(domain, scale="log") if len(given) == 2 and wide else domain
-
-
-def _checked(domain: Domain) -> Domain:
-    if domain.scale not in ("log", "linear"):
-        raise ValueError(f"the scale of {domain.name!r} must be 'log' or 'linear', got {domain.scale!r}")
-    try:
-        low, high = float(domain.low), float(domain.high)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(
-            f"bounds of {domain.name!r} must be finite numbers, the lower one first, got {domain.low!r}, "
-            f"{domain.high!r}"
-        )
-    if domain.scale == "log" and low <= 0:
-        raise ValueError(
-            f"bounds of {domain.name!r} must be positive in the scale 'log', got {low}: take a small "
-            "positive number, or the scale 'linear'"
-        )
-    return replace(domain, low=low, high=high)
-
-
-def _start(space: Space, given: Mapping[str, Any]) -> Array:
-    """Return where to start, in the scale of the search: (m,)."""
-    known = {domain.name: domain for domain in space.domains}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"start names {name!r}, but the search is over {', '.join(known)}")
-    return np.concatenate(
-        [
-            domain.middle if domain.name not in given else _started(domain, given[domain.name])
-            for domain in space.domains
-        ]
-    )
-
-
-def _started(domain: Hyperparameter, given: Any) -> Array:
-    wanted = "a number" if domain.size == 1 else f"{domain.size} numbers"
-    try:
-        values = np.broadcast_to(np.asarray(given, dtype=np.float64), domain.size)
-    except (TypeError, ValueError):
-        raise ValueError(f"start of {domain.name!r} must be {wanted}, got {given!r}") from None
-    if not domain.holds(values):
-        raise ValueError(f"start of {domain.name!r} must be {wanted} {domain.range}, got {given!r}")
-    return domain.at(values)
-
-
-def _check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:
-    classes = np.unique(target[weights > 0])
-    for k, rows in enumerate(removed):
-        held = weights.copy()
-        held[rows] = 0.0
-        missing = np.setdiff1d(classes, target[held > 0])
-        if missing.size:
-            raise ValueError(
-                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
-                "stratified ones (onefit.risk.Split(StratifiedKFold(5))), or another random_state"
-            )
-
-
 def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None:
     """Say so where the search went down a risk that is not that of the refits."""
     if not isinstance(thorough, RiskEstimate):
@@ -673,7 +362,7 @@ def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None
         )
 
 
-def _warn_without_effect(objective: Objective) -> None:
+def _warn_without_effect(objective: RiskObjective) -> None:
     for m, changes in objective.changes.items():
         if changes == NOTHING:
             warnings.warn(

@@ -104,7 +104,7 @@ def _check_linear_pattern(fit: Fit) -> None:
         )
 
 
-class _Forms(NamedTuple):
+class _PulledForms(NamedTuple):
     """What is owed through the forms h_i = z_iᵀ K⁻¹ z_i."""
 
     rows: Array  # q_i, as in ``Sandwich``
@@ -112,13 +112,13 @@ class _Forms(NamedTuple):
     gram: OfGram | None
 
 
-def _through_forms(fit: Fit, curvature: Curvature, middle: Array) -> _Forms:
+def _through_forms(fit: Fit, curvature: Curvature, middle: Array) -> _PulledForms:
     """Pull back Σ_i ⟨e_i, h_i⟩.
 
     In the dual coordinates R of K⁻¹ Zᵀ, h_i changes by α r_iᵀ dG r_i as G moves, and by −r_iᵀ G r_i dα.
     """
     if _linalg.has_columns(fit.problem.X):
-        return _Forms(*curvature.sandwich(middle), gram=None)
+        return _PulledForms(*curvature.sandwich(middle), gram=None)
     by_output, alpha = as_columns(middle), as_columns(fit.tangent.hessian)
     rows, free = np.empty_like(by_output), np.empty_like(by_output)
     left, right = [], []
@@ -130,7 +130,7 @@ def _through_forms(fit: Fit, curvature: Curvature, middle: Array) -> _Forms:
         left.append(R * e)
         right.append(R * alpha[:, [j]])
     gram = OfGram(np.hstack(left), np.hstack(right))
-    return _Forms(rows.reshape(middle.shape), free.reshape(fit.coef.shape), gram)
+    return _PulledForms(rows.reshape(middle.shape), free.reshape(fit.coef.shape), gram)
 
 
 def _out_of_corners(

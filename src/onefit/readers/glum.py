@@ -15,7 +15,7 @@ from onefit.metrics import ShareLogLoss
 from onefit.penalties import Box, Penalty, Strengths
 from onefit.readers.reading import Reading, refuse
 from onefit.readers.refitting import chosen, tightly
-from onefit.readers.translation import AS_CONSTRAINT, Data, alpha_of, checked, present, reading_of
+from onefit.readers.translation import AS_CONSTRAINT, CheckedData, alpha_of, checked, present, reading_of
 from onefit.validation import check_weights
 
 
@@ -62,7 +62,7 @@ def _loss(model: Any) -> Loss:
     return Squared() if power == 0 and links[link] == "identity" else Tweedie(power, links[link])
 
 
-def _penalty(model: Any, data: Data) -> Penalty:
+def _penalty(model: Any, data: CheckedData) -> Penalty:
     ratio = float(getattr(model, "l1_ratio_", model.l1_ratio))
     factors = []
     for name in ("P1", "P2"):

@@ -21,7 +21,7 @@ from onefit.readers.refitting import Refit, tightly
 from onefit.readers.translation import (
     TIED_OUTPUTS,
     TIED_ROWS,
-    Data,
+    CheckedData,
     checked,
     elastic_net,
     group_penalty,
@@ -144,7 +144,7 @@ def _any(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return reading_of(model, data, loss, convert(model.penalty, data.total), intercept=intercept)
 
 
-def _datafit_weights(model: Any, data: Data, sample_weight: Any) -> Array:
+def _datafit_weights(model: Any, data: CheckedData, sample_weight: Any) -> Array:
     """Weights of the rows, which skglm keeps in its datafit."""
     own = getattr(model.datafit, "sample_weights", None)
     if own is None:

@@ -25,7 +25,7 @@ from onefit.validation import check_new_rows, check_range, check_rows, class_num
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class CheckedData:
     """Checked data, the response in the terms of the loss."""
 
     X: Design
@@ -39,7 +39,7 @@ class Data:
         return float(self.weights.sum())
 
 
-def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> Data:
+def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> CheckedData:
     """Check data of a model that was fitted without weights."""
     X, y = check_rows(model, _unnamed(model, X), y, numeric=classes is None)
     if classes is not None:
@@ -52,7 +52,7 @@ def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> D
             f"the model has {np.size(coefficients(model))} coefficients, but X has {X.shape[1]} columns: "
             "pass the data it was fitted on"
         )
-    return Data(X, y, np.ones(X.shape[0]), classes)
+    return CheckedData(X, y, np.ones(X.shape[0]), classes)
 
 
 def _unnamed(model: Any, X: Any) -> Any:
@@ -94,7 +94,7 @@ def coefficients(model: Any) -> Array:
 
 
 def reading_of(
-    model: Any, data: Data, loss: Loss, penalty: Penalty, *, intercept: bool, mean_scaled: bool = True
+    model: Any, data: CheckedData, loss: Loss, penalty: Penalty, *, intercept: bool, mean_scaled: bool = True
 ) -> Reading:
     """Put a model's coefficients and checked data together."""
     level = np.asarray(float(np.ravel(model.intercept_)[0]))

@@ -37,7 +37,7 @@ from scipy.special import expit
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.risk.permutation import PermutationCriterion
-from onefit.tuning.ridge_coordinates import ColumnCoordinates, Coordinates, RowCoordinates, flat
+from onefit.tuning.ridge_coordinates import ColumnCoordinates, RidgeCoordinates, RowCoordinates, flat
 
 Pullback: TypeAlias = Callable[[Array], Array]
 
@@ -95,7 +95,7 @@ class Ridge(Family):
     With E = λ (X̃X̃ᵀ + λI)⁻¹ Y, F = Y − E and dE/d log λ = E − λ (X̃X̃ᵀ + λI)⁻¹ E.
     """
 
-    space: Coordinates
+    space: RidgeCoordinates
 
     @property
     def criterion(self) -> PermutationCriterion:  # type: ignore[override]

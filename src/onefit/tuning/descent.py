@@ -11,9 +11,9 @@ from scipy.ndimage import minimum_filter
 from scipy.stats import qmc
 
 from onefit._typing import Array, Index
-from onefit.tuning.judges import LeaveOneOut
-from onefit.tuning.objective import Objective
-from onefit.tuning.optimizers import Function, Minimum, Point, Stop, adam, lbfgs, projected_gradient
+from onefit.tuning.judges import LeaveOneOutJudge
+from onefit.tuning.objective import RiskObjective
+from onefit.tuning.optimizers import Function, Minimum, Stop, Visit, adam, lbfgs, projected_gradient
 
 Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic"]
 
@@ -24,7 +24,7 @@ PATIENCE, IN_KINKS = 8, 1e-6  # evaluations that have to lower a risk with kinks
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descended:
     """Where a search went.
 
     Attributes
@@ -53,7 +53,7 @@ Callback: TypeAlias = Callable[[dict[str, Any], float], Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class DescentPlan:
     """How to go down.
 
     Attributes
@@ -83,7 +83,7 @@ class Plan:
     start: Array | None = None
 
 
-def descend(objective: Objective, plan: Plan) -> Descent:
+def descend(objective: RiskObjective, plan: DescentPlan) -> Descended:
     """Minimise from each start, and keep the best.
 
     Raises
@@ -91,7 +91,7 @@ def descend(objective: Objective, plan: Plan) -> Descent:
     ValueError
         If the risk is not finite anywhere it was looked at.
     """
-    best: Descent | None = None
+    best: Descended | None = None
     try:
         for start in _starts(objective, plan):
             found = WAYS[plan.optimizer](objective, start, plan)
@@ -102,7 +102,7 @@ def descend(objective: Objective, plan: Plan) -> Descent:
             raise
         t, value = min(objective.visited, key=lambda point: point[1])
         if best is None or value < best.value:
-            best = Descent(t, value, np.full(len(t), np.nan), [], [], len(objective.visited), "interrupted")
+            best = Descended(t, value, np.full(len(t), np.nan), [], [], len(objective.visited), "interrupted")
     assert best is not None
     if not np.isfinite(best.value):
         raise ValueError(
@@ -113,7 +113,7 @@ def descend(objective: Objective, plan: Plan) -> Descent:
     return replace(best, points=list(points), values=list(values))
 
 
-def _starts(objective: Objective, plan: Plan) -> Sequence[Array]:
+def _starts(objective: RiskObjective, plan: DescentPlan) -> Sequence[Array]:
     """The one given, else the valleys of a coarse grid over one or two numbers, else the middle; then random.
 
     Beside the middle of a simplex stand its vertices: one loss of a mixture may hide what the others can do.
@@ -131,7 +131,7 @@ def _starts(objective: Objective, plan: Plan) -> Sequence[Array]:
     return [*first, *space.spread(qmc.LatinHypercube(len(sides), rng=plan.seed).random(plan.n_starts - 1))]
 
 
-def _valleys(objective: Objective, sides: Index) -> list[Array]:
+def _valleys(objective: RiskObjective, sides: Index) -> list[Array]:
     """Points of a coarse grid that are as low as their neighbours: the lowest first."""
     low, high = objective.space.bounds[:, sides]
     points: list[Array] = []
@@ -149,27 +149,27 @@ def _valleys(objective: Objective, sides: Index) -> list[Array]:
     return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
 
 
-def _tell(objective: Objective, plan: Plan, t: Array, value: float) -> None:
+def _tell(objective: RiskObjective, plan: DescentPlan, t: Array, value: float) -> None:
     if plan.callback is not None:
         plan.callback(objective.space.values(t), value)
 
 
-def _projected(objective: Objective, t: Array, gradient: Array) -> Array:
+def _projected(objective: RiskObjective, t: Array, gradient: Array) -> Array:
     """Minus the step of length one along minus the gradient that the bounds leave."""
     return t - objective.space.project(t - gradient)
 
 
-def _suited(objective: Objective, start: Array, plan: Plan) -> Descent:
+def _suited(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
     """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
     way = _lbfgs if objective.space.is_box else _projected_gradient
     return way(objective, start, plan)
 
 
-def _stop(objective: Objective, plan: Plan) -> Stop:
+def _stop(objective: RiskObjective, plan: DescentPlan) -> Stop:
     """Stop at a minimum, or in kinks that no line search settles."""
     kinks = objective.has_kinks()
 
-    def stop(point: Point, values: Sequence[float]) -> str:
+    def stop(point: Visit, values: Sequence[float]) -> str:
         if kinks and len(values) > PATIENCE and min(values[:-PATIENCE]) - min(values) <= IN_KINKS:
             return IN_A_KINK
         small = np.abs(_projected(objective, point.t, point.gradient)).max() <= plan.tol
@@ -178,7 +178,7 @@ def _stop(objective: Objective, plan: Plan) -> Stop:
     return stop
 
 
-def _told(objective: Objective, plan: Plan) -> Function:
+def _told(objective: RiskObjective, plan: DescentPlan) -> Function:
     """Return the risk and its gradient, and tell what was evaluated."""
 
     def evaluate(t: Array) -> tuple[float, Array]:
@@ -189,33 +189,33 @@ def _told(objective: Objective, plan: Plan) -> Function:
     return evaluate
 
 
-def _descent(objective: Objective, found: Minimum) -> Descent:
+def _descent(objective: RiskObjective, found: Minimum) -> Descended:
     gradient = _projected(objective, found.t, found.gradient)
-    return Descent(found.t, found.value, gradient, [], [], found.n_iter, found.message)
+    return Descended(found.t, found.value, gradient, [], [], found.n_iter, found.message)
 
 
-def _lbfgs(objective: Objective, start: Array, plan: Plan) -> Descent:
+def _lbfgs(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
     options = {"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10}
     stop, bounds = _stop(objective, plan), objective.space.bounds.T
     return _descent(objective, lbfgs(_told(objective, plan), start, bounds, options, stop))
 
 
-def _projected_gradient(objective: Objective, start: Array, plan: Plan) -> Descent:
+def _projected_gradient(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
     low, high = objective.space.bounds
     length, project = 0.1 * float(np.max(high - low)), objective.space.project
     stop, told = _stop(objective, plan), _told(objective, plan)
     return _descent(objective, projected_gradient(told, start, project, length, plan.max_iter, stop))
 
 
-def _adam(objective: Objective, start: Array, plan: Plan) -> Descent:
+def _adam(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
     stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
     return _descent(objective, adam(told, start, project, plan.learning_rate, plan.max_iter, stop))
 
 
-def _stochastic(objective: Objective, start: Array, plan: Plan) -> Descent:
+def _stochastic(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
     """Algorithm 2 of Beirami et al. 2017: steps along the gradient of one row at a time, ever shorter."""
     judge = objective.judge
-    if not isinstance(judge, LeaveOneOut):
+    if not isinstance(judge, LeaveOneOutJudge):
         raise TypeError("optimizer='stochastic' takes one row at a time, and is for risk='loo'")
     t, n = start, len(judge.weights)
     try:
@@ -230,10 +230,10 @@ def _stochastic(objective: Objective, start: Array, plan: Plan) -> Descent:
         objective.judge = judge
     value, gradient = objective.value_and_gradient(t)
     message = "all steps were taken"
-    return Descent(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)
+    return Descended(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)
 
 
-WAYS: dict[str, Callable[[Objective, Array, Plan], Descent]] = {
+WAYS: dict[str, Callable[[RiskObjective, Array, DescentPlan], Descended]] = {
     "auto": _suited,
     "lbfgs": _lbfgs,
     "projected": _projected_gradient,

@@ -80,7 +80,7 @@ def _from(problem: Problem, start: Fit | None) -> Solution:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOneOut(Judge):
+class LeaveOneOutJudge(Judge):
     """Every row on its own.
 
     Smooth problems take one Newton step a row.  Where the penalty has kinks, or the loss, rows whose
@@ -185,7 +185,7 @@ class LeaveOneOut(Judge):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut(Judge):
+class HeldOutJudge(Judge):
     """Sets of rows that are held out in turn: K folds, Monte-Carlo splits, or one set (Wang et al. 2019).
 
     Attributes
@@ -264,7 +264,7 @@ class HeldOut(Judge):
 
 
 @dataclass(frozen=True, eq=False)
-class Generalised(Judge):
+class GeneralisedJudge(Judge):
     """GCV: training loss / (1 − df/n)²."""
 
     metric: LinearMetric
@@ -296,7 +296,7 @@ class Generalised(Judge):
 
 
 @dataclass(frozen=True, eq=False)
-class Permuted(Judge):
+class PermutedJudge(Judge):
     """The criterion of Lounici, Meziani and Riu (2020, eq. 5), for any loss: see ``risk.Permutation``.
 
     Attributes

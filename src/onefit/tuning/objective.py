@@ -53,7 +53,7 @@ def _by_points(X: Design, name: str, owed: Array) -> None:
 
 
 @dataclass(eq=False)
-class Objective:
+class RiskObjective:
     """A risk and its gradient in the hyperparameters.
 
     Attributes

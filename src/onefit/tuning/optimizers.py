@@ -21,7 +21,7 @@ MEMORY = 5  # of values of which a projected step has to be below the highest
 LIMIT = "the limit of iterations was reached"
 
 
-class Point(NamedTuple):
+class Visit(NamedTuple):
     """A point, and what the function is there."""
 
     t: Array
@@ -31,11 +31,11 @@ class Point(NamedTuple):
 
 Function: TypeAlias = Callable[[Array], tuple[float, Array]]
 Projection: TypeAlias = Callable[[Array], Array]
-Stop: TypeAlias = Callable[[Point, Sequence[float]], str]
+Stop: TypeAlias = Callable[[Visit, Sequence[float]], str]
 """From the last point and all values so far to the reason to stop, or an empty string."""
 
 
-def never(point: Point, values: Sequence[float]) -> str:
+def never(point: Visit, values: Sequence[float]) -> str:
     """Give no reason to stop."""
     return ""
 
@@ -69,11 +69,11 @@ class Minimum:
         return len(self.values) - 1
 
 
-def _minimum(best: Point, values: Sequence[float], message: str) -> Minimum:
+def _minimum(best: Visit, values: Sequence[float], message: str) -> Minimum:
     return Minimum(*best, np.array(values), message != LIMIT, message)
 
 
-def _lower(one: Point, other: Point) -> Point:
+def _lower(one: Visit, other: Visit) -> Visit:
     return other if other.value < one.value else one
 
 
@@ -96,10 +96,10 @@ def lbfgs(
     stop : callable
         Asked after every evaluation.
     """
-    seen, steps = list[Point](), list[float]()
+    seen, steps = list[Visit](), list[float]()
 
     def evaluate(t: Array) -> tuple[float, Array]:
-        seen.append(Point(t.copy(), *function(t)))
+        seen.append(Visit(t.copy(), *function(t)))
         known = [point.value for point in seen if np.isfinite(point.value)]
         if reason := stop(seen[-1], known):
             raise _StoppedError(reason)
@@ -139,7 +139,7 @@ def projected_gradient(
     stop : callable
         Asked at the start and after every iteration.
     """
-    here = best = Point(start, *function(start))
+    here = best = Visit(start, *function(start))
     length /= max(float(np.abs(here.gradient).max()), np.finfo(float).tiny)
     values = [here.value]
     for _ in range(max_iter):
@@ -156,12 +156,12 @@ def projected_gradient(
 
 
 def _shortened(
-    function: Function, project: Projection, here: Point, highest: float, length: float
-) -> Point | None:
+    function: Function, project: Projection, here: Visit, highest: float, length: float
+) -> Visit | None:
     """Shorten a step to the minimum of a parabola, by no less than a half and no more than nine tenths."""
     for _ in range(SHORTENINGS):
         t = project(here.t - length * here.gradient)
-        there, promised = Point(t, *function(t)), float(here.gradient @ (t - here.t))
+        there, promised = Visit(t, *function(t)), float(here.gradient @ (t - here.t))
         if there.value <= highest + DECREASE * promised:
             return there
         excess = there.value - highest - promised
@@ -196,7 +196,7 @@ def adam(
         What keeps steps finite, in the units of the gradient.
     """
     t = project(start)
-    here = best = Point(t, *function(t))
+    here = best = Visit(t, *function(t))
     values, first, second = [here.value], np.zeros_like(t), np.zeros_like(t)
     for k in range(1, max_iter + 1):
         if reason := stop(here, values):
@@ -205,7 +205,7 @@ def adam(
         second = betas[1] * second + (1.0 - betas[1]) * here.gradient**2
         size = np.sqrt(second / (1.0 - betas[1] ** k)) + tiny
         t = project(here.t - learning_rate * first / (1.0 - betas[0] ** k) / size)
-        here = Point(t, *function(t))
+        here = Visit(t, *function(t))
         best = _lower(best, here)
         values.append(here.value)
     return _minimum(best, values, stop(here, values) or LIMIT)

@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.tuning.closed_form import Family
-from onefit.tuning.optimizers import Minimum, Point, adam, lbfgs
+from onefit.tuning.optimizers import Minimum, Visit, adam, lbfgs
 
 TINY = 1e-8  # of Adam in the paper
 
@@ -25,7 +25,7 @@ def coming_down(value: float, gradient: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class Adam:
+class PapersAdam:
     """Adam as the paper runs it (table 1), bias-corrected (Kingma and Ba 2014).
 
     It stops once an iteration changes the criterion by less than ``tol``, unless λ is still on its way down
@@ -50,7 +50,7 @@ class Adam:
         """Minimise the criterion of a family."""
         low, high = family.bounds().T
 
-        def stop(point: Point, values: Sequence[float]) -> str:
+        def stop(point: Visit, values: Sequence[float]) -> str:
             settled = len(values) > 1 and abs(values[-1] - values[-2]) < self.tol
             here = settled and not coming_down(point.value, point.gradient)
             return "the criterion changes by less than tol" if here else ""
@@ -93,6 +93,6 @@ class LBFGS:
         return replace(found, t=found.t * units, gradient=found.gradient / units, values=values)
 
 
-def with_tolerance(optimiser: Adam | LBFGS, tol: float | None) -> Adam | LBFGS:
+def with_tolerance(optimiser: PapersAdam | LBFGS, tol: float | None) -> PapersAdam | LBFGS:
     """The same optimiser with another tolerance, if one is given."""
     return optimiser if tol is None else replace(optimiser, tol=tol)

@@ -65,7 +65,7 @@ def flat(responses: Array) -> Array:
     return responses.reshape(rows, count * outputs)
 
 
-class Coordinates(ABC):
+class RidgeCoordinates(ABC):
     """Orthonormal coordinates of the rows in which (X̃X̃ᵀ + λI)⁻¹ is cheap for every λ, and the targets there.
 
     Attributes
@@ -121,7 +121,7 @@ class Coordinates(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnCoordinates(Coordinates):
+class ColumnCoordinates(RidgeCoordinates):
     """Those of the left singular vectors, from the eigendecomposition of X̃ᵀX̃ (p, p): for p ≤ n."""
 
     design: CentredDesign
@@ -178,7 +178,7 @@ class ColumnCoordinates(Coordinates):
 
 
 @dataclass(frozen=True, eq=False)
-class RowCoordinates(Coordinates):
+class RowCoordinates(RidgeCoordinates):
     """Those in which X̃X̃ᵀ (n, n) is tridiagonal: for p > n.
 
     The first half of an eigendecomposition, at a third of its price or less: X̃X̃ᵀ = H T Hᵀ with H a

@@ -1,0 +1,191 @@
+"""A model as a function of its hyperparameters."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+
+from onefit._typing import Array, Index
+from onefit.estimators.bounds import domain_of
+from onefit.exceptions import UnsupportedModelError
+from onefit.problem import Problem
+from onefit.readers import Reading, has_reading, read
+from onefit.readers.kernels import KernelGram, check_semidefinite
+from onefit.risk.named import Permutation
+from onefit.risk.permutation import draw_permutations
+from onefit.tuning import judges
+from onefit.tuning.space import Domain, Space
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedModel:
+    """A model that was fitted once, and what it minimises at other hyperparameters.
+
+    Of a pipeline it is the last step, on what the others make of the rows; ``prefix`` is how the names of its
+    hyperparameters begin.
+    """
+
+    fitted: Any
+    X: Any
+    y: Any
+    sample_weight: Any
+    space: Space
+    reading: Reading
+    prefix: str = ""
+
+    @classmethod
+    def of(
+        cls, estimator: Any, bounds: Mapping[str, Any], X: Any, y: Any, sample_weight: Any
+    ) -> SearchedModel:
+        """Fit in the middle of the bounds, to learn what the estimator makes of the data."""
+        if not len(bounds):
+            raise ValueError(
+                f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}"
+            )
+        _check_names(estimator, bounds)
+        last, prepared, prefix = estimator, X, ""
+        if isinstance(estimator, Pipeline):
+            prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+            _check_last(bounds, prefix)
+            if len(estimator.steps) > 1:
+                prepared = clone(estimator[:-1]).fit(X, y).transform(X)
+        if not has_reading(type(last)):
+            raise UnsupportedModelError(
+                f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
+                "searches over any estimator"
+            )
+        space = Space(tuple(domain_of(name, given, prepared, estimator) for name, given in bounds.items()))
+        middle = space.values(space.middle)
+        fitted = clone(last)
+        try:
+            with warnings.catch_warnings():  # where it starts from need not be exact
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fit_weighted(fitted.set_params(**_without(prefix, middle)), prepared, y, sample_weight)
+            reading = read(fitted, prepared, y, sample_weight)
+            if isinstance(reading.fit.problem.X, KernelGram):
+                check_semidefinite(reading.fit.problem.X.gram, reading.fit.problem.X.kernel)
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(
+                f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
+            ) from error
+        except ValueError as error:
+            raise _explained(error, space, last) from error
+        return cls(fitted, prepared, y, sample_weight, space, reading, prefix)
+
+    def problem_at(self, values: dict[str, Any]) -> Problem:
+        """What the estimator minimises for these hyperparameters."""
+        own = _without(self.prefix, values)
+        if all(name.partition("__")[0] in self._handed_over and "__" in name for name in own):
+            return self._with_other(own)
+        model = copy.copy(self.fitted)
+        nested = {name.partition("__")[0] for name in own if "__" in name}
+        model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
+        with config_context(assume_finite=True):  # these rows were checked in ``of``
+            return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+
+    @cached_property
+    def _handed_over(self) -> set[str]:
+        """Penalty and loss, where the problem has the estimator's own: then nothing else depends on them."""
+        problem = self.reading.fit.problem
+        parts = {"penalty": problem.penalty, "loss": problem.loss}
+        return {name for name, part in parts.items() if getattr(self.fitted, name, None) is part}
+
+    def _with_other(self, values: dict[str, Any]) -> Problem:
+        """The problem with other parameters of its penalty and loss, and the data as they were read."""
+        problem = self.reading.fit.problem
+        parts = dict[str, dict[str, Any]]()
+        for name, value in values.items():
+            part, _, parameter = name.partition("__")
+            parts.setdefault(part, {})[parameter] = value
+        changed: dict[str, Any] = {
+            part: clone(getattr(problem, part)).set_params(**own) for part, own in parts.items()
+        }
+        problem = replace(problem, **changed)
+        problem.penalty.check((problem.X.shape[1], *problem.intercept.shape))
+        return problem
+
+
+def fit_weighted(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
+    """Fit a model, or a pipeline whose last step takes the weights."""
+    if sample_weight is None:
+        model.fit(X, y)
+    elif isinstance(model, Pipeline):
+        model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": sample_weight})
+    else:
+        model.fit(X, y, sample_weight=sample_weight)
+
+
+def _without(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items()}
+
+
+def _check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
+    known = estimator.get_params(deep=True)
+    for name in bounds:
+        if name not in known:
+            raise ValueError(
+                f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
+                f"{', '.join(sorted(known))}"
+            )
+
+
+def _check_last(bounds: Mapping[str, Any], prefix: str) -> None:
+    for name in bounds:
+        if not name.startswith(prefix):
+            raise ValueError(
+                f"{name!r} belongs to a step before the last, which is held fixed: only hyperparameters that "
+                f"begin with {prefix!r} have gradients"
+            )
+
+
+def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
+    """Add what is likely where a model is given one value a feature and refuses."""
+    several = [
+        repr(domain.name)
+        for domain in space.domains
+        if isinstance(domain, Domain) and domain.groups is not None
+    ]
+    if not several:
+        return error
+    return ValueError(
+        f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
+        "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
+        "coefficients, and for length scales of a kernel object; give a pair of numbers"
+    )
+
+
+def permuted(risk: Permutation, model: SearchedModel, shares: Array) -> judges.PermutedJudge:
+    """Judge a model by permutations of its response."""
+    reading, n = model.reading, len(shares)
+    if reading.fit.problem.balance is not None:
+        raise UnsupportedModelError(
+            "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights of "
+            "others; pass sample_weight"
+        )
+    drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
+    orders = np.vstack([np.arange(n), drawn])
+    return judges.PermutedJudge(reading.metric, reading.target, shares, orders)
+
+
+def check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:
+    """Refuse splits whose training rows lack a class."""
+    classes = np.unique(target[weights > 0])
+    for k, rows in enumerate(removed):
+        held = weights.copy()
+        held[rows] = 0.0
+        missing = np.setdiff1d(classes, target[held > 0])
+        if missing.size:
+            raise ValueError(
+                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
+                "stratified ones (onefit.risk.Split(StratifiedKFold(5))), or another random_state"
+            )

@@ -194,7 +194,9 @@ def main() -> None:
         except Exception as error:
             print(f"failed: {table.name}: {type(error).__name__}: {error}", flush=True)
             continue
-        np.savez_compressed(file, **record)
+        part = file.with_name(f"part-{file.name}")  # an end in the middle leaves no broken file of this name
+        np.savez_compressed(part, **record)
+        part.rename(file)
         print(f"{table.name:<50}{len(record) // 6:>4} draws {time.process_time() - start:6.1f} s", flush=True)
 
 

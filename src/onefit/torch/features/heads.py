@@ -91,7 +91,7 @@ class LogisticHead(Head):
         classes, numbers = np.unique(y, return_inverse=True)
         if np.ndim(y) != 1 or len(classes) < 2:
             raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")
-        first = None if self.n_strengths is not None else _first_strength(X, numbers, sample_weight)
+        first = 1.0 if self.n_strengths is not None else _first_strength(X, numbers, sample_weight)
         if len(classes) == 2 or len(classes) * X.shape[1] <= JOINT:
             estimator = self._one(X, y, sample_weight, first)
             proba = binary if len(classes) == 2 else softmax
@@ -99,9 +99,9 @@ class LogisticHead(Head):
         heads = tuple(self._one(X, numbers == k, sample_weight, first) for k in range(len(classes)))
         return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
-    def _one(self, X: Array, y: Any, sample_weight: Any, first: float | None) -> Any:
+    def _one(self, X: Array, y: Any, sample_weight: Any, first: float) -> Any:
         """Fit one model: on a path if one is asked for, else at strengths around that of least squares."""
-        if first is None:
+        if self.n_strengths is not None:
             begin = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
             model = LogisticLOO(Cs=np.logspace(begin, begin + DECADES, self.n_strengths))
             model.fit(X, y, sample_weight)

@@ -82,9 +82,7 @@ def show(results: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
     for name, rows in results.items():
         values = np.array([[one[0] for one in row] for row in rows.values()])
         seconds = np.array([[one[1] for one in row] for row in rows.values()])
-        print(
-            f"{name}: {len(values)} problems; loss above that of 5 folds in %: mean, median, worst"
-        )
+        print(f"{name}: {len(values)} problems; loss above that of 5 folds in %: mean, median, worst")
         for j, column in enumerate(COLUMNS):
             above = 100.0 * (values[:, j] / values[:, 2] - 1.0)
             error = above.std(ddof=1) / np.sqrt(len(above))

@@ -88,4 +88,4 @@ $(VENV)/.ready-dev: $(VENV)/.ready pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-papers $(VENV)-docs $(VENV)-compat build dist docs/_build docs/gallery docs/tutorials docs/api/generated .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-papers $(VENV)-docs $(VENV)-compat build dist docs/_build docs/gallery docs/tutorials/generated docs/api/generated .mypy_cache .ruff_cache .pytest_cache

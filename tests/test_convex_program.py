@@ -12,11 +12,11 @@ import pytest
 
 import onefit
 from onefit.convex_program import ConvexProgram
+from onefit.leave_out.step import one_step
 from onefit.losses import Huber
 from onefit.penalties import L1, L2, Box, FusedLasso, GroupLasso
 from onefit.readers import read
 from onefit.refits import left_out_predictions
-from onefit.risk import one_fit
 from onefit.solvers.polish import polish
 
 cp = pytest.importorskip("cvxpy")
@@ -80,7 +80,7 @@ def close(ours, reference, tol=1e-5):
 
 def formula(model, y):
     """Leave-one-out by the formula alone, without refits of the rows that need them."""
-    return one_fit.loo(polish(read(model, X, y).fit).solution.fit, thorough=False)
+    return one_step(polish(read(model, X, y).fit).solution.fit)
 
 
 NATIVE = {

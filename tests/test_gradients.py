@@ -13,6 +13,8 @@ import scipy.sparse as sp
 from onefit import _linalg, gradients
 from onefit.curvature import Dual, Independent, Pinned, factor
 from onefit.fit import Fit
+from onefit.leave_out.rescaling import curvature_of_refits
+from onefit.leave_out.step import Step
 from onefit.losses import (
     ConcomitantHuber,
     EpsilonInsensitive,
@@ -47,8 +49,6 @@ from onefit.penalties import (
     TrendFilter,
 )
 from onefit.problem import Balance, Problem
-from onefit.risk.one_fit import Step
-from onefit.risk.rescaling import curvature_of_refits
 from onefit.solvers.solve import solve
 
 N, P = 45, 6

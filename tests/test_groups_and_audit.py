@@ -107,7 +107,7 @@ def test_folds_of_a_classifier(cancer):
     X, y = cancer
     model = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X, y)
     expected = cross_val_predict(model, X, y, cv=KFold(5), method="predict_proba")
-    est = onefit.loo(model, X, y, groups=KFold(5))
+    est = onefit.loo(model, X, y, groups=KFold(5), exact=True)
     np.testing.assert_allclose(est.predictions, expected, atol=1e-6)
 
 
@@ -132,7 +132,6 @@ def test_a_class_that_leaves_as_a_whole_is_said():
     model = LogisticRegression().fit(X, y)
     with pytest.warns(onefit.UnreliableWarning, match="no other of their class"):
         est = onefit.loo(model, X, y, groups=np.repeat([0, 1, 2, 3, 4, 4], 5))
-    np.testing.assert_array_equal(np.flatnonzero(est.strained), np.arange(20, 30))
     assert set(np.arange(20, 30)) <= set(est.flagged)
 
 

@@ -12,11 +12,11 @@ import onefit
 from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.gradients import leave_one_out, stencil, tangent_change
+from onefit.leave_out.step import one_step
 from onefit.losses import Hinge, Huber, Logistic, Quantile, Squared
 from onefit.penalties import L1, L2, Box, FusedLasso, GroupLasso, Penalty, Slope, SparseGroupLasso
 from onefit.pieces import Coordinates, Interval, Pieces, third_by_differences
 from onefit.problem import Problem
-from onefit.risk.one_fit import one_step
 from onefit.solvers.solve import solve
 
 

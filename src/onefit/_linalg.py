@@ -8,6 +8,7 @@ from onefit.design import (
     among_rows,
     by_column,
     centred_blocks,
+    centred_cross,
     centring_error,
     column_means,
     column_norms,
@@ -40,6 +41,7 @@ from onefit.design import (
 )
 from onefit.factorization import (
     cholesky,
+    condition,
     factor_solve,
     half_solve,
     pseudo_factor,
@@ -54,6 +56,7 @@ __all__ = [
     "among_rows",
     "by_column",
     "centred_blocks",
+    "centred_cross",
     "centred_gram",
     "centring_error",
     "cholesky",
@@ -61,6 +64,7 @@ __all__ = [
     "column_norms",
     "column_sizes",
     "columns_as_rows",
+    "condition",
     "cross_gram",
     "dense",
     "dense_rows",

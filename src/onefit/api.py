@@ -18,9 +18,10 @@ from onefit.exceptions import (
     UnreliableWarning,
     UnsupportedModelError,
 )
+from onefit.leave_out import leave_out
+from onefit.leave_out.sets import Folds
 from onefit.readers import Reading, read
 from onefit.refits import Refits, left_out_predictions, metric_of
-from onefit.risk import one_fit
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
 from onefit.risk.criteria import Criterion
@@ -30,16 +31,15 @@ from onefit.risk.estimate import (
     estimate,
     estimate_by_refits,
     mean_and_error,
-    warn_if_strained,
+    warn_if_unreliable,
+    yardstick,
 )
-from onefit.risk.exact import exactly
-from onefit.risk.folds import Folds, as_folds, is_grouping
+from onefit.risk.folds import as_folds, is_grouping
 from onefit.risk.named import InSample, Splits
-from onefit.risk.one_fit import LeftOut
-from onefit.risk.sets import LeftTogether, leave_sets_out
+from onefit.risk.sample import sampled
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
-from onefit.validation import check_audit, check_weights
+from onefit.validation import check_audit, check_max_error, check_weights
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
@@ -56,6 +56,7 @@ def loo(
     audit: int = 0,
     rng: int | np.random.Generator | None = None,
     *,
+    max_error: float = 0.1,
     predictions: Any = None,
 ) -> RiskEstimate:
     """Leave-one-out of a fitted model, for about the price of one fit.
@@ -93,6 +94,9 @@ def loo(
         ``audit`` of the result.  30 is a good number.
     rng : int or numpy Generator, optional
         For the draw.
+    max_error : float, default 0.1
+        How far the risk may be off, in its standard errors: rows are refined, those that may matter most
+        first, until it is known to be that close.  0 is ``exact=True``.
     predictions : array-like, optional
         Approximate left-out predictions for the audit of a model without a formula, in place of those of the
         model on its own training rows.
@@ -149,16 +153,26 @@ def loo(
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
     result = _by_formula(
-        sample, reading, folds, clusters=_numbers(folds) if is_grouping(groups) else None, exact=exact
+        sample,
+        reading,
+        folds,
+        clusters=_numbers(folds) if is_grouping(groups) else None,
+        max_error=0.0 if exact else check_max_error(max_error),
     )
     if audit:
         result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
-    warn_if_strained(result)
+    warn_if_unreliable(result)
     return result
 
 
 def evaluate(
-    model: Any, X: Any, y: Any, risk: Splits | InSample, sample_weight: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    risk: Splits | InSample,
+    sample_weight: Any = None,
+    *,
+    max_error: float = 0.1,
 ) -> RiskEstimate | Criterion:
     """Estimate the risk of a fitted model by a named method.
 
@@ -169,7 +183,9 @@ def evaluate(
     risk : Splits or InSample
         One of ``onefit.risk``: ``LeaveOneOut()``, ``LeaveGroupOut(groups)``, ``KFold(5)``,
         ``MonteCarlo(128)``, ``LeaveQOut(5)``, ``HeldOut(0.25)``, ``Split(cv)``, ``GCV()``, ``SURE()``,
-        ``InfluenceFunction()``.
+        ``ALO()``, ``InfluenceFunction()``.
+    max_error : float, default 0.1
+        As for ``loo``.
 
     Returns
     -------
@@ -189,12 +205,14 @@ def evaluate(
     3007
     """
     if isinstance(risk, Splits):
-        return loo(model, X, y, sample_weight, groups=risk.splits(_rows(X)), exact=not risk.approximate)
+        exact, groups = not risk.approximate, risk.splits(_rows(X))
+        return loo(model, X, y, sample_weight, groups=groups, exact=exact, max_error=max_error)
     if isinstance(risk, type) or not hasattr(risk, "of"):
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
-        left_out = one_fit.loo(*_optimum(reading, type(model).__name__))
+        solution = _optimum(reading, type(model).__name__)
+        left_out = leave_out(solution.fit, max_error=np.inf, curvature=solution.curvature)
     weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
     return risk.of(left_out, reading.metric, reading.target, weights)
 
@@ -255,24 +273,28 @@ def _singles(X: Any) -> Folds:
 
 
 def _by_formula(
-    sample: _Sample, reading: Reading, folds: Folds | None, *, clusters: Any, exact: bool
+    sample: _Sample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
 ) -> RiskEstimate:
     with one_thread_if_small(reading.fit.problem.X):
         solution = _optimum(reading, type(sample.model).__name__)
-        line = progress_line("solved anew")
-        left_out: LeftOut | LeftTogether
-        if folds is not None:
-            left_out = leave_sets_out(*solution, folds, exact=exact, progress=line)
-        else:
-            left_out = one_fit.loo(*solution)
-            left_out = exactly(left_out, line) if exact else left_out
-    weights = sample.sample_weight
+        weights = sample.sample_weight
+        weights = None if weights is None else check_weights(weights, solution.fit.problem.X)
+        judge = yardstick(reading.metric, reading.target, weights)
+        left_out = leave_out(
+            solution.fit,
+            folds,
+            max_error,
+            curvature=solution.curvature,
+            yardstick=judge,
+            progress=progress_line("solved anew"),
+        )
+        left_out = sampled(left_out, judge) if max_error > 0 else left_out
     return estimate(
         left_out,
         reading.metric,
         sample.y,
         target=reading.target,
-        sample_weight=None if weights is None else check_weights(weights, left_out.fit.problem.X),
+        sample_weight=weights,
         classes=reading.classes,
         notes=reading.notes,
         clusters=clusters,

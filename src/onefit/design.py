@@ -127,6 +127,12 @@ class Columns(Design):
         """X_Lᵀ diag(d) X_S and X_Lᵀ d, for some columns L and a support S."""
 
     @abstractmethod
+    def centred_cross(
+        self, columns: Index, support: Mask, d: Array
+    ) -> tuple[Array, Array, tuple[Array, Array]]:
+        """``cross`` of columns less their weighted means, and those: zero where nothing is taken off."""
+
+    @abstractmethod
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (p, p), lower triangle valid, Fortran order."""
 
@@ -251,6 +257,14 @@ class DenseColumns(Columns):
         left = self.X[:, columns]
         return product((left * d[:, None]).T, self.X[:, support]), left.T @ d
 
+    def centred_cross(
+        self, columns: Index, support: Mask, d: Array
+    ) -> tuple[Array, Array, tuple[Array, Array]]:
+        left, right = self.X[:, columns], self.X[:, support]
+        means = (d @ left / d.sum(), d @ right / d.sum())
+        left, right = left - means[0], right - means[1]
+        return product((left * d[:, None]).T, right), d @ left, means
+
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         k = self.X.shape[1]
         gram = np.zeros((k, k), order="F")
@@ -374,6 +388,11 @@ class SparseColumns(Columns):
         left = self.X[:, columns]
         right = sp.diags_array(d) @ self.X[:, np.flatnonzero(support)]
         return np.asarray((left.T @ right).toarray()), np.asarray(left.T @ d)
+
+    def centred_cross(
+        self, columns: Index, support: Mask, d: Array
+    ) -> tuple[Array, Array, tuple[Array, Array]]:
+        return *self.cross(columns, support, d), (np.zeros(len(columns)), np.zeros(int(support.sum())))
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
@@ -530,6 +549,13 @@ def column_norms(X: Any, weights: Array, *, centred: bool) -> Array:
 def weighted_cross(X: Any, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:
     """X_Lᵀ diag(d) X_S and X_Lᵀ d, for some columns L and a support S."""
     return columns_of(X).cross(columns, support, d)
+
+
+def centred_cross(
+    X: Any, columns: Index, support: Mask, d: Array
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Those of columns less their weighted means, which dense ones far from zero need, and the means."""
+    return columns_of(X).centred_cross(columns, support, d)
 
 
 def centred_blocks(X: Any, means: Array | None) -> Iterator[tuple[slice, Array]]:

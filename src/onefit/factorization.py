@@ -27,6 +27,14 @@ def cholesky(K: Array) -> Array | None:
     return factor
 
 
+def condition(L: Array) -> float:
+    """Condition of L Lᵀ once scaled to a unit diagonal, about: its largest variance inflation."""
+    if L.shape[0] == 0:
+        return 1.0
+    diagonal = np.einsum("ij,ij->i", L, L)
+    return float(np.max(diagonal / np.maximum(L.diagonal() ** 2, np.finfo(float).tiny)))
+
+
 def factor_solve(L: Array, rhs: Array) -> Array:
     """(L Lᵀ)⁻¹ rhs."""
     if L.shape[0] == 0:

@@ -75,6 +75,13 @@ class LinearMetric(Metric):
     def slopes(self, target: Array, eta: Array) -> Array:
         """φ′, the derivative of each row's loss in its linear predictors: the shape of ``eta``."""
 
+    @abstractmethod
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        """How far each loss may be off, if no linear predictor of the row is by more than a bound: (n,).
+
+        For class scores, no difference of two of them.  All losses here are convex in η.
+        """
+
     @final
     def of_predictions(self, target: Any, predictions: Any) -> Array:
         with np.errstate(invalid="ignore"):  # of missing predictions
@@ -127,6 +134,10 @@ class SquaredError(LinearMetric):
     def slopes(self, target: Array, eta: Array) -> Array:
         return 2.0 * (eta - target) / (1 if eta.ndim == 1 else eta.shape[1])
 
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        size = np.abs(target - eta).reshape(len(eta), -1).mean(axis=1)
+        return bounds * (2.0 * size + bounds)
+
 
 @final
 @dataclass(frozen=True)
@@ -156,6 +167,9 @@ class PinballLoss(LinearMetric):
     def slopes(self, target: Array, eta: Array) -> Array:
         return np.where(target > eta, -self.level, 1.0 - self.level)
 
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return bounds * max(self.level, 1.0 - self.level)
+
 
 @final
 @dataclass(frozen=True)
@@ -183,6 +197,10 @@ class LocationError(LinearMetric):
 
     def slopes(self, target: Array, eta: Array) -> Array:
         return np.stack([2.0 * (eta[:, 0] - target), np.zeros(len(target))], axis=1)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        size = np.abs(target - eta[:, 0])
+        return bounds * (2.0 * size + bounds)
 
 
 @final
@@ -212,6 +230,9 @@ class Deviance(LinearMetric):
 
     def slopes(self, target: Array, eta: Array) -> Array:
         return 2.0 * self.family.gradient(target, eta)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return farther(self, target, eta, bounds)
 
 
 @final
@@ -251,6 +272,18 @@ class LogLoss(LinearMetric):
     def slopes(self, target: Array, eta: Array) -> Array:
         return _likelihood(eta).gradient(target, eta)
 
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return farther(self, target, eta, bounds) if eta.ndim == 1 else bounds
+
+
+def farther(metric: LinearMetric, target: Array, eta: Array, bounds: Array) -> Array:
+    """Change of a convex loss at the end of the interval where it is larger: (n,)."""
+    finite = np.where(np.isfinite(bounds), bounds, 0.0)
+    here = metric.losses(target, eta)
+    with np.errstate(over="ignore"):
+        ends = [metric.losses(target, eta + side * finite) - here for side in (-1.0, 1.0)]
+    return np.where(np.isfinite(bounds), np.maximum(*ends), np.inf)
+
 
 def _likelihood(eta: Array) -> Logistic | Multinomial:
     return Logistic() if eta.ndim == 1 else Multinomial(eta.shape[1])
@@ -286,6 +319,9 @@ class ShareLogLoss(LinearMetric):
 
     def slopes(self, target: Array, eta: Array) -> Array:
         return Logistic().gradient(target, eta)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return farther(self, target, eta, bounds)
 
 
 @final
@@ -323,6 +359,9 @@ class HingeLoss(LinearMetric):
         own = np.eye(eta.shape[1], dtype=bool)[target.astype(np.intp)]
         rival = np.where(own, -np.inf, eta).argmax(axis=1)
         return (np.eye(eta.shape[1])[rival] - own) * short[:, None]
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return bounds * (1.0 if eta.ndim == 1 else 2.0)
 
 
 @final

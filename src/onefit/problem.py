@@ -154,6 +154,14 @@ class Problem:
         """Whether the objective is quadratic as long as the active pattern stays."""
         return self.loss.is_quadratic and self.penalty.pieces is Pieces.QUADRATIC
 
+    def self_concordance(self) -> float | None:
+        """R with |D³F| ≤ R · D²F along a direction, per unit of change of η; None where nothing is known.
+
+        That of the loss: a penalty whose pieces are quadratic has no third derivative, and of any other
+        nothing is known.
+        """
+        return self.loss.self_concordance() if self.penalty.pieces is Pieces.QUADRATIC else None
+
     @property
     def separable(self) -> SeparablePenalty:
         """The penalty, where it treats every coefficient on its own.

@@ -137,6 +137,15 @@ def check_strengths(
     return np.sort(strengths)[::-1].copy()
 
 
+def check_max_error(max_error: Any) -> float:
+    """Return how many standard errors the risk may be off, a number from 0 on."""
+    if isinstance(max_error, bool) or not isinstance(max_error, int | float | np.number):
+        raise TypeError(f"max_error must be a number of standard errors, got {max_error!r}")
+    if not max_error >= 0:
+        raise ValueError(f"max_error must be at least 0, got {max_error!r}: 0 makes every value exact")
+    return float(max_error)
+
+
 def check_audit(given: Any) -> int:
     """Return how many rows to audit: 0 for none, else at least 2."""
     whole = isinstance(given, int | np.integer) and not isinstance(given, bool)

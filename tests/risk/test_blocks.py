@@ -25,12 +25,13 @@ from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit, cross_val_pre
 from onefit import _linalg
 from onefit._linalg import RowGram
 from onefit.fit import Fit
+from onefit.leave_out import leave_out
+from onefit.leave_out.blocks import Blocks
+from onefit.leave_out.step import one_step
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
 from onefit.readers import read
-from onefit.risk import blocks, one_fit
-from onefit.risk.blocks import leave_out
 from onefit.risk.folds import as_folds, by_group, by_split, k_fold, monte_carlo
 from onefit.solvers.polish import polish
 from onefit.solvers.solve import solve
@@ -83,14 +84,27 @@ def _refitted(problem, folds, refit=_refit_without):
     return np.concatenate([refit(problem, removed).eta[tested] for removed, tested in pairs])
 
 
-def _left_out(problem, folds, **options):
-    return leave_out(*solve(Fit.at_start(problem)), folds, **options)
+def _left_out(problem, folds):
+    return leave_out(solve(Fit.at_start(problem)).fit, folds, max_error=0.0)
+
+
+def _by_steps(problem, folds):
+    """Steps only: nothing is solved anew."""
+    fit = solve(Fit.at_start(problem)).fit
+    blocks = Blocks.of(fit, None, folds)
+    blocks.step()
+    blocks.iterate(np.arange(len(folds)), 1.0)
+    return (
+        fit,
+        blocks,
+        np.array([np.isfinite(blocks.bounds[blocks.tested(k)]).all() for k in range(len(folds))]),
+    )
 
 
 def _in_rows(left_out):
     """Values in the order of the rows, for a partition."""
     eta = np.empty_like(left_out.eta)
-    eta[left_out.folds.rows] = left_out.eta
+    eta[left_out.sets.rows] = left_out.eta
     return eta
 
 
@@ -109,7 +123,7 @@ def test_ridge_is_as_many_refits(p, folds, weigh, fit_intercept):
     problem = Problem(Squared(), L2(0.5), X, y, weights, np.array(fit_intercept))
     left_out = _left_out(problem, folds)
     close(left_out.eta, _refitted(problem, folds))
-    assert left_out.exact.all()
+    assert left_out.certified.all()
 
 
 @pytest.mark.parametrize("p", [5, 90])
@@ -149,7 +163,7 @@ def test_a_penalty_that_shrinks_with_the_rows(p, penalty, folds, weigh):
     problem = Problem(Squared(), penalty, X, y, weights, mean_scaled=True)
     left_out = _left_out(problem, folds)
     close(left_out.eta, _refitted(problem, folds))
-    assert left_out.exact.all()
+    assert left_out.certified.all()
 
 
 def test_a_kernel_model_is_as_many_refits(folds, weigh):
@@ -179,13 +193,12 @@ def test_folds_called_exact_keep_their_pattern_and_are_refits(penalty, mean_scal
     weights = weigh(N)
     weights = np.ones(N) if weights is None else weights
     problem = Problem(Squared(), penalty.scaled(p / 15), X, y, weights, mean_scaled=mean_scaled)
-    solution = solve(Fit.at_start(problem))
-    left_out = leave_out(*solution, GROUPS)
-    assert 0 < np.count_nonzero(left_out.exact) < len(GROUPS)
+    fit, left_out, exact = _by_steps(problem, GROUPS)
+    assert 0 < np.count_nonzero(exact) < len(GROUPS)
     for k, rows in enumerate(GROUPS.removed):
         refit = _refit_without(problem, rows)
-        kept = np.array_equal(np.sign(refit.coef), np.sign(solution.fit.coef))
-        assert left_out.exact[k] == kept
+        kept = np.array_equal(np.sign(refit.coef), np.sign(fit.coef))
+        assert exact[k] == kept
         if kept:
             np.testing.assert_allclose(left_out.eta[GROUPS.fold == k], refit.eta[rows], atol=1e-9)
 
@@ -207,8 +220,8 @@ def test_more_steps_lead_to_the_refits(loss, mean_scaled, folds, weigh):
         intercept, penalty = np.full(2, True), L2(np.array([[1.0, np.inf]]))
     problem = Problem(loss, penalty, X, _response(loss, y), weights, intercept, mean_scaled)
     solution = solve(Fit.at_start(problem))
-    left_out = leave_out(*solution, folds)
-    assert left_out.exact.all()
+    left_out = leave_out(solution.fit, folds, max_error=0.0)
+    assert left_out.certified.all()
     close(left_out.eta, _refitted(problem, folds, partial(_refit_from, solution.fit)), tol=2e-6)
 
 
@@ -221,7 +234,7 @@ def test_hard_classifications_settle_too(loss, p, strength, folds):
     intercept = np.full(3, True) if loss == Multinomial(3) else np.array(True)
     problem = Problem(loss, L2(strength), X, _response(loss, y), np.ones(N), intercept)
     left_out = _left_out(problem, folds)
-    assert left_out.settled.all()
+    assert left_out.certified.all()
     close(left_out.eta, _refitted(problem, folds), tol=2e-6)
 
 
@@ -229,21 +242,20 @@ def test_a_separable_fold_without_a_penalty_is_not_settled():
     X = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0, -1.5, 1.5])[:, None]
     y = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0])
     left_out = _left_out(Problem(Logistic(), L2(0.0), X, y, np.ones(8)), by_group([0, 1] * 3 + [2, 2], 8))
-    assert not left_out.settled[2]
-    assert not left_out.exact[2]
+    assert left_out.failed.tolist() == [2]
+    assert not np.isfinite(left_out.bounds[-2:]).any()
     assert np.all(np.isfinite(left_out.eta))
 
 
 def test_a_pattern_of_a_curved_loss_is_checked():
     X, y = _data(20, seed=3)
     problem = Problem(Logistic(), L1(2.0), X, (y > 0).astype(float), np.ones(N))
-    solution = solve(Fit.at_start(problem))
-    left_out = leave_out(*solution, GROUPS)
-    assert 0 < np.count_nonzero(left_out.exact) < len(GROUPS)
+    fit, left_out, exact = _by_steps(problem, GROUPS)
+    assert 0 < np.count_nonzero(exact) < len(GROUPS)
     for k, rows in enumerate(GROUPS.removed):
         refit = _refit_without(problem, rows)
-        assert left_out.exact[k] == np.array_equal(np.sign(refit.coef), np.sign(solution.fit.coef))
-        if left_out.exact[k]:
+        assert exact[k] == np.array_equal(np.sign(refit.coef), np.sign(fit.coef))
+        if exact[k]:
             np.testing.assert_allclose(left_out.eta[GROUPS.fold == k], refit.eta[rows], atol=1e-6)
 
 
@@ -265,7 +277,7 @@ def test_balanced_weights_move_when_a_set_leaves(loss, p, folds):
 
     problem = Problem(loss, L2(1.0), X, target, balanced(raw), balance=Balance(numbers, raw))
     left_out = _left_out(problem, folds)
-    assert left_out.exact.all()
+    assert left_out.certified.all()
     close(left_out.eta, _refitted(problem, folds, refit), tol=1e-8 if loss == Squared() else 2e-6)
 
 
@@ -279,8 +291,7 @@ def test_without_refinement_it_is_one_step():
         weights = np.ones(N)
         weights[folds.removed[0]] = size
         problem = Problem(Logistic(), L2(1.0), X, y, weights)
-        left_out = _left_out(problem, folds, refine=False)
-        assert not left_out.settled.any()
+        left_out = leave_out(solve(Fit.at_start(problem)).fit, folds, np.inf)
         refit = _refit_without(problem, folds.removed[0]).eta[folds.removed[0]]
         errors.append(np.abs(left_out.eta[:6] - refit).max())
     assert 3.0 < errors[0] / errors[1] < 5.0
@@ -309,21 +320,6 @@ def test_in_many_small_chunks_it_is_the_same(monkeypatch):
             close(_left_out(problem, GROUPS).eta, whole, tol=1e-6)
 
 
-def test_folds_that_hardly_bend_are_left_alone(monkeypatch):
-    """The risk hardly notices."""
-    X, y = _data()
-    y = (y > 0).astype(float)
-    problem = Problem(Logistic(), L2(1.0), X, y, np.ones(N))
-    whole = _left_out(problem, GROUPS)
-    monkeypatch.setattr(blocks, "THOROUGH", 0.0)
-    monkeypatch.setattr(blocks, "NEGLIGIBLE", 1e-3)
-    part = _left_out(problem, GROUPS)
-    assert whole.settled.all()
-    assert 0 < np.count_nonzero(part.settled) < len(GROUPS)
-    risk = problem.loss.value(y[GROUPS.rows], whole.eta).mean()
-    assert abs(problem.loss.value(y[GROUPS.rows], part.eta).mean() / risk - 1) < 1e-3
-
-
 # --- one row each ----------------------------------------------------------------------------------
 
 
@@ -335,10 +331,7 @@ def test_sets_of_one_row_are_leave_one_out(loss, penalty, mean_scaled):
     intercept = np.full(3, True) if loss == Multinomial(3) else np.array(True)
     problem = Problem(loss, penalty, X, _response(loss, y), np.ones(N), intercept, mean_scaled)
     solution = solve(Fit.at_start(problem))
-    singles = leave_out(*solution, k_fold(N, N), refine=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_fit, "refine", lambda *given, **_: (given[2], np.empty(0, np.intp)))
-        loo = one_fit.loo(*solution, thorough=False)
+    singles, loo = leave_out(solution.fit, k_fold(N, N), np.inf), one_step(*solution)
     close(singles.eta, loo.eta, tol=1e-9)
     np.testing.assert_allclose(singles.slack, loo.slack, atol=1e-9)
 
@@ -395,8 +388,8 @@ def test_cross_val_predict_without_refits(model, X, y, method):
     reading = read(model.fit(X, y), X, y)
     folds = by_split([(np.delete(np.arange(N), rows), rows) for rows in FOLDS["10 folds"].removed], N)
     splits = [(np.delete(np.arange(N), rows), rows) for rows in folds.removed]
-    left_out = leave_out(*polish(reading.fit).solution, folds)
-    assert left_out.exact.all()
+    left_out = leave_out(polish(reading.fit).solution.fit, folds, max_error=0.0)
+    assert left_out.certified.all()
     refits = cross_val_predict(model, X, y, cv=splits, method=method)
     mine = _in_rows(left_out)
     if isinstance(model, PoissonRegressor):

@@ -155,17 +155,17 @@ def test_coefficients_of_every_refit():
 def test_refits_in_parallel_are_the_same():
     from joblib import parallel_config
 
+    from onefit.leave_out.refit import refit_sets
     from onefit.readers import read
-    from onefit.risk.refit import refit_rows
 
     X, _ = _sparse_truth(n=30, p=4)
     y = _labels(X)
     fit = read(LogisticRegression(tol=1e-10).fit(X, y), X, y).fit
-    rows, seen = np.array([3, 8, 1]), []
-    alone = refit_rows(fit, rows, progress=lambda done, total: seen.append((done, total)))
+    rows, seen = {k: np.array([k]) for k in (3, 8, 1)}, []
+    alone = refit_sets(fit, rows, rows, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
     with parallel_config(backend="threading", n_jobs=2):
-        together = refit_rows(fit, rows)
+        together = refit_sets(fit, rows, rows)
     assert list(together) == list(alone) == [3, 8, 1]
     np.testing.assert_allclose([one.eta for one in together.values()], [one.eta for one in alone.values()])
 

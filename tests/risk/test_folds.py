@@ -17,8 +17,8 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
+from onefit.leave_out.sets import Folds, removed_share
 from onefit.risk.folds import (
-    Folds,
     as_folds,
     by_group,
     by_split,
@@ -26,7 +26,6 @@ from onefit.risk.folds import (
     k_fold,
     leave_q_out,
     monte_carlo,
-    removed_share,
 )
 
 X = np.arange(24.0).reshape(12, 2)

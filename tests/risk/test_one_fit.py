@@ -11,10 +11,11 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from onefit import _linalg
 from onefit._linalg import RowGram
 from onefit.fit import Fit
+from onefit.leave_out import leave_out
+from onefit.leave_out.step import one_step
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
-from onefit.risk import one_fit
 from onefit.solvers.solve import solve
 
 N = 40
@@ -28,7 +29,7 @@ def _data(n=N, p=4, seed=0):
 
 def _left_out(problem):
     solution = solve(Fit.at_start(problem))
-    return one_fit.loo(*solution)
+    return leave_out(solution.fit, max_error=0.0)
 
 
 def _refit_without(problem, i):
@@ -370,7 +371,7 @@ def test_the_step_is_of_second_order(loss):
     for n in (60, 240):
         problem = _curved(loss, None, n=n)
         solution = solve(Fit.at_start(problem))
-        eta, rows = one_fit.loo(*solution).eta, range(0, n, n // 20)
+        eta, rows = leave_out(solution.fit, max_error=0.0).eta, range(0, n, n // 20)
         expected = np.array([_refit_without(problem, i).eta[i] for i in rows])
         errors.append(np.median(np.abs(eta[list(rows)] - expected)))
     assert errors[1] < max(errors[0] / 4, 1e-7)
@@ -379,7 +380,7 @@ def test_the_step_is_of_second_order(loss):
 def test_no_refits_when_none_are_wanted():
     problem = _curved(Poisson(), None, strength=1e-2, n=20)
     solution = solve(Fit.at_start(problem))
-    bare, full = one_fit.loo(*solution, thorough=False), one_fit.loo(*solution)
+    bare, full = one_step(*solution), leave_out(solution.fit, max_error=0.0)
     assert np.all(np.isfinite(bare.eta))
     assert abs(_risk(problem, full.eta) - _risk(problem, _refitted(problem))) <= 1e-3
 

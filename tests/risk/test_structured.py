@@ -13,6 +13,8 @@ from sklearn.svm import SVC, SVR
 
 import onefit
 from onefit import GeneralizedLinear
+from onefit.leave_out.refit import without
+from onefit.leave_out.step import one_step
 from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Quantile, Squared
 from onefit.penalties import (
     L1,
@@ -29,8 +31,6 @@ from onefit.penalties import (
 )
 from onefit.problem import Problem
 from onefit.readers import read
-from onefit.risk import one_fit
-from onefit.risk.refit import without
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
 
@@ -198,7 +198,7 @@ def test_corners_and_penalties(name, loss, weighted, fit_intercept):
     refitted = _refits(model, X, y, weights, rows)
     np.testing.assert_allclose(est.decision[rows], refitted, atol=1e-5 * np.std(refitted))
     fit = solve(read(model, X, y, weights).fit).fit  # duals and all
-    step = one_fit.loo(fit, thorough=False)
+    step = one_step(fit)
     sure = rows[step.certified[rows]]
     assert sure.size > 0 or name != "ridge"  # kinks on both sides leave few patterns as they are
     np.testing.assert_allclose(step.eta[sure], est.decision[sure], atol=1e-6 * np.std(refitted))

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 
 from onefit.curvature import Along, Direction, factor
 from onefit.fit import Fit
+from onefit.leave_out.refit import without
 from onefit.losses import Huber, Logistic, Poisson, Squared
 from onefit.penalties import L1, L2, FusedLasso, GeneralizedLasso, Slope, TrendFilter
 from onefit.problem import Problem
-from onefit.risk.refit import without
 from onefit.solvers.lasso_coordinates import LassoCoordinates, WithRidgeRows
 from onefit.solvers.solve import solve, solve_path
 

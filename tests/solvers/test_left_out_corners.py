@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 from onefit._linalg import RowGram
 from onefit.fit import Fit
+from onefit.leave_out.refit import without
+from onefit.leave_out.step import leave_corners_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.risk import one_fit
-from onefit.risk.refit import without
 from onefit.solvers import corners
 from onefit.solvers.left_out_corners import leave_out_along_path
 
@@ -132,7 +132,7 @@ def test_a_row_without_a_dual_leaves_nothing(loss):
 @every
 def test_rows_whose_certificate_holds_need_no_pivot(loss):
     fit = _fit(_problem(loss, L2(20.0)))
-    step = one_fit._leave_out_of_corners(fit)
+    step = leave_corners_out(fit)
     ends = leave_out_along_path(fit, np.arange(N))
     held = step.certified & ends.solved
     assert held.any()

@@ -8,11 +8,11 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.fit import Fit
+from onefit.leave_out.refit import without
+from onefit.leave_out.step import one_step
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
-from onefit.risk import one_fit
-from onefit.risk.refit import without
 from onefit.solvers.left_out_path import leave_out_along_path
 from onefit.solvers.solve import solve
 
@@ -76,7 +76,7 @@ def test_words_of_one_row_and_words_that_come_together(share, seed):
     null = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()
     fit = _fit(sp.csr_array(X), y, L1(share * null))
     ends = _check(fit, most_unsolved=0.05)
-    alone = one_fit.one_step(fit).slack < 1e-8
+    alone = one_step(fit).slack < 1e-8
     assert share > 0.03 or np.any(alone & ends.solved)
 
 
@@ -98,7 +98,7 @@ def test_sparse_data_with_a_strength_for_each_column():
 def test_rows_whose_certificate_holds_need_no_pivot():
     X, y = _data()
     fit = _fit(X, y, L1(8.0))
-    certified = one_fit.loo(fit, thorough=False).certified
+    certified = one_step(fit).certified
     ends = _check(fit)
     assert certified.any()
     assert not ends.pivots[certified].any()

@@ -13,7 +13,17 @@ from onefit._linalg import RowGram
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
+from onefit.losses import (
+    ConcomitantHuber,
+    Gamma,
+    Huber,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Squared,
+    SquaredEpsilonInsensitive,
+    Tweedie,
+)
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Problem
 from onefit.solvers import newton
@@ -218,3 +228,32 @@ def test_a_matrix_of_strengths_one_an_output():
     for j, alpha in enumerate((0.5, 4.0)):
         one = newton.solve(Fit.at_start(Problem(Squared(), L2(alpha), X, y[:, j], np.ones(30)))).fit
         np.testing.assert_allclose(both.eta[:, j], one.eta, atol=1e-10)
+
+
+# --- where nothing curves --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("copied", [True, False], ids=["a copied column", "no copy"])
+@pytest.mark.parametrize("strength", [0.01, 0.1, 1.0])
+def test_three_classes_with_an_l1_penalty_have_no_common_shift(strength, copied, fit_intercept):
+    """Classes share a direction without curvature; the ℓ1 penalty is least at a median of zero."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(33, 5))
+    X = np.hstack([X, X[:, [3]]]) if copied else X
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=33), [-0.5, 0.5]).astype(float)
+    problem = Problem(Multinomial(3), L1(strength), X, y, np.ones(33), np.full(3, fit_intercept))
+    fit = newton.solve(Fit.at_start(problem)).fit
+    assert _kkt_violation(fit) < 1e-8
+    assert np.all(np.median(fit.coef, axis=1) == 0)
+
+
+@pytest.mark.parametrize("loss", [SquaredEpsilonInsensitive(0.2), Logistic(), Huber(0.5)], ids=repr)
+@pytest.mark.parametrize("strength", [1e-4, 1e-2, 1.0])
+def test_all_levels_of_a_factor_beside_an_intercept(loss, strength):
+    rng = np.random.default_rng(5)
+    X = np.eye(4)[rng.integers(0, 4, 42)]
+    y = X @ [1.0, -1.0, 0.5, 2.0] + rng.normal(size=42)
+    y = (y > 0.5).astype(float) if isinstance(loss, Logistic) else y
+    fit = newton.solve(Fit.at_start(Problem(loss, L1(strength), X, y, np.ones(42)))).fit
+    assert _kkt_violation(fit) < 1e-8

@@ -9,11 +9,11 @@ import pytest
 
 from onefit.curvature import Direction, factor
 from onefit.fit import Fit
+from onefit.leave_out.sets import Folds
 from onefit.losses import Logistic, Squared
 from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Moments, Problem
-from onefit.risk.folds import Folds
 from onefit.solvers.solve import solve
 from onefit.tuning.judges import HeldOutJudge
 

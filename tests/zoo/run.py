@@ -14,7 +14,7 @@ from zoo.draw import draw
 from zoo.families import FAMILIES
 from zoo.record import Record, judge
 
-LIMIT = 120.0  # seconds for a problem with all of its refits
+LIMIT = 300.0  # seconds on the clock for a problem with all of its refits
 
 
 def one_problem(number: int, **size: Any) -> Record:

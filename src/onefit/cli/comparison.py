@@ -63,7 +63,7 @@ class Suspicion:
     ----------
     cuts : Cuts
     judged : Judged
-        Of the best model, at the strength chosen without the cuts, and without the column.
+        Of the best model, at the strength chosen without the cuts; without the column if it names groups.
     scores : list of Score
     """
 
@@ -171,6 +171,12 @@ class Comparison:
     def gain(self) -> tuple[float, float]:
         """How much better the best is than a constant, and the standard error of that."""
         return self.above_best(self.best.judged.baseline)
+
+    def helps(self, one: Suspicion) -> bool:
+        """Whether the best is better than a constant too where the rows of a column are together."""
+        judged = one.judged
+        above, error = self.risk(judged, judged.baseline - judged.losses)
+        return above > 2.0 * error
 
     @property
     def is_clear(self) -> bool:

@@ -91,13 +91,13 @@ class Roles:
 
     @property
     def special(self) -> list[str]:
-        """Columns that are named and no features."""
-        named = (self.target, self.weights, self.groups, self.time, *self.drop)
+        """Columns that are no features; time is one, since it may bring a trend and seasons."""
+        named = (self.target, self.weights, self.groups, *self.drop)
         return list(dict.fromkeys(name for name in named if name))
 
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse columns that are not there, and a column with two roles."""
-        for name in (*self.special, *self.keep):
+        for name in (*self.special, *([self.time] if self.time else []), *self.keep):
             require_column(frame, name)
         if self.target in (self.weights, self.groups, self.time, *self.drop):
             raise TableError(

@@ -66,16 +66,17 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
     comparison = tuning.tuned(prepared, name, wish.model, progress, told)
     comparison = replace(comparison, read=source.notes)
     pipeline = Pipeline([("preprocessing", prepared.columns), ("model", comparison.best.model)])
-    tell(comparison)
     written: list[str] = []
     try:
         if folder is not None:
             with progress.stage("writing"):
                 _write_first(folder, comparison, pipeline, source.format, written)
-        with progress.stage("audit", talks=m > 0):
-            comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
+        with progress.stage("second look"):
             suspects = _suspects(source.frame, table, roles)
             comparison = tuning.together(comparison, suspects, source.frame)
+        tell(comparison)
+        with progress.stage("audit", talks=m > 0):
+            comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
         tell_doubts(comparison)
         if folder is not None:
             with progress.stage("report"):

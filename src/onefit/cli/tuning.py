@@ -97,7 +97,9 @@ def progress_of(table: Table, model: str, audit: int) -> Progress:
     tuned = {f"tuning {name}": COST[name] * refits for name in names}
     share = sum(COST[name] for name in names) / len(names)
     audits = {"audit": 0.3 * audit * share} if audit else {}
-    return Progress({"preparing": 1.0, **tuned, "writing": 1.0, **audits, "report": 1.0})
+    return Progress(
+        {"preparing": 1.0, **tuned, "writing": 1.0, "second look": share, **audits, "report": 1.0}
+    )
 
 
 def tuned(prepared: Prepared, source: str, model: str, progress: Progress, told: Told) -> Comparison:
@@ -226,8 +228,8 @@ def audited(pipeline: Pipeline, table: Table, m: int, told: Told) -> Audit | Non
 
 def suspicion(comparison: Comparison, table: Table, column: Any, kind: str) -> Suspicion | None:
     """Judge the best model with the rows of a column together, at the strength that it has."""
-    best = comparison.best
-    features = table.features.drop(columns=[column.name], errors="ignore")
+    best, left = comparison.best, [column.name] if kind == "groups" else []
+    features = table.features.drop(columns=left, errors="ignore")
     if features.shape[1] == 0:
         return None
     without = replace(table, features=features)

@@ -136,7 +136,9 @@ def verdict(comparison: Comparison) -> str:
             f"No model is clearly better than predicting {constant}{new} (the best gains {gain}): do not "
             "read anything into its coefficients."
         )
-    return f"{comparison.best.name} is clearly better than predicting {constant}{new}: it gains {gain}."
+    said = f"{comparison.best.name} is clearly better than predicting {constant}{new}: it gains {gain}."
+    without = [_new(one) for one in comparison.suspicions if not comparison.helps(one)]
+    return said + (f" But for {' and '.join(without)} it is not, see below." if without else "")
 
 
 def in_units(comparison: Comparison) -> str:
@@ -155,12 +157,15 @@ def suspected(comparison: Comparison, one: Suspicion) -> str:
     main = one.scores[0]
     mine = comparison.scores[0]
     kind = "rows of the same value may belong together" if one.cuts.kind == "groups" else "rows have an order"
-    new = f"new {one.cuts.column}" if one.cuts.kind == "groups" else f"later {one.cuts.column}"
     return (
         f"{one.cuts.column} looks like {'groups' if one.cuts.kind == 'groups' else 'time'} ({kind}): "
-        f"{mine.name} is {scored(mine)} with rows left out one by one, {scored(main)} for {new}; "
+        f"{mine.name} is {scored(mine)} with rows left out one by one, {scored(main)} for {_new(one)}; "
         f"if new rows are such, tune with --{one.cuts.kind} {_quoted(one.cuts.column)}."
     )
+
+
+def _new(one: Suspicion) -> str:
+    return f"new {one.cuts.column}" if one.cuts.kind == "groups" else f"later {one.cuts.column}"
 
 
 def _quoted(name: str) -> str:

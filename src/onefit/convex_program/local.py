@@ -136,6 +136,9 @@ class ProgramLoss(Loss, SelfSolved):
         before, here, after = (self.gradient(y, eta + t * h) for t in (-1.0, 0.0, 1.0))
         return (after - 2.0 * here + before) / h**2
 
+    def self_concordance(self) -> None:
+        return None
+
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(self.eta.mean())
 
@@ -292,6 +295,14 @@ class Deferred(Curvature):
 
     def predict(self, direction: Direction) -> Array:
         return self._factored.predict(direction)
+
+    @property
+    def is_definite(self) -> bool:
+        return self._factored.is_definite
+
+    @property
+    def condition(self) -> float:
+        return self._factored.condition
 
     def carry(self, new: Design, slopes: Array) -> Array:
         return self._factored.carry(new, slopes)

@@ -54,6 +54,16 @@ class Curvature(ABC):
         As in ``solve``, one more axis stands for several directions.
         """
 
+    @property
+    @abstractmethod
+    def is_definite(self) -> bool:
+        """Whether every free direction is curved, so that the solution is the only one."""
+
+    @property
+    @abstractmethod
+    def condition(self) -> float:
+        """Condition of what was factored, scaled to a unit diagonal: what rounding is multiplied by."""
+
     @abstractmethod
     def carry(self, new: Design, slopes: Array) -> Array:
         """X̃ K⁻¹ z_i c_i: what each row's own slope c_i, (n,) or (n, c), does to each new row.

@@ -26,6 +26,14 @@ class Along(ScalarCurvature):
     def n(self) -> int:
         return int(self.X.shape[0])
 
+    @property
+    def is_definite(self) -> bool:
+        return self.inner.is_definite
+
+    @property
+    def condition(self) -> float:
+        return self.inner.condition
+
     def quadratic_forms(self) -> Array:
         return self.inner.quadratic_forms()
 
@@ -109,6 +117,14 @@ class Pinned(ScalarCurvature):
     def _steps(self) -> Array:
         """The same where finite; a pinned row without which the fit is undetermined does not move: (v,)."""
         return np.where(np.isfinite(self.released), self.released, 0.0)
+
+    @property
+    def is_definite(self) -> bool:
+        return bool(np.all(np.isfinite(self.released)))
+
+    @property
+    def condition(self) -> float:
+        return self.inner.condition
 
     def quadratic_forms(self) -> Array:
         moved = np.einsum("iv,iv->i", self.lifted_rows, self._columns)

@@ -67,6 +67,14 @@ class Dual(ScalarCurvature):
             )
         return L
 
+    @property
+    def is_definite(self) -> bool:
+        return not self.intercept or bool(self.d.sum() > 0)
+
+    @property
+    def condition(self) -> float:
+        return _linalg.condition(self._cholesky)
+
     def quadratic_forms(self) -> Array:
         offset = 1.0 / total_curvature(self.d, self.intercept)
         if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1

@@ -22,6 +22,14 @@ class Independent(Curvature):
     factors: Sequence[Curvature]
     group: Index
 
+    @property
+    def is_definite(self) -> bool:
+        return all(K.is_definite for K in self.factors)
+
+    @property
+    def condition(self) -> float:
+        return max(K.condition for K in self.factors)
+
     def quadratic_forms(self) -> Array:
         forms = [K.quadratic_forms() for K in self.factors]
         return forms[0] if len(forms) == 1 else np.stack(forms, axis=1)[:, self.group]
@@ -127,6 +135,17 @@ class Block(Curvature):
     @cached_property
     def _pseudo(self) -> Array:
         return _linalg.pseudo_factor(self._gram)
+
+    @property
+    def is_definite(self) -> bool:
+        return self._cholesky is not None
+
+    @property
+    def condition(self) -> float:
+        if self._cholesky is not None:
+            return _linalg.condition(self._cholesky)
+        root = np.sqrt(np.maximum(self._gram.diagonal(), 0.0))
+        return float(np.sum((root[:, None] * self._pseudo) ** 2))
 
     def _half(self, columns: Array) -> Array:
         """Rows (r, K) times a square root of K⁻¹."""

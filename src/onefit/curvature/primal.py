@@ -12,6 +12,8 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
 from onefit.problem import Moments
 
+CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
+
 
 @dataclass(frozen=True)
 class Primal(ScalarCurvature):
@@ -74,6 +76,19 @@ class Primal(ScalarCurvature):
         if self._is_wide:
             return _linalg.wide_pseudo_factor(self._active, self._means, self.d)
         return _linalg.pseudo_factor(self._gram)
+
+    @property
+    def is_definite(self) -> bool:
+        return self._cholesky is not None and (not self.intercept or self._means is not None)
+
+    @property
+    def condition(self) -> float:
+        if self._cholesky is not None:
+            return _linalg.condition(self._cholesky)
+        if self._is_wide:
+            return CONDITION_OF_WIDE
+        root = np.sqrt(np.maximum(self._gram.diagonal(), 0.0))
+        return float(np.sum((root[:, None] * self._pseudo) ** 2))
 
     def quadratic_forms(self) -> Array:
         offset = 1.0 / total_curvature(self.d, self.intercept)

@@ -343,7 +343,7 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
     alphas_ : (J,) array
         Strengths that were visited, strongest first.
     penalty_ : Penalty
-        alpha_ times the penalty.
+        ``penalty`` times ``alpha_``.
     risk_path_, std_error_path_, paired_error_path_ : (J,) arrays
         Leave-one-out risk at each strength, its standard error, and that of the difference to the smallest.
     confidence_set_ : array

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.leave_out import LeftOut
 from onefit.losses import CoupledLoss
 from onefit.metrics import LinearMetric
 from onefit.problem import Problem
-from onefit.risk.estimate import estimate, warn_if_strained
-from onefit.risk.one_fit import LeftOut
+from onefit.risk.estimate import estimate, warn_if_unreliable
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
@@ -96,7 +96,7 @@ class SelfTuned(BaseEstimator):
         """Set ``loo_``, and warn when it should not be trusted."""
         weights = None if sample_weight is None else left_out.fit.problem.weights
         self.loo_ = estimate(left_out, metric, y, sample_weight=weights, design=self._check_X, **details)
-        warn_if_strained(self.loo_)
+        warn_if_unreliable(self.loo_)
 
 
 class PenalisedPath(SelfTuned):

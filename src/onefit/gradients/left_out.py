@@ -14,9 +14,10 @@ from onefit.curvature import Curvature, Direction, Independent, Pinned, ScalarCu
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram
 from onefit.gradients.solution import as_columns, implicit, of_rows, through_solution
+from onefit.leave_out.rescaling import curvature_of_refits
+from onefit.leave_out.result import LeftOut
+from onefit.leave_out.step import Step
 from onefit.penalties import Coordinates, Subspace, Tangent
-from onefit.risk.one_fit import LeftOut, Step
-from onefit.risk.rescaling import curvature_of_refits
 
 
 class _Owed(NamedTuple):
@@ -142,7 +143,10 @@ def _out_of_corners(
     """
     h = curvature.quadratic_forms()
     h = np.where(np.isinf(h), 0.0, h)
-    left_out = LeftOut(fit, fit.eta + h * fit.gradient, fit.pinned.astype(np.float64), np.ones(fit.problem.n))
+    nothing = np.full(fit.problem.n, np.inf)
+    left_out = LeftOut(
+        fit, fit.eta + h * fit.gradient, nothing, fit.pinned.astype(np.float64), np.ones(fit.problem.n)
+    )
     r = by_row(left_out)
     v = of_rows(fit, r)
     u, held = curvature.solve(v), None
@@ -169,7 +173,7 @@ def _owed(fit: Fit, step: Step, r: Array) -> _Owed:
     eye = np.eye(c)
     inside = np.linalg.solve(eye - D @ H, (g + np.einsum("nab,nb->na", D, s))[:, :, None])[:, :, 0]
     rho = np.linalg.solve(eye - H @ D, np.einsum("nab,nb->na", H, r)[:, :, None])[:, :, 0]
-    grown = (1.0 + step.rescaled.growth)[:, None]
+    grown = (1.0 + step.rescaled.own_growth())[:, None]
     onward = r + np.einsum("nab,nb->na", D, rho)
     form = onward[:, :, None] * inside[:, None, :]
     along = s + np.einsum("nab,nb->na", H, inside)

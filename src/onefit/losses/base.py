@@ -82,6 +82,14 @@ class Loss(ABC):
         """Third derivative in ``eta``: its shape, or (n, c, c, c) for a coupled loss."""
 
     @abstractmethod
+    def self_concordance(self) -> float | None:
+        """R with |ℓ‴| ≤ R ℓ″ on every smooth piece, 0 where ℓ″ is constant there; None if there is none.
+
+        For a coupled loss |D³ℓ[u, v, v]| ≤ R (max u − min u) D²ℓ[v, v].  With it a left-out solution has a
+        bound (Bach 2010; Sun and Tran-Dinh 2019); without it none is claimed.
+        """
+
+    @abstractmethod
     def start(self, y: Array, weights: Array) -> Array:
         """Linear predictor of a constant model to start a solver from: a number, or (c,)."""
 

@@ -131,6 +131,13 @@ class Mixture(Loss):
         """Near the best constant: the mean of those of the parts."""
         return self._mixed("start", y, weights)
 
+    def self_concordance(self) -> float | None:
+        parts = [
+            loss.self_concordance() for share, loss in zip(self.shares, self.losses, strict=True) if share > 0
+        ]
+        known = [part for part in parts if part is not None]
+        return max(known) if len(known) == len(parts) else None
+
 
 def _check_mixable(loss: Any) -> None:
     """Refuse what a mixture cannot be solved with, or has no yardstick for."""

@@ -55,6 +55,9 @@ class PiecewiseLinear(PiecewiseLoss):
     def third(self, y: Array, eta: Array) -> Array:
         return np.zeros_like(eta)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Hinge(PiecewiseLinear):
@@ -134,6 +137,9 @@ class SquaredHinge(PiecewiseLoss):
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class SmoothedHinge(PiecewiseLoss):
@@ -188,6 +194,9 @@ class SmoothedHinge(PiecewiseLoss):
     def start(self, y: Array, weights: Array) -> Array:
         return SquaredHinge().start(y, weights)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(PiecewiseLoss):
@@ -216,3 +225,6 @@ class SquaredEpsilonInsensitive(PiecewiseLoss):
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))
+
+    def self_concordance(self) -> float:
+        return 0.0

@@ -34,6 +34,9 @@ class Squared(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         return np.average(y, axis=0, weights=weights)
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Logistic(UnitDispersion):
@@ -57,6 +60,9 @@ class Logistic(UnitDispersion):
     def start(self, y: Array, weights: Array) -> Array:
         share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
         return np.log(share / (1 - share))
+
+    def self_concordance(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,9 @@ class Exponential(Loss):
 
     def start(self, y: Array, weights: Array) -> Array:
         return 0.5 * Logistic().start(y, weights)
+
+    def self_concordance(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,9 @@ class Multinomial(CoupledLoss, UnitDispersion):
         share = np.bincount(y.astype(np.intp), weights, self.n_classes) / weights.sum()
         logits = np.log(np.clip(share, 1e-6, None))
         return logits - logits.mean()
+
+    def self_concordance(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -173,6 +185,11 @@ class Tweedie(Loss):
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
         return np.log(np.maximum(mean, 1e-30)) if self.link == "log" else np.asarray(mean)
+
+    def self_concordance(self) -> float | None:
+        if self.link == "identity":
+            return 0.0 if self.power == 0 else None
+        return max(2.0 - self.power, self.power - 1.0) if 1 <= self.power <= 2 else None
 
 
 def _power_of_mean(
@@ -230,6 +247,9 @@ class Huber(PiecewiseLoss):
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))
 
+    def self_concordance(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class ConcomitantHuber(CoupledLoss):
@@ -275,6 +295,9 @@ class ConcomitantHuber(CoupledLoss):
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
         return np.array([mean, np.sqrt(np.average((y - mean) ** 2, weights=weights)) + 1e-12])
+
+    def self_concordance(self) -> None:
+        return None
 
 
 # --- mixtures --------------------------------------------------------------------------------------

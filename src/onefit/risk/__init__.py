@@ -1,6 +1,7 @@
 """Risks: what a fit is worth on rows it has not seen."""
 
 from onefit.risk.named import (
+    ALO,
     GCV,
     SURE,
     HeldOut,
@@ -15,6 +16,7 @@ from onefit.risk.named import (
 )
 
 __all__ = [
+    "ALO",
     "GCV",
     "SURE",
     "HeldOut",

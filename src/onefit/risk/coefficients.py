@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.risk.departure import Departures
+from onefit.leave_out.departure import Departures
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,9 @@ import numpy as np
 from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
+from onefit.leave_out.result import LeftOut
 from onefit.metrics import LinearMetric
 from onefit.risk.estimate import mean_and_error
-from onefit.risk.one_fit import LeftOut
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,26 @@ class SURE:
                 raise ValueError(f"the fit has {df:.0f} degrees of freedom on {n} rows: give noise_variance")
             variance = training * n / (n - df)
         return Criterion("SURE", training + 2.0 * variance * df / n, training, df)
+
+
+@dataclass(frozen=True)
+class ALO:
+    """Approximate leave-one-out: one Newton step for each row, and nothing more.
+
+    η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, Theorem 3.1; Beirami et al. 2017,
+    Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.
+    """
+
+    def of(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
+        losses = response.losses(target, left_out.eta)
+        unit = np.ones(len(losses)) if weights is None else weights
+        training, _ = _training(left_out, response, target, weights)
+        return Criterion(
+            "approximate leave-one-out", mean_and_error(losses, unit)[0], training, left_out.effective_df
+        )
 
 
 @dataclass(frozen=True)

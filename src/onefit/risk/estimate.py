@@ -12,24 +12,25 @@ import numpy as np
 from onefit._scoring import score_pooled
 from onefit._typing import Array, Design, Index, Mask
 from onefit.exceptions import UnreliableWarning
+from onefit.leave_out import LeftOut, Refinement
+from onefit.leave_out.departure import Departures
+from onefit.leave_out.engine import Yardstick
+from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric
+from onefit.numerics import EXACT, TINY
 from onefit.risk.audit import Audit
-from onefit.risk.certificate import is_patterned
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
-from onefit.risk.departure import Departures
-from onefit.risk.folds import Folds
 from onefit.risk.influence import Influence, influence
 from onefit.risk.interval import Method, interval
-from onefit.risk.one_fit import LeftOut, Refinement
-from onefit.risk.sets import LeftTogether
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from onefit.displays import LeftOutDisplay
 
-FLAGGED_SHARE = 0.5  # share of the risk that flagged rows may carry before we warn
-STRAINED_SHARE = 0.1  # the same for rows of a leverage near 1
+FLAGGED = 0.01  # share of the spread of the response by which a flagged row may be off
+LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
+UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
 
 
 class Readout(NamedTuple):
@@ -69,8 +70,14 @@ class RiskEstimate:
         Class labels, for classifiers.
     loss_name, method : str
         What ``losses`` and ``predictions`` are.
-    strained : (n,) bool array
-        Rows of a leverage too near 1 for a step, or the last of their class.
+    approx_error : float
+        ``value`` is within this of the mean over exact refits; infinite where that is not known.
+    guarantee : {"exact", "bounded", "sampled", "rough"}
+        How that is known: to numerical precision, proven, at 95 % confidence from refits of a few rows, or
+        not at all.
+    bounds : (n,) array
+        How far each left-out linear predictor may be off: 0 where it is exact, infinite where nothing is
+        known.  For class scores, their differences.
     notes : tuple of str
         What was held fixed or assumed.
     rows : (n,) int array
@@ -95,73 +102,38 @@ class RiskEstimate:
     classes: Any | None
     loss_name: str
     method: str
-    strained: Mask
+    approx_error: float
+    guarantee: str
+    bounds: Array
+    certified: Mask
     rows: Index
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
     refinement: Refinement | None = None
+    _by_row: bool = field(default=True, repr=False)
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
-    _patterned: bool = field(default=False, repr=False)
     _readout: Readout | None = field(default=None, repr=False)
-    _warned: list[bool] = field(default_factory=list, repr=False)
-    _left_out: LeftOut | LeftTogether | None = field(default=None, repr=False)
-    _proofs: list[tuple[Mask, Mask]] = field(default_factory=list, repr=False)
+    _left_out: LeftOut | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the data behind: a saved result holds one value a row, never X."""
         return {**self.__dict__, "_left_out": None, "_readout": None}
 
     @property
-    def certified(self) -> Mask:
-        """Rows whose value is proven equal to the refit: (n,) bool, computed when asked for.
-
-        Proofs exist for quadratic losses with ℓ2, ℓ1 and elastic-net penalties (signs and dual
-        feasibility of the left-out solution, checked for every row); elsewhere only rows without weight
-        are certified, and the few that were solved anew.
-        """
-        return self._proof()[0]
-
-    def _proof(self) -> tuple[Mask, Mask]:
-        """Certified rows, and those whose pattern changes."""
-        if not self._proofs:
-            if self._left_out is None:
-                raise ValueError(
-                    "the certificates of a saved result cannot be computed: the data were not saved with it; "
-                    "call onefit.loo(model, X, y) again, or read .certified before saving"
-                )
-            left_out = self._left_out
-            known = np.ones(len(self.rows), dtype=bool) if self._lone is None else ~self._lone
-            self._proofs.append((left_out.certified & known, left_out.changing))
-        return self._proofs[0]
-
-    @property
     def flagged(self) -> Index:
-        """Row numbers not to trust blindly: leverage near 1, or an active pattern that changes.
+        """Row numbers that may be off by more than 1 % of the spread of the linear predictors.
 
-        Warns with ``UnreliableWarning`` when they carry more than half of the risk.
+        Also those without which a class has no row left.
         """
-        flags = self._flags()
-        changing = np.flatnonzero(flags & ~self.strained)  # of the others loo() has warned already
-        share = self._share(changing)
-        if share > FLAGGED_SHARE and not self._warned:
-            self._warned.append(True)
-            warnings.warn(
-                f"{changing.size} of {len(self.losses)} rows are not proven to equal their refits and carry "
-                f"{share:.0%} of the risk, so it is an approximation (their errors cancel in part): "
-                "check it by refits, or regularise more",
-                UnreliableWarning,
-                stacklevel=2,
-            )
-        return np.flatnonzero(flags)
+        spread = float(np.max(np.std(np.asarray(self.fitted), axis=0), initial=0.0))
+        off = ~(self.bounds <= FLAGGED * max(spread, TINY)) & ~self.certified
+        return np.flatnonzero(off if self._lone is None else off | self._lone)
 
-    def _share(self, rows: Index) -> float:
+    def _share(self, rows: Mask) -> float:
         """Share of the risk that some rows carry."""
         weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight[self.rows]
         carried = weights * self.losses
-        return float(carried[rows].sum() / max(carried.sum(), np.finfo(float).tiny))
-
-    def _flags(self) -> Mask:
-        return self.strained | self._proof()[1] if self._patterned else self.strained
+        return float(carried[rows].sum() / max(carried.sum(), TINY))
 
     def score(self, scoring: str | Callable[..., float]) -> float:
         """Score of all left-out predictions pooled, by any scikit-learn scorer.
@@ -327,7 +299,7 @@ class RiskEstimate:
         return "rows left together: call onefit.loo(model, X, y) without groups"
 
     def _departures(self, asked: str) -> tuple[Departures, Readout]:
-        if not isinstance(self._left_out, LeftOut) or self._readout is None:
+        if self._left_out is None or self._left_out.sets is not None or self._readout is None:
             raise ValueError(f"{asked} needs the fits without each row, and {self._what_is_missing()}")
         return Departures(self._left_out), self._readout
 
@@ -339,12 +311,13 @@ class RiskEstimate:
             fitted=self.fitted,
             left_out=self.decision,
             leverages=np.nan_to_num(self.leverages),
-            flagged=np.flatnonzero(self.strained),
+            flagged=self.flagged,
         ).plot(ax)
 
     def __str__(self) -> str:
+        name = "leave-one-out " if self._by_row else "left-out "
         rows = [
-            ("leave-one-out " + self.loss_name, f"{self.value:.6g} ± {self.std_error:.2g}"),
+            (name + self.loss_name, f"{self.value:.6g} ± {self.std_error:.2g}"),
             ("rows", f"{len(self.losses)}"),
         ]
         if np.isfinite(self.effective_df):
@@ -354,16 +327,23 @@ class RiskEstimate:
             rows.append(("audited, 95 %", str(self.audit)))
         if self.refinement is not None:
             rows.append(("made exact", str(self.refinement)))
-        if self._proofs:
-            rows.append(("proven equal to the refit", f"{int(self.certified.sum())} rows"))
-            rows.append(("not to be trusted blindly", f"{int(self._flags().sum())} rows"))
+        rows.append(("trust", self._trust()))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
+    def _trust(self) -> str:
+        """What the value is worth, in a line."""
+        if self.guarantee == "exact":
+            return "exact: what refitting without each would give"
+        if self.guarantee == "rough":
+            return "rough: some rows could not be checked; exact=True or audit=30 tells"
+        how = "proven" if self.guarantee == "bounded" else "95 %, from refits of a few rows"
+        return f"within {self.approx_error:.2g} of refitting without each ({how})"
+
 
 def estimate(
-    left_out: LeftOut | LeftTogether,
+    left_out: LeftOut,
     response: LinearMetric,
     y: Any,
     *,
@@ -379,7 +359,7 @@ def estimate(
 
     Parameters
     ----------
-    left_out : LeftOut or LeftTogether
+    left_out : LeftOut
     response : LinearMetric
     y : array
         Response in the user's terms.
@@ -395,34 +375,57 @@ def estimate(
     constant : float
         Value of the last column of the fit's X where that stands for the intercept, else 0.
     """
-    rows = left_out.rows
-    losses = response.losses((np.asarray(y) if target is None else target)[rows], left_out.eta)
+    order = left_out.order
+    rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
+    target = np.asarray(y) if target is None else target
+    losses = response.losses(target[rows], eta)
     weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
     clusters = rows if clusters is None else np.asarray(clusters)[rows]
     value, std_error = mean_and_error(*clustered(losses, weights, clusters))
-    lone = class_lost(y, classes, sample_weight, left_out)
+    lone = class_lost(y, classes, sample_weight, left_out)[order]
+    spread = np.where(weights > 0, weights * response.spread(target[rows], eta, bounds), 0.0)
+    error, guarantee = float(spread.sum() / weights.sum()), "bounded"
+    if left_out.correction is not None:
+        value, error = value + left_out.correction.difference, left_out.correction.error
+        guarantee = "sampled"
+    elif not error < np.inf:
+        error, guarantee = float("inf"), "rough"
+    elif error <= EXACT * max(abs(value), TINY):
+        guarantee = "exact"
     return RiskEstimate(
         value=value,
         std_error=std_error,
         losses=losses,
-        predictions=response.predictions(left_out.eta),
-        decision=response.decision(left_out.eta),
+        predictions=response.predictions(eta),
+        decision=response.decision(eta),
         fitted=response.decision(left_out.fit.eta)[rows],
-        leverages=left_out.leverages,
+        leverages=left_out.leverages[rows],
         effective_df=left_out.effective_df,
         y=y,
         sample_weight=sample_weight,
         classes=classes,
         loss_name=response.loss_name,
         method=response.method,
-        strained=left_out.strained | lone,
+        approx_error=error,
+        guarantee=guarantee,
+        bounds=bounds,
+        certified=left_out.certified[order] & ~lone,
         rows=rows,
         notes=(*notes, *_about(left_out, rows[lone])),
         refinement=left_out.refinement,
+        _by_row=left_out.sets is None,
         _lone=lone,
-        _patterned=is_patterned(left_out.fit),
         _left_out=left_out,
         _readout=None if design is None else Readout(response, design, constant),
+    )
+
+
+def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Yardstick:
+    """How the engine judges errors: by the loss that is reported."""
+    return Yardstick(
+        losses=lambda rows, eta: response.losses(target[rows], eta),
+        spread=lambda rows, eta, bounds: response.spread(target[rows], eta, bounds),
+        weights=np.ones(len(target)) if weights is None else weights,
     )
 
 
@@ -480,14 +483,15 @@ def estimate_by_refits(
         classes=classes,
         loss_name=loss_name,
         method=method,
-        strained=np.zeros(len(rows), dtype=bool),
+        approx_error=0.0 if audit is None else 0.5 * (audit.interval[1] - audit.interval[0]),
+        guarantee="exact" if audit is None else "sampled",
+        bounds=np.where(done[order], 0.0, np.inf),
+        certified=done[order],
         rows=rows,
         notes=notes,
         audit=audit,
         refinement=None if audit is not None else Refinement(0, refitted=len(folds)),
-        _patterned=True,
-        _warned=[True],  # the note says it
-        _proofs=[(done[order], ~done[order])],
+        _by_row=len(folds) == folds.n,
     )
 
 
@@ -510,9 +514,7 @@ def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Arra
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0), totals
 
 
-def class_lost(
-    y: Any, classes: Any | None, sample_weight: Array | None, left_out: LeftOut | LeftTogether
-) -> Mask:
+def class_lost(y: Any, classes: Any | None, sample_weight: Array | None, left_out: LeftOut) -> Mask:
     """Values whose refit would not know all classes, since what left was all there is of one."""
     if classes is None:
         return np.zeros(len(left_out.rows), dtype=bool)
@@ -525,20 +527,17 @@ def class_lost(
     return np.any((gone == count) & (count > 0), axis=1)[left_out.fold]
 
 
-def _about(left_out: LeftOut | LeftTogether, lone: Index) -> tuple[str, ...]:
+def _about(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
     """What a reader of the result should know."""
     notes = []
     if lone.size:
-        shown = ", ".join(map(str, lone[:8])) + (", …" if lone.size > 8 else "")
-        notes.append(f"no row of some class is left without row {shown}: a refit would not know the class")
-    if left_out.skipped and left_out.refinement is None:
         notes.append(
-            f"{left_out.skipped} influential rows were too many to be solved anew: steps from the fit stand "
-            "for their refits (exact=True solves them all)"
+            f"no row of some class is left without row {_shown(lone)}: a refit would not know the class"
         )
-    elif left_out.skipped:
+    if left_out.failed.size:
         notes.append(
-            f"{left_out.skipped} refits have no solution: steps from the fit stand in their place, flagged"
+            f"{left_out.failed.size} refits have no solution: steps from the fit stand in their place, "
+            "flagged"
         )
     return tuple(notes)
 
@@ -554,17 +553,32 @@ def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(spread) / total)
 
 
-def warn_if_strained(result: RiskEstimate) -> None:
-    """Warn when rows of too high a leverage carry a large share of the risk."""
-    rows = np.flatnonzero(result.strained)
-    share = result._share(rows)
-    if rows.size == 0 or not share > STRAINED_SHARE:
+def warn_if_unreliable(result: RiskEstimate) -> None:
+    """Warn when the risk may be off by more than half of its standard error."""
+    if result._lone is not None and result._share(result._lone) > LONE_SHARE:
+        warnings.warn(
+            f"rows {_shown(result.rows[result._lone])} leave no other of their class: a refit without "
+            "them would not know it",
+            UnreliableWarning,
+            stacklevel=3,
+        )
         return
-    shown = ", ".join(map(str, rows[:8])) + (", …" if rows.size > 8 else "")
+    if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
+        return
+    rows = np.flatnonzero(~np.isfinite(result.bounds))
+    shown = _shown(result.rows[rows])
+    known = (
+        f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
+        if np.isfinite(result.approx_error)
+        else f"rests on {rows.size} rows of whose refits nothing is known (rows {shown})"
+    )
     warnings.warn(
-        f"{rows.size} rows have a leverage near 1, or no other of their class, and carry {share:.0%} of the "
-        f"risk: one Newton step is not to be trusted there. Rows {shown}; refit without them to check, or "
-        "regularise more",
+        f"the {result.loss_name} of {result.value:.4g} {known}: ask for exact=True, which solves without "
+        "every such row, or for audit=30, or regularise more",
         UnreliableWarning,
         stacklevel=3,
     )
+
+
+def _shown(rows: Index) -> str:
+    return ", ".join(map(str, rows[:8])) + (", …" if len(rows) > 8 else "")

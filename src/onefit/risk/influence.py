@@ -21,8 +21,8 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
+from onefit.leave_out.departure import Departures
 from onefit.losses import UnitDispersion
-from onefit.risk.departure import Departures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design
+from onefit.leave_out.departure import Departures
 from onefit.metrics import LinearMetric
-from onefit.risk.departure import Departures
 
 Method = Literal["plus", "minmax"]
 

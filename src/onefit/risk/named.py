@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from onefit.leave_out.sets import Folds
 from onefit.risk import folds
-from onefit.risk.criteria import GCV, SURE, InfluenceFunction
-from onefit.risk.folds import Folds
+from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction
 
-InSample: TypeAlias = GCV | SURE | InfluenceFunction
+InSample: TypeAlias = ALO | GCV | SURE | InfluenceFunction
 
 
 class Splits(ABC):
@@ -195,6 +195,7 @@ class Split(Splits):
 
 
 __all__ = [
+    "ALO",
     "GCV",
     "SURE",
     "HeldOut",

@@ -193,6 +193,11 @@ class ActiveSet:
         """``K_SS^-1 rhs`` for ``rhs`` of shape (k,) or (k, r), with the intercept profiled out."""
         return self._factor.solve(rhs)
 
+    @property
+    def condition(self) -> float:
+        """Condition of the factor, scaled to a unit diagonal, about."""
+        return _linalg.condition(self._factor.upper.T)
+
     def design_times(self, v: Array) -> Array:
         """``A_S v``, shape (n,), with the centred columns of the support."""
         return self._store.times(self._slots, v)

@@ -19,7 +19,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Coordinates, PiecewiseRows, Tangent
 from onefit.solvers import conic
-from onefit.solvers.line_search import backtrack
+from onefit.solvers.line_search import toward
 from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
 
 STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already
@@ -72,7 +72,8 @@ def _descend(start: Fit, steps: int = STEPS) -> Fit:
         scale = 1.0 + float(np.abs(fit.eta).max(initial=0.0))
         if float(np.abs(target.eta - fit.eta).max(initial=0.0)) <= SETTLED * scale:
             return target
-        fit = _back_on_piece(_toward(fit, target)) if fit.is_kinked else _toward(fit, target)
+        fit = toward(fit, target).known(gradient=target.gradient)
+        fit = _back_on_piece(fit) if fit.is_kinked else fit
     raise SolverError(
         f"Newton's method did not settle in {steps} steps: the problem may have no finite minimum; give it a "
         "stronger penalty"
@@ -119,18 +120,3 @@ def _coordinates(tangent: Tangent) -> tuple[Array, Array, Array]:
         B = B @ V
     least = FLAT * np.abs(curved).max(initial=0.0)
     return B, B.T @ tangent.gradient, np.where(curved > least, curved, 0.0)
-
-
-def _toward(fit: Fit, target: Fit) -> Fit:
-    """Go to the target of a step, or as far as the objective falls."""
-    coef, level = target.coef - fit.coef, target.intercept - fit.intercept
-
-    def at(length: float) -> Fit:
-        if length == 1.0:
-            return target
-        moved = fit.moved(fit.coef + length * coef, fit.intercept + length * level)
-        return moved.known(gradient=target.gradient)
-
-    rounding = 1e-12 * abs(fit.objective)
-    found = backtrack(at, lambda moved, _: moved.objective <= fit.objective + rounding)
-    return fit if found is None else found

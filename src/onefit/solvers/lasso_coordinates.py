@@ -52,6 +52,9 @@ class WithRidgeRows(Loss):
     def third(self, y: Array, eta: Array) -> Array:
         return self._joined("third", y, eta)
 
+    def self_concordance(self) -> float | None:
+        return self.loss.self_concordance()
+
     def start(self, y: Array, weights: Array) -> Array:
         return np.zeros(())
 

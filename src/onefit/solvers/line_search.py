@@ -1,4 +1,4 @@
-"""Backtracking: the one line search of all solvers."""
+"""Backtracking, for all solvers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from onefit.fit import Fit
+
 Point = TypeVar("Point")
 HALVINGS = 60  # after which a step has no length
+ROUNDING = 1e-12  # of an objective, relative to it
 
 
 def backtrack(
@@ -43,3 +46,17 @@ def backtrack(
                 return point
             length *= 0.5
     return None
+
+
+def toward(fit: Fit, target: Fit) -> Fit:
+    """Go to a target that a convex model has there, or as far on the way as the objective does not rise."""
+    coef, level = target.coef - fit.coef, target.intercept - fit.intercept
+
+    def at(length: float) -> Fit:
+        if length == 1.0:
+            return fit.moved(target.coef, target.intercept)
+        return fit.moved(fit.coef + length * coef, fit.intercept + length * level)
+
+    allowed = fit.objective + ROUNDING * abs(fit.objective)
+    found = backtrack(at, lambda moved, _: moved.objective <= allowed)
+    return fit if found is None else found

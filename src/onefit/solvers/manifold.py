@@ -16,10 +16,12 @@ from onefit import _linalg
 from onefit.curvature import Direction, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.solvers.line_search import backtrack
 from onefit.solvers.newton import Solution, is_short
 
 ROUNDS = 300  # Newton steps, and bursts of proximal steps
 FIRST_BURST, LONGEST_BURST = 10, 500  # proximal steps between two Newton steps
+DECREASE = 1e-3  # share of what the model promises that a step must bring
 HALVINGS = 6  # of a Newton step along which the objective does not fall
 SETTLED = 1e-11  # Newton decrement, relative to the root of the objective, at which to stop
 SMALL = 1e-9  # squared decrement, relative to the objective, that the objective no longer tells
@@ -112,15 +114,17 @@ def _newton_step(here: _Point) -> tuple[Direction | None, float]:
 
 def _along(here: _Point, step: Direction, decrement: float, metric: _Metric, *, small: bool) -> _Point | None:
     """Where the step and a proximal one after it lead; None if the objective does not fall on the way."""
-    fit, length = here.fit, 1.0
-    for _ in range(HALVINGS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            ahead = fit.moved(fit.coef + length * step.coef, fit.intercept + length * step.intercept)
-            moved = _proximal_step(_Point.at(ahead), metric)
-            if small or moved.objective <= fit.objective - 1e-3 * length * decrement:
-                return _Point.at(moved)
-        length *= 0.5
-    return None
+    fit = here.fit
+
+    def at(length: float) -> Fit:
+        ahead = fit.moved(fit.coef + length * step.coef, fit.intercept + length * step.intercept)
+        return _proximal_step(_Point.at(ahead), metric)
+
+    def falls(moved: Fit, length: float) -> bool:
+        return small or moved.objective <= fit.objective - DECREASE * length * decrement
+
+    found = backtrack(at, falls, halvings=HALVINGS)
+    return None if found is None else _Point.at(found)
 
 
 # --- proximal gradient steps -----------------------------------------------------------------------

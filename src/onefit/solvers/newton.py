@@ -18,7 +18,11 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Tangent
+from onefit.solvers.line_search import backtrack
 
+DECREASE = 1e-4  # share of what the model promises that a step must bring
+
+UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 
@@ -68,8 +72,9 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
         moved, last = _move(fit, step, small), step.decrement if certain else np.inf
-        if fit.objective - moved.objective > STRAIGHT * step.decrement and (slid := _slide(fit, step)):
-            moved, step, last = min(moved, slid, key=lambda one: one.objective), None, np.inf
+        if fit.objective - moved.objective > STRAIGHT * step.decrement:
+            slid = _slide(fit, step) if step.is_fresh else None
+            moved, step, last = min(moved, slid or moved, key=lambda one: one.objective), None, np.inf
         fit = moved
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
@@ -169,7 +174,25 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
         return False
     if fit.problem.loss.is_quadratic:
         return True
-    return is_short(fit, step.curvature.predict(step.direction))
+    return is_short(fit, step.curvature.predict(step.direction)) and _is_balanced(fit, step)
+
+
+def _is_balanced(fit: Fit, step: _Step) -> bool:
+    """Whether the gradients of the rows add up to nothing, relative to their sizes.
+
+    Where a scale runs to zero, steps are short since the objective bends without bound, minimum or not.
+    """
+    rows = fit.gradient.reshape(fit.problem.n, -1)
+    sizes = np.sqrt(np.sum(rows**2, axis=0)).reshape(fit.intercept.shape)
+    if isinstance(fit.problem.X, _linalg.RowGram) or not np.any(sizes):  # of dual coordinates; nothing pulls
+        return True
+    columns = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    allowed = UNBALANCED * np.multiply.outer(columns, sizes)
+    levels = UNBALANCED * np.sqrt(fit.problem.n) * sizes
+    small = np.abs(step.gradient.coef) <= allowed.reshape(fit.coef.shape)
+    return bool(
+        np.all(small | (step.gradient.coef == 0)) and np.all(np.abs(step.gradient.intercept) <= levels)
+    )
 
 
 def is_short(fit: Fit, change: Array) -> bool:
@@ -189,14 +212,15 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     Columns that depend on each other, such as copies with opposite signs, leave a gradient that K, which is
     singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
     """
-    down = np.where(step.orthant != 0, -step.gradient.coef, 0.0)
+    left = _unremoved(fit, step)
+    down = np.where(step.orthant != 0, -left.coef, 0.0)
     if not np.any(down):
         return None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
-    level = _levelled(fit, _linalg.times(fit.problem.X, down)) - step.gradient.intercept
+    level = _levelled(fit, _linalg.times(fit.problem.X, down)) - left.intercept
     change, best = fit.problem.linear_predictor(down, level), fit
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
@@ -209,14 +233,30 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     return None if best is fit else best
 
 
+def _unremoved(fit: Fit, step: _Step) -> Direction:
+    """The part of the gradient that no step removes: it lies where K is singular."""
+    gradient, coupled = step.gradient, fit.problem.loss.coupled
+    if not step.is_fresh:
+        return gradient
+    change = step.curvature.predict(step.direction)
+    bent = np.einsum("nkl,nl->nk", fit.hessian, change) if coupled else fit.hessian * change
+    removed = _linalg.transposed_times(fit.problem.X, bent) + step.tangent.curve(step.direction.coef)
+    return Direction(
+        np.where(step.tangent.support, gradient.coef + removed, 0.0),
+        np.where(fit.problem.intercept, gradient.intercept + bent.sum(axis=0), 0.0),
+    )
+
+
 def _levelled(fit: Fit, change: Array) -> Array:
-    """Change of the intercepts that keeps the mean of the linear predictors where the loss curves.
+    """Change of the intercept that keeps the mean of the linear predictors where the loss curves.
 
     All levels of a factor together are a constant: they may slide when the intercept makes up for it.
+    Outputs that are coupled are solved for together with their intercepts, which know that already.
     """
-    curved = np.einsum("nkk->nk", fit.hessian) if fit.problem.loss.coupled else fit.hessian
-    total = curved.sum(axis=0)
-    mean = np.divide((curved * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)
+    if fit.problem.loss.coupled:
+        return np.zeros(fit.problem.intercept.shape)
+    total = fit.hessian.sum(axis=0)
+    mean = np.divide((fit.hessian * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)
     return np.where(fit.problem.intercept, -mean, 0.0)
 
 
@@ -232,11 +272,11 @@ def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> 
 
 def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     """Halve the step until the objective falls by a share of what the model promises."""
-    length = 1.0
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(60):
-            moved = _orthant_step(fit, step, change, length)
-            if moved.objective <= fit.objective - 1e-4 * length * step.decrement:
-                return moved
-            length *= 0.5
-    return fit
+
+    def at(length: float) -> Fit:
+        return _orthant_step(fit, step, change, length)
+
+    def falls(moved: Fit, length: float) -> bool:
+        return moved.objective <= fit.objective - DECREASE * length * step.decrement
+
+    return backtrack(at, falls) or fit

@@ -48,6 +48,14 @@ class ActiveSetCurvature(ScalarCurvature):
     def n(self) -> int:
         return len(self.active.eta)
 
+    @property
+    def is_definite(self) -> bool:
+        return True
+
+    @property
+    def condition(self) -> float:
+        return self.active.condition
+
     def quadratic_forms(self) -> Array:
         return self.active.quadratic_forms()
 

@@ -27,7 +27,10 @@ from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear, Squared
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
-from onefit.solvers.corners import DualActiveSet, Rows, intervals
+from onefit.solvers.corners import intervals
+from onefit.solvers.dual_active_set import DualActiveSet
+from onefit.solvers.dual_rows import Rows
+from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
@@ -222,7 +225,7 @@ def _solve_by_newton(start: Fit) -> Fit:
         model = replace(fit.problem, loss=Squared(), y=y, weights=bend)
         target = _solve_once(Fit(model, fit.coef, fit.intercept))
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-        moved = _toward(fit, target)
+        moved = toward(fit, target)
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
             return moved
         fit = moved
@@ -230,18 +233,3 @@ def _solve_by_newton(start: Fit) -> Fit:
         f"Newton's method did not settle in {NEWTON_STEPS} steps: the problem may have no finite minimum; "
         "give it a stronger penalty"
     )
-
-
-def _toward(fit: Fit, target: Fit) -> Fit:
-    """Go to the target of a Newton step, or as far as the objective falls."""
-    length = 1.0
-    allowed = fit.objective + 1e-12 * abs(fit.objective)
-    for _ in range(40):
-        moved = fit.moved(
-            fit.coef + length * (target.coef - fit.coef) if length < 1.0 else target.coef,
-            fit.intercept + length * (target.intercept - fit.intercept),
-        )
-        if moved.objective <= allowed:
-            return moved
-        length *= 0.5
-    return fit

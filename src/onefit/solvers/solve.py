@@ -60,7 +60,19 @@ def solve(start: Fit) -> Solution:
     if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
         fit = quadratic_program.solve(start)
         return Solution(fit, factor(fit))
-    return manifold.solve(start)
+    return _solve_on_manifold(start)
+
+
+def _solve_on_manifold(start: Fit) -> Solution:
+    """Newton steps on the manifold; a quadratic program where they do not settle and there is one."""
+    penalty = start.problem.penalty.without_ridge()
+    try:
+        return manifold.solve(start)
+    except SolverError:
+        if not isinstance(penalty, Polyhedral):
+            raise
+    fit = quadratic_program.solve(start)
+    return Solution(fit, factor(fit))
 
 
 def _solve_with_kinks(start: Fit) -> Fit:

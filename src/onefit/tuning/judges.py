@@ -16,20 +16,19 @@ from onefit import _linalg, gradients
 from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
+from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.patterns import leaves_nothing
+from onefit.leave_out.sets import Folds
+from onefit.leave_out.step import leave_corners_out, one_step
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Moments, Problem
-from onefit.risk import one_fit
-from onefit.risk.certificate import leaves_nothing
-from onefit.risk.exact import exactly
-from onefit.risk.folds import Folds
-from onefit.risk.one_fit import LeftOut
-from onefit.risk.paths import has_paths
 from onefit.solvers.newton import Solution
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
 
+SECONDS_A_RISK = 10.0  # that one risk may take: values that are left then are those of a step
 MOST_MOMENTS = 2**24  # numbers that sums over all training sets may take: 128 MiB
 
 
@@ -135,38 +134,45 @@ class LeaveOneOutJudge(Judge):
 
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
-        if problem.loss.is_kinked or not self.has_gradient(problem):
-            left_out = one_fit.loo(*solution, thorough=False)
-            return one_fit.loo(*solution) if np.any(left_out.slack == 0) else left_out
-        if not solution.fit.is_kinked:
-            return one_fit.one_step(*solution)
-        left_out = one_fit.loo(*solution)
-        return exactly(left_out) if has_paths(solution.fit) else left_out
+        if solution.fit.is_kinked or problem.loss.is_kinked:  # only exact values move without jumps
+            return leave_out(
+                solution.fit, max_error=0.0, curvature=solution.curvature, affordable=SECONDS_A_RISK
+            )
+        return one_step(*solution)
 
     def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
-        fit, solved, parts = solution.fit, left_out.refitted, []
-        problem = fit.problem
-        if len(solved) < problem.n:
-            parts.append(Part(fit, self._of_the_others(solution, left_out), 1.0))
+        fit, parts = solution.fit, list[Part]()
+        problem, moved = fit.problem, self._moved(fit, left_out)
+        if len(moved) < problem.n:
+            parts.append(Part(fit, self._of_the_others(solution, left_out, moved), 1.0))
         slopes = self._slopes(left_out)
-        for i, one in left_out.solved.items():
+        for i in moved.tolist():
+            one = left_out.solved[i]
             own = Fit(problem.without(i), one.coef, one.intercept)
             rows = np.array([i])
             parts.append(Part(own, gradients.held_out(own, rows, slopes[rows]), problem.kept_share(i)))
         return parts
 
-    def _of_the_others(self, solution: Solution, left_out: LeftOut) -> Cotangent:
-        """Cotangent of the rows that were not solved anew."""
-        fit, solved = solution.fit, left_out.refitted
+    def _moved(self, fit: Fit, left_out: LeftOut) -> Index:
+        """Rows whose left-out fits have derivatives of their own: their pattern is another one."""
+        if fit.problem.loss.quadratic or fit.problem.loss.jumps:
+            return left_out.refitted
+        support = fit.coef != 0
+        other = [i for i, one in left_out.solved.items() if np.any((one.coef != 0) != support)]
+        return np.array(sorted(other), dtype=np.intp)
+
+    def _of_the_others(self, solution: Solution, left_out: LeftOut, moved: Index) -> Cotangent:
+        """Cotangent of the rows that keep the pattern of the fit."""
+        fit = solution.fit
         unmoved = leaves_nothing(fit)
-        unmoved[solved] = True
+        unmoved[moved] = True
         if unmoved.all():  # their refits are the fit
-            rest = np.setdiff1d(left_out.rows, solved)
+            rest = np.setdiff1d(left_out.rows, moved)
             return gradients.held_out(fit, rest, self._slopes(left_out)[rest], solution.curvature)
 
         def of_the_others(step: LeftOut) -> Array:
             slopes = self._slopes(step)
-            slopes[solved] = 0.0
+            slopes[moved] = 0.0
             return slopes
 
         return gradients.leave_one_out(fit, of_the_others, solution.curvature)[1]
@@ -276,8 +282,8 @@ class GeneralisedJudge(Judge):
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
-        else:  # kinks of the loss and several outputs have degrees of freedom of their own
-            df = one_fit.loo(fit, thorough=False).effective_df
+        else:  # corners of the loss and several outputs have degrees of freedom of their own
+            df = (leave_corners_out if problem.loss.is_kinked else one_step)(fit).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.metric.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf

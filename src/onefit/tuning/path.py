@@ -10,12 +10,12 @@ import numpy as np
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.engine import Yardstick, in_passing
+from onefit.leave_out.follow import has_paths
 from onefit.metrics import LinearMetric
 from onefit.problem import Problem
-from onefit.risk import one_fit
-from onefit.risk.estimate import mean_and_error
-from onefit.risk.one_fit import LeftOut
-from onefit.risk.paths import has_paths
+from onefit.risk.estimate import mean_and_error, yardstick
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import PATIENCE, Grid
 from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
@@ -126,19 +126,20 @@ def search_path(
         one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
         far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
     """
-    walked = Walk(grid)
+    walked, judge = Walk(grid), yardstick(metric, target, weights)
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
-        left_out = one_fit.loo(*solution, thorough=False)
+        left_out = in_passing(*solution, judge)
         walked.add(solution.fit, metric.losses(target, left_out.eta), weights)
         if walked.seems_past_minimum(weights) or (walked.is_at_end and not walked.past):
             if has_paths(solution.fit):
-                walked.correct(metric.losses(target, one_fit.loo(*solution).eta), weights)
+                known = leave_out(solution.fit, curvature=solution.curvature, yardstick=judge)
+                walked.correct(metric.losses(target, known.eta), weights)
             walked.past = walked.rises(weights)
             if early_stopping and walked.past:
                 break
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
-            left_out = one_fit.loo(*solution, thorough=False)
+            left_out = in_passing(*solution, judge)
             walked.add_above(solution.fit, metric.losses(target, left_out.eta), weights)
     found = judged(
         np.array(walked.strengths),
@@ -247,6 +248,7 @@ def settle(
         At the chosen strength.
     """
     judged: dict[int, tuple[Fit, LeftOut]] = {}
+    judge = yardstick(metric, target, weights)
     rough = _is_rough(problem_at, result)
     shape = problem_at(float(result.strengths[0])).X.shape
     most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
@@ -257,12 +259,12 @@ def settle(
         )
         if j is None:
             break
-        judged[j] = at(problem_at(float(result.strengths[j])), result, j)
+        judged[j] = at(problem_at(float(result.strengths[j])), result, j, judge)
         result = result.corrected(j, metric.losses(target, judged[j][1].eta), weights, selection)
     if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
         result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:
-        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result, result.best)
+        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result, result.best, judge)
     return result, *judged[result.best]
 
 
@@ -295,8 +297,8 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     return first.is_kinked and not problem.has_flat_pieces
 
 
-def at(problem: Problem, result: SearchResult, j: int) -> tuple[Fit, LeftOut]:
-    """Fit and leave-one-out, refits of single rows included, at a strength of the path."""
+def at(problem: Problem, result: SearchResult, j: int, judge: Yardstick) -> tuple[Fit, LeftOut]:
+    """Fit and leave-one-out, to a fraction of its standard error, at a strength of the path."""
     with one_thread_if_small(problem.X):
         solution = solve(Fit(problem, result.coefs[j], result.levels[j]))
-        return solution.fit, one_fit.loo(*solution)
+        return solution.fit, leave_out(solution.fit, curvature=solution.curvature, yardstick=judge)

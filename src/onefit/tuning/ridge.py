@@ -19,10 +19,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
+from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.risk import one_fit
-from onefit.risk.one_fit import FULL_LEVERAGE, LeftOut
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import SearchResult, judged
 from onefit.tuning.selection import Selection
@@ -147,12 +147,14 @@ class RidgeSpectrum:
         fit = Fit(problem, coefs.reshape(-1, *outputs), self.levels(coefs).reshape(outputs))
         residual, slack = self.left_out_residuals(strength)
         if np.isnan(residual).any():  # a row alone fixes a direction: it has to be refitted
-            return one_fit.loo(fit)
+            return leave_out(fit)
         gone = problem.weights == 0
         eta = problem.y - residual.reshape(problem.y.shape)
         eta[gone] = fit.eta[gone]
         # nothing was divided by a vanishing slack, so none is left to be wary of
-        return LeftOut(fit, eta, np.where(gone, 0.0, 1.0 - slack[:, 0]), np.ones(problem.n))
+        return LeftOut(
+            fit, eta, np.zeros(problem.n), np.where(gone, 0.0, 1.0 - slack[:, 0]), np.ones(problem.n)
+        )
 
 
 def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> SearchResult:

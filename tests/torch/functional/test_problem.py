@@ -14,7 +14,7 @@ from scipy.optimize import minimize, minimize_scalar  # noqa: E402
 from sklearn.linear_model import Lasso  # noqa: E402
 
 import onefit  # noqa: E402
-from onefit.exceptions import SolverError  # noqa: E402
+from onefit.exceptions import SolverError, UnreliableWarning  # noqa: E402
 from onefit.penalties import L2, ElasticNet  # noqa: E402
 from onefit.risk.folds import k_fold, leave_q_out  # noqa: E402
 from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
@@ -449,6 +449,32 @@ def test_algorithm_2_lowers_the_risk_and_repeats_itself():
     assert len(found.risks) == 2
     assert found.risks[1] - best.risks[-1] < 0.5 * (found.risks[0] - best.risks[-1])
     assert "in 30 steps" in str(found)
+
+
+def test_a_path_that_meets_an_error_is_kept():
+    X, y = noise_columns()
+    weakest = 5.0
+
+    def loss(theta, x, y):
+        return (y - x @ theta) ** 2
+
+    problem = FunctionalProblem(loss, [lambda t: (t**2).sum()], start=10)
+    kept = type(problem).fit
+
+    def fit(self, X, y, strengths, **given):
+        if strengths[0] > weakest:
+            raise SolverError("no minimum there")
+        return kept(self, X, y, strengths, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FunctionalProblem, "fit", fit)
+        halved = problem.tune(X, y, [1.0], n_steps=10)  # steps beyond are too long
+        with pytest.warns(UnreliableWarning, match="descent ended after 0 steps: no minimum there"):
+            ended = problem.tune(X, y, [1.0], scale="linear", step_size=lambda _: 1e9, n_steps=3)
+    assert 1.0 < halved.strengths[0] <= weakest
+    assert np.all(np.diff(halved.risks) < 0)
+    np.testing.assert_array_equal(ended.path, [[1.0]])
+    assert ended.risks[0] == halved.risks[0]
 
 
 # --- the audit and the printout ------------------------------------------------------------------------

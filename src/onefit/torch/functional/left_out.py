@@ -22,7 +22,7 @@ from torch.func import vmap
 
 from onefit._typing import Index
 from onefit.exceptions import SolverError
-from onefit.risk.folds import Folds
+from onefit.leave_out.sets import Folds
 from onefit.torch.numerics.conjugate import conjugate_each, pseudo_inverse
 from onefit.torch.numerics.newton import ROUNDING
 from onefit.torch.numerics.objective import Objective

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from onefit._typing import Array
+from onefit.exceptions import SolverError, UnreliableWarning
+from onefit.torch.numerics.backtracking import backtracked
 from onefit.torch.risk import LeftOutRisk
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
@@ -146,20 +150,31 @@ class _Run(Generic[F]):
         path, risks = [self.strengths], [self.found.loo().value]
         squares = np.zeros_like(self.strengths)
         for t in range(n_steps):
-            slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
-            squares = squares + slope**2
-            self.strengths = self.coordinates.move(self.strengths, -rule(t, squares) * slope)
-            self.found = self.fit(self.strengths, self.found.theta)
-            path.append(self.strengths)
-            if with_risks or t == n_steps - 1:
+            try:
+                slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
+                squares = squares + slope**2
+                strengths = self.coordinates.move(self.strengths, -rule(t, squares) * slope)
+                self.found = self.fit(strengths, self.found.theta)
+            except SolverError as error:
+                _tell_end(t, error)
+                break
+            self.strengths = strengths
+            path.append(strengths)
+            if with_risks:
                 risks.append(self.found.loo().value)
+        if not with_risks and len(path) > 1:
+            risks.append(self.found.loo().value)
         return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
 
     def by_halving(self, n_steps: int) -> Tuning[F]:
         """Steps that are halved until the risk decreases."""
         path, risks, length = [self.strengths], [self.found.loo().value], np.inf
-        for _ in range(n_steps):
-            slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
+        for t in range(n_steps):
+            try:
+                slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
+            except SolverError as error:
+                _tell_end(t, error)
+                break
             unit, largest = self.coordinates.unit(self.strengths), float(np.abs(slope).max())
             if not largest > 0:
                 break
@@ -174,11 +189,25 @@ class _Run(Generic[F]):
 
     def _halved(self, slope: Array, length: float, risk: float) -> float:
         """Take the first of the steps ``length``, ``length``/2, … that decreases the risk; its length."""
-        for _ in range(HALVINGS):
-            strengths = self.coordinates.move(self.strengths, -length * slope)
-            found = self.fit(strengths, self.found.theta)
-            if found.loo().value <= risk - 1e-4 * length * float(slope @ slope):
-                self.strengths, self.found = strengths, found
-                return length
-            length /= 2
-        return 0.0
+        last = self.strengths, self.found
+
+        def reach(length: Tensor) -> Tensor:
+            """Risk after a step, infinite where there is no fit."""
+            nonlocal last
+            strengths = self.coordinates.move(self.strengths, -float(length) * slope)
+            try:
+                last = strengths, self.fit(strengths, self.found.theta)
+                return length.new_tensor(last[1].loo().value)
+            except SolverError:
+                return length.new_tensor(np.inf)
+
+        given = torch.tensor([risk, -float(slope @ slope), length], dtype=torch.float64)
+        taken, _ = backtracked(reach, *given, slack=0.0, halvings=HALVINGS)
+        if float(taken) > 0:
+            self.strengths, self.found = last
+        return float(taken)
+
+
+def _tell_end(t: int, error: SolverError) -> None:
+    """Warn that descent ended early: what it came to before is kept."""
+    warnings.warn(f"descent ended after {t} steps: {error}", UnreliableWarning, stacklevel=5)

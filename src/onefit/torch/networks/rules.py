@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from onefit.exceptions import SolverError, UnsupportedModelError
-from onefit.risk.folds import Folds
+from onefit.leave_out.sets import Folds
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.networks.data import Tree, called
 from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes

@@ -1,0 +1,42 @@
+"""What a computation costs, in seconds: one model for every question whether something is worth it.
+
+A computation is so many multiply-adds in large products and so many calls from Python.  The two rates are
+those of one core of a common server (``benchmarks/cost.py`` measures them); only ratios matter, so a machine
+that is twice as fast decides alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PER_FLOP = 4e-10  # seconds a multiply-add in a product of matrices
+PER_CALL = 2e-6  # seconds a call of NumPy on a small array
+PER_FUNCTION = 1.5e-8  # seconds an exponential or logarithm
+
+
+class Work(NamedTuple):
+    """A computation."""
+
+    flops: float = 0.0
+    calls: float = 0.0
+    functions: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return PER_FLOP * self.flops + PER_CALL * self.calls + PER_FUNCTION * self.functions
+
+    def times(self, count: float) -> Work:
+        """Return it done so often."""
+        return Work(*(count * part for part in self))
+
+
+def newton_step(n: int, p: int, k: int) -> Work:
+    """Factor K, solve with it, and look at all columns."""
+    k = min(k, n)
+    return Work(float(n) * k * k + 4.0 * n * p, 60.0, 3.0 * n)
+
+
+def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
+    """Solve a problem from a point near its solution."""
+    return newton_step(n, p, k).times(2 if quadratic else 6)

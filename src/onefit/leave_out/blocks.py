@@ -1,0 +1,494 @@
+"""Leaving out sets of rows from one fit: groups, K folds, splits in time.
+
+With H_GG = Z_G K⁻¹ Z_Gᵀ for the rows G that leave together, and ``s`` for what a refit rescales besides,
+
+    η̃_G = η_G + s_G + H_GG (I − D_G H_GG)⁻¹ (g_G + D_G s_G)
+
+(Woodbury's formula in the place of Sherman–Morrison's; leave-one-out is the case of one row).  Sets with
+more rows than there are free coordinates are not downdated: the curvature without them is factored, which
+is then cheaper and better conditioned.
+
+For a quadratic loss and a fixed pattern this is the refit.  For others it is the first of several steps
+(``chords``).  A row that leaves alone is a set of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Curvature, Direction, factor
+from onefit.fit import Fit
+from onefit.leave_out import prove
+from onefit.leave_out.chords import MAX_STEPS, End, FactoredAnew, Point, Refits, Solve, newton, repeat_steps
+from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
+from onefit.leave_out.sets import Folds, removed_share
+from onefit.numerics import LEAST_SLACK, TINY
+from onefit.problem import Problem
+
+MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Folds of one size that share a curvature."""
+
+    which: Index  # (f,) fold numbers
+    rows: Index  # (f, b) the rows that they remove, sorted
+    curvature: Curvature
+    shrink: float
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Sets that leave, and what is known of each so far (filled in place).
+
+    Attributes
+    ----------
+    fit : Fit
+    base : Curvature
+    folds : Folds
+    share : (folds,) array
+        Share of the weights that leaves.
+    eta : (t,) or (t, c) array
+        Left-out linear predictors of ``folds.rows``, in their order.
+    bounds : (t,) array
+        How far each may be off.
+    slack : (folds,) array
+        Smallest eigenvalue of I − D_G H_GG: 1 − leverage for one row.  1 where the curvature was factored
+        without the set, and needs none.
+    reached : (folds,) bool array
+        Sets to which a step leads.
+    ends : dict
+        Parameters at the end of the steps of each set that was iterated.
+    """
+
+    fit: Fit
+    base: Curvature
+    folds: Folds
+    share: Array
+    eta: Array
+    bounds: Array
+    slack: Array
+    reached: Mask
+    ends: dict[int, Direction]
+
+    @classmethod
+    def of(cls, fit: Fit, curvature: Curvature | None, folds: Folds) -> Blocks:
+        """Nothing is known yet.
+
+        Raises
+        ------
+        ValueError
+            If a fold removes all rows of positive weight.
+        """
+        share = removed_share(folds, fit.problem.weights)
+        base = factor(fit) if curvature is None else curvature
+        eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
+        bounds, slack = np.full(len(folds.rows), np.inf), np.ones(len(folds))
+        return cls(fit, base, folds, share, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {})
+
+    @property
+    def coupled(self) -> int:
+        """Number of outputs that the loss ties together, 1 for a separable one."""
+        return self.fit.eta.shape[1] if self.fit.problem.loss.coupled else 1
+
+    @cached_property
+    def free(self) -> int:
+        """Number of free coordinates in one factor, with the intercepts."""
+        support = self.fit.tangent.support.reshape(len(self.fit.coef), -1)
+        free = support.sum(axis=0) + self.fit.problem.intercept
+        return int(free.sum() if self.coupled > 1 else free.max())
+
+    @cached_property
+    def shrinks_curvature(self) -> bool:
+        return self.fit.problem.mean_scaled and self.fit.tangent.is_curved
+
+    @cached_property
+    def shrink(self) -> Array:
+        """Factor on the penalty's curvature that each fold is given: few different ones."""
+        if not self.shrinks_curvature:
+            return np.ones(len(self.folds))
+        levels = np.unique(self.share.round(12))
+        if len(levels) > MAX_SHRINKS:
+            levels = np.unique(np.quantile(self.share, (np.arange(MAX_SHRINKS) + 0.5) / MAX_SHRINKS))
+        return 1.0 - levels[np.abs(self.share[:, None] - levels).argmin(axis=1)]
+
+    @cached_property
+    def forms(self) -> Array:
+        """H of single rows, as ``quadratic_forms`` has it."""
+        return self.base.quadratic_forms()
+
+    @cached_property
+    def curvatures(self) -> dict[float, tuple[Curvature, Rescaling]]:
+        """K and what is rescaled, by the factor on the penalty's curvature."""
+        return {}
+
+    def curvature_at(self, shrink: float) -> tuple[Curvature, Rescaling]:
+        if shrink not in self.curvatures:
+            own = factor(self.fit, shrink=shrink) if self.shrinks_curvature else self.base
+            self.curvatures[shrink] = own, rescaling(self.fit, own, self.folds, shrink)
+        return self.curvatures[shrink]
+
+    def chunks(self, which: Index, numbers: int) -> Iterator[Index]:
+        """Folds in chunks for which arrays of so many numbers a fold, and of η and β, fit a block."""
+        n, p = self.fit.problem.X.shape
+        outputs = self.fit.eta[0].size
+        count = max(1, 2 * _linalg.BLOCK_SIZE // max(numbers, max(n, p) * outputs))
+        for first in range(0, len(which), count):
+            yield which[first : first + count]
+
+    def batches(self, some: Index) -> Iterator[_Batch]:
+        """Folds to be downdated: those that remove no more rows than there are free coordinates."""
+        sizes = np.array([len(self.folds.removed[k]) for k in some])
+        small, sizes = some[sizes * self.coupled <= self.free], sizes[sizes * self.coupled <= self.free]
+        _, kind = np.unique(np.stack([sizes, self.shrink[small]]), axis=1, return_inverse=True)
+        for number in range(int(kind.max(initial=-1)) + 1):
+            which = small[kind.ravel() == number]
+            size, shrink = len(self.folds.removed[which[0]]), float(self.shrink[which[0]])
+            per_row = len(self.fit.coef) * self.fit.eta[0].size * self.coupled
+            for part in self.chunks(which, size * per_row):
+                rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
+                yield _Batch(part, rows, self.curvature_at(shrink)[0], shrink)
+
+    def refits(self, which: Index) -> Refits:
+        return Refits.without(self.fit, self.base, [self.folds.removed[k] for k in which])
+
+    def tested(self, k: int) -> slice:
+        """Where the values of fold k stand in ``eta``."""
+        return slice(int(self.folds.ends[k]) - len(self.folds.tested[k]), int(self.folds.ends[k]))
+
+    def step(self) -> None:
+        """One step for every set, and its bound."""
+        for batch in self.batches(np.arange(len(self.folds))):
+            _downdate(self, batch)
+        rest = np.flatnonzero(~self.reached)
+        for some in self.chunks(rest, self.free * self.fit.problem.n):
+            _factor_anew(self, some, 1)
+
+    def iterate(self, which: Index, tol: float) -> None:
+        """Repeat the steps of some sets until they settle, and bound what is left."""
+        for batch in self.batches(which[self.reached[which]]):
+            _chord(self, batch, tol)
+        rest = which[~self.reached[which]]
+        for some in self.chunks(rest, self.free * self.fit.problem.n):
+            _factor_anew(self, some, MAX_STEPS)
+
+    def settle(self, which: Index, refits: Refits, end: End, reach: _Reach, solve: Solve) -> None:
+        """Take over the values of some folds that have settled, and bound them."""
+        bounds = _bounds(self.fit, refits, end.point, reach, solve)
+        for j, k in enumerate(which):
+            if not end.settled[j]:
+                continue
+            own = self.tested(int(k))
+            rows = self.folds.tested[k]
+            self.eta[own] = end.point.eta[rows, ..., j]
+            self.bounds[own] = bounds(j, rows)
+            self.ends[int(k)] = Direction(end.point.coef[..., j], end.point.intercept[..., j])
+
+
+class _Reach(NamedTuple):
+    """Norms in A⁻¹ of the folds of a batch."""
+
+    widest: Array  # (f,): M
+    forms: Callable[[int, Index], Array]  # z_iᵀ A⁻¹ z_i for fold j and rows that it removes
+    spread: Spread
+
+
+def _bounds(
+    fit: Fit, refits: Refits, point: Point, reach: _Reach, solve: Solve
+) -> Callable[[int, Index], Array]:
+    """Bounds of the predictors at some points, by fold and rows."""
+    problem, R = fit.problem, fit.problem.self_concordance()
+    gradient = refits.gradient(point)
+    gradient = Direction(np.where(fit.tangent.support[..., None], gradient.coef, 0.0), gradient.intercept)
+    step = solve(gradient)
+    if np.all(reach.spread.off == 0.0) and R == 0.0 and not problem.loss.jumps:
+        stays = refits.pattern_stays(point)
+        change = np.abs(refits.base.predict(step)).reshape(problem.n, -1, len(stays)).max(axis=1)
+        return lambda j, rows: np.where(stays[j], change[rows, j], np.inf)
+    norm, travelled = prove.bound_ends(fit, gradient, step, point.eta, refits.weights)
+    if R is None or (R > 0 and problem.loss.jumps):
+        return _nothing_is_known
+    length = prove.radius(R, norm, travelled, reach.widest, reach.spread.low)
+    stays = refits.pattern_stays(point, prove.drift(R, length, travelled, reach.widest))
+    if problem.loss.jumps:
+        stays &= _pieces_stay(fit, refits, point, reach.widest * length)
+
+    def found(j: int, rows: Index) -> Array:
+        with np.errstate(invalid="ignore"):
+            own = np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
+        return np.where(stays[j] & np.isfinite(own), own, np.inf)
+
+    return found
+
+
+def _nothing_is_known(_: int, rows: Index) -> Array:
+    return np.full(len(rows), np.inf)
+
+
+def _pieces_stay(fit: Fit, refits: Refits, point: Point, room: Array) -> Mask:
+    """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
+    problem, y = fit.problem, fit.problem.y[:, None]
+    room = np.where(np.isfinite(room), room, 0.0)
+    there = [problem.loss.hessian(y, point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
+    here = problem.loss.hessian(problem.y, fit.eta)[:, None]
+    return np.all([(part == here) | (refits.weights == 0) for part in there], axis=(0, 1))
+
+
+# --- the block formula -----------------------------------------------------------------------------
+
+
+class _Forms(NamedTuple):
+    """H_GG and D_G of the folds of a batch.
+
+    A separable loss has one matrix for each output, (f, c, b, b); a coupled one has one over rows and
+    outputs, (f, 1, b c, b c).  Values at the rows are stacked likewise: (f, c, b) or (f, 1, b c).
+    """
+
+    H: Array
+    D: Array
+    rows: Index
+    coupled: bool
+
+    def stack(self, values: Array) -> Array:
+        """(f, b, …outputs) to the shape of the matrices."""
+        f, b = self.rows.shape
+        if self.coupled:
+            return values.reshape(f, 1, -1)
+        return values.reshape(f, b, -1).transpose(0, 2, 1)
+
+    def unstack(self, values: Array, outputs: tuple[int, ...]) -> Array:
+        """Back to (f, b, …outputs)."""
+        f, b = self.rows.shape
+        if not self.coupled:
+            values = values.transpose(0, 2, 1)
+        return values.reshape(f, b, *outputs)
+
+    @property
+    def kept(self) -> Array:
+        """I − D H."""
+        return np.eye(self.H.shape[-1]) - self.D @ self.H
+
+    @property
+    def slack(self) -> Array:
+        """Smallest eigenvalue of I − D H; smallest singular value where some bend is negative: (f,)."""
+        if not self.coupled and self.D.min() >= 0:
+            root = np.sqrt(np.einsum("fcbb->fcb", self.D))
+            inner = root[..., None] * self.H * root[..., None, :]
+            return np.asarray(1.0 - np.linalg.eigvalsh(inner)[..., -1].max(axis=1))
+        if self.coupled:
+            return np.asarray(1.0 - np.linalg.eigvals(self.D @ self.H).real.max(axis=(1, 2)))
+        return np.asarray(np.linalg.svd(self.kept, compute_uv=False)[..., -1].min(axis=1))
+
+    def left_out(self, kept: Array) -> Array:
+        """Squared norms of the rows in A⁻¹, as ``prove.widest_form`` has them: (f, b), over all outputs."""
+        f, b = self.rows.shape
+        inverse = self.H @ np.linalg.inv(kept)
+        if not self.coupled:
+            return np.asarray(np.einsum("fcbb->fbc", inverse).max(axis=2))
+        c = self.H.shape[-1] // b
+        own = np.einsum("fbabd->fbad", inverse.reshape(f, b, c, b, c))
+        return prove.widest_form(own.reshape(f * b, c, c)).reshape(f, b)
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    return (matrices @ vectors[..., None])[..., 0]
+
+
+def _downdate(blocks: Blocks, batch: _Batch) -> None:
+    """One step for each fold of a batch, and its bound."""
+    fit, which = blocks.fit, batch.which
+    forms = _forms(blocks, batch)
+    blocks.slack[which] = slack = forms.slack
+    possible = slack >= LEAST_SLACK
+    kept = forms.kept
+    kept[~possible] = np.eye(kept.shape[-1])
+    slope, shift = _rescaled(blocks, batch)
+    slopes, shifts = forms.stack(slope), forms.stack(shift)
+    inside: Array = np.linalg.solve(kept, (slopes + _times(forms.D, shifts))[..., None])[..., 0].astype(
+        np.float64
+    )
+    change = _times(forms.H, inside) + shifts
+    moved = forms.unstack(change, fit.eta.shape[1:])
+    squares = blocks.curvature_at(batch.shrink)[1].squares[which]
+    norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
+    bounds = _bound_steps(blocks, batch, _reach(blocks, batch, forms, kept, slack), norm)
+    for j, k in enumerate(which):
+        own, place = blocks.tested(k), np.searchsorted(batch.rows[j], blocks.folds.tested[k])
+        blocks.eta[own] = (fit.eta[batch.rows[j]] + moved[j])[place]
+        blocks.bounds[own] = bounds(j, blocks.folds.tested[k]) if possible[j] else np.inf
+    blocks.reached[which] = possible
+
+
+def _reach(blocks: Blocks, batch: _Batch, forms: _Forms, kept: Array, slack: Array) -> _Reach:
+    """Norms in A⁻¹ for the sets of a batch."""
+    largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink)
+    widest = np.sqrt(largest / np.maximum(slack, TINY))
+    own = forms.left_out(kept)
+    spread = blocks.curvature_at(batch.shrink)[1].spread
+    spread = Spread(*(part[batch.which] for part in spread))
+    return _Reach(widest, lambda j, rows: own[j, np.searchsorted(batch.rows[j], rows)], spread)
+
+
+def _bound_steps(blocks: Blocks, batch: _Batch, reach: _Reach, norm: Array) -> Callable[[int, Index], Array]:
+    """Bounds of the predictors one step away, by fold and rows."""
+    problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
+    if R is None or problem.loss.jumps or blocks.fit.is_kinked:
+        return _nothing_is_known
+    length = prove.radius_of_step(R, norm, reach.widest, reach.spread)
+    return lambda j, rows: np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
+
+
+def _chord(blocks: Blocks, batch: _Batch, tol: float) -> None:
+    """Repeat the steps of the folds of a batch, and bound what is left."""
+    forms = _forms(blocks, batch)
+    kept = forms.kept
+    inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
+    step = _Downdated(batch.curvature, blocks.fit.problem, forms, inner)
+    refits = blocks.refits(batch.which)
+    end = repeat_steps(refits, step.solve, refits.at_fit(), MAX_STEPS, tol)
+    reach = _reach(blocks, batch, forms, kept, forms.slack)
+    blocks.settle(batch.which, refits, end, reach, step.solve)
+
+
+def _forms(blocks: Blocks, batch: _Batch) -> _Forms:
+    fit, rows = blocks.fit, batch.rows
+    f, b = rows.shape
+    bend = fit.hessian[rows]
+    if blocks.coupled > 1:
+        c = blocks.coupled
+        D = np.zeros((f, b, c, b, c))
+        D[:, np.arange(b), :, np.arange(b)] = bend.transpose(1, 0, 2, 3)
+        return _Forms(_coupled_forms(fit, batch), D.reshape(f, 1, b * c, b * c), rows, True)
+    bend = bend.reshape(f, b, -1).transpose(0, 2, 1)
+    H = _forms_by_rows(fit, batch) if blocks.free < fit.problem.n else _forms_by_hat(fit, batch)
+    return _Forms(H, bend[..., None] * np.eye(b), rows, False)
+
+
+def _forms_by_hat(fit: Fit, batch: _Batch) -> Array:
+    """H_GG from Z K⁻¹ Zᵀ times unit columns: for curvatures that live in the rows."""
+    f, b = batch.rows.shape
+    flat = batch.rows.ravel()
+    unit = np.zeros((*fit.eta.shape, flat.size))
+    unit[flat, ..., np.arange(flat.size)] = 1.0
+    columns = batch.curvature.hat(unit).reshape(fit.problem.n, -1, f, b)
+    own = columns[batch.rows, :, np.arange(f)[:, None]]  # (f, row, c, column)
+    return own.transpose(0, 2, 1, 3)
+
+
+def _forms_by_rows(fit: Fit, batch: _Batch) -> Array:
+    """H_GG = Z_G (K⁻¹ Z_Gᵀ), for every output."""
+    f, b = batch.rows.shape
+    outputs = fit.eta.shape[1:]
+    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    shape = (*outputs, columns.shape[1])
+    gradient = np.broadcast_to(
+        columns.reshape(len(columns), *(1,) * len(outputs), -1), (len(columns), *shape)
+    )
+    answer = batch.curvature.solve(Direction(gradient, np.ones(shape)))
+    support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
+    left = columns[support].T.reshape(f, 1, b, int(support.sum()))
+    right = answer.coef[support].reshape(left.shape[-1], int(np.prod(outputs)), f, b).transpose(2, 1, 0, 3)
+    level = answer.intercept.reshape(-1, f, b).transpose(1, 0, 2)
+    return left @ right + level[:, :, None, :]
+
+
+def _coupled_forms(fit: Fit, batch: _Batch) -> Array:
+    """H_GG over rows and outputs, (f, 1, b c, b c)."""
+    f, b = batch.rows.shape
+    c = fit.eta.shape[1]
+    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    p, r = columns.shape
+    coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
+    for a in range(c):
+        coef[:, a, :, a], level[a, :, a] = columns, 1.0
+    answer = batch.curvature.solve(Direction(coef.reshape(p, c, -1), level.reshape(c, -1)))
+    support = fit.tangent.support.any(axis=1)
+    right = answer.coef[support].reshape(int(support.sum()), c, f, b * c).transpose(2, 0, 1, 3)
+    left = columns[support].T.reshape(f, b, int(support.sum()))
+    forms = (left @ right.reshape(f, left.shape[-1], c * b * c)).reshape(f, b, c, b * c)
+    forms += answer.intercept.reshape(c, f, b * c).transpose(1, 0, 2)[:, None]
+    return forms.reshape(f, 1, b * c, b * c)
+
+
+def _rescaled(blocks: Blocks, batch: _Batch) -> tuple[Array, Array]:
+    """What leaves with the rows of each fold, grown, and what else a refit changes there.
+
+    Returns
+    -------
+    slope, shift : (f, b, …outputs) arrays
+        g_G, and s_G = Z_G K⁻¹ (all that the refit takes off the gradient besides).
+    """
+    fit, rows = blocks.fit, batch.rows
+    curvature, rescaled = blocks.curvature_at(batch.shrink)
+    slope, shift = fit.gradient[rows], np.zeros_like(fit.eta[rows])
+    one_a_fold = (-1, *(1,) * (shift.ndim - 1))
+    for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
+        shift += curvature.predict(direction)[rows] * amount[batch.which].reshape(one_a_fold)
+    if rescaled.growth is None or fit.problem.balance is None:
+        return slope, shift
+    grown = np.take_along_axis(rescaled.growth[batch.which], fit.problem.balance.classes[rows], axis=1)
+    return slope * (1.0 + grown.reshape(*rows.shape, *(1,) * (shift.ndim - 2))), shift
+
+
+# --- more steps -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Downdated:
+    """K_G⁻¹ = K⁻¹ + K⁻¹ Z_Gᵀ (I − D H)⁻¹ D Z_G K⁻¹ for each of some folds of a batch."""
+
+    curvature: Curvature
+    problem: Problem
+    forms: _Forms
+    inner: Array  # (I − D H)⁻¹ D
+
+    def solve(self, gradient: Direction) -> Direction:
+        first = self.curvature.solve(gradient)
+        forms = self.forms
+        rows, own = forms.rows, np.arange(len(forms.rows))[:, None]
+        predicted = self.curvature.predict(first)
+        outputs = predicted.shape[1:-1]
+        inside = _times(self.inner, forms.stack(predicted[rows, ..., own]))
+        scattered = np.zeros_like(predicted)
+        scattered[rows, ..., own] = forms.unstack(inside, outputs)
+        coef = _linalg.transposed_times(self.problem.X, scattered)
+        second = self.curvature.solve(Direction(coef, scattered.sum(axis=0)))
+        return Direction(first.coef + second.coef, first.intercept + second.intercept)
+
+
+def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
+    """Solve without folds that are large beside the free coordinates, or that a downdate does not reach."""
+    fit, refits = blocks.fit, blocks.refits(which)
+    quadratic = fit.problem.loss.quadratic
+    point = refits.at_zero() if quadratic else refits.at_fit()
+    own = FactoredAnew.at(refits, point)
+    end = repeat_steps(refits, own.solve, point, MAX_STEPS if quadratic else max_steps)
+    if max_steps > 1 and not quadratic:
+        for j in np.flatnonzero(~end.settled).tolist():
+            end.put(j, newton(refits.only(j), end.point.only(slice(j, j + 1))))
+    if max_steps == 1:
+        end.settled[:] = True  # it is a step, and bounded as such
+    elif not quadratic:  # without the set something is not determined: where solvers start decides
+        end.settled[:] &= [K.is_definite for K in own.curvatures]
+    forms = [None if quadratic else prove.widest_form(K.quadratic_forms()) for K in own.curvatures]
+    widest = np.array([_widest(form, refits.weights[:, j]) for j, form in enumerate(forms)])
+    even = Spread(np.ones(len(which)), np.ones(len(which)))
+
+    def of_rows(j: int, rows: Index) -> Array:
+        form = forms[j]
+        return np.full(len(rows), np.inf) if form is None else form[rows]
+
+    blocks.slack[which] = 1.0
+    blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own.solve)
+
+
+def _widest(form: Array | None, weights: Array) -> float:
+    return 0.0 if form is None else float(np.sqrt(form[weights > 0].max(initial=0.0)))

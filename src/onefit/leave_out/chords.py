@@ -1,0 +1,269 @@
+"""Steps towards refits without sets of rows, all sets at once.
+
+The problem without fold k is solved on the smooth piece of the fit,
+
+    θ ← θ − K_k⁻¹ (Zᵀ W_k ℓ′(Zθ) + share_k ∇P(β)),
+
+with the folds as columns, so that a step costs a few products with X for all of them together.  The
+gradient is that of the refit itself, its weights and the strength of its penalty: with any K_k the
+iteration can only settle on the refit with the same active pattern, and that the pattern stays is read
+from the last gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Curvature, Direction, factor
+from onefit.fit import Fit
+from onefit.penalties import SeparablePenalty
+from onefit.problem import Problem
+
+SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
+MAX_STEPS, MAX_NEWTON = 15, 20  # steps with one factor, and with one each
+MIN_LENGTH = 1e-6  # of a Newton step along which the objective does not fall
+TIE, TIE_CURVED = 1e-9, 1e-6  # relative excess of a correlation that is none
+
+
+class Point(NamedTuple):
+    """Parameters and linear predictors of several folds, along the last axis."""
+
+    coef: Array
+    intercept: Array
+    eta: Array
+
+    def only(self, which: slice) -> Point:
+        return Point(*(part[..., which] for part in self))
+
+    def back(self, steps: Iterable[Array]) -> Point:
+        """Return the point from which these steps lead here."""
+        return Point(*(part - step for part, step in zip(self, steps, strict=True)))
+
+
+class End(NamedTuple):
+    """Where the steps came to."""
+
+    point: Point
+    settled: Mask
+
+    def put(self, j: int, one: End) -> None:
+        """Take over what became of fold j alone."""
+        self.settled[j] = one.settled[0]
+        for whole, part in zip(self.point, one.point, strict=True):
+            whole[..., j] = part[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """The problems without each of some folds, in the coordinates of the fit.
+
+    Attributes
+    ----------
+    fit : Fit
+    base : Curvature
+        That of the fit; only its products with X are used.
+    problems : sequence of Problem
+    keeps : (f,) array
+        Factor on the penalty of each.
+    weights : (n, f) array
+    """
+
+    fit: Fit
+    base: Curvature
+    problems: Sequence[Problem]
+    keeps: Array
+    weights: Array
+
+    @classmethod
+    def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> Refits:
+        """Return the problems without each of some sets of rows."""
+        whole = fit.problem
+        problems = [whole.without(rows) for rows in removed]
+        gone = np.array([whole.weights[rows].sum() for rows in removed]) / whole.weights.sum()
+        weights = np.stack([left.weights for left in problems], axis=-1)
+        return cls(fit, base, problems, 1.0 - gone * whole.mean_scaled, weights)
+
+    def only(self, j: int) -> Refits:
+        one = slice(j, j + 1)
+        return replace(self, problems=self.problems[one], keeps=self.keeps[one], weights=self.weights[:, one])
+
+    def at_fit(self) -> Point:
+        """Each of them at the parameters of the fit."""
+        f = len(self.problems)
+        values = (self.fit.coef, self.fit.intercept, self.fit.eta)
+        return Point(*(np.repeat(np.asarray(value)[..., None], f, axis=-1) for value in values))
+
+    def at_zero(self) -> Point:
+        """From here the step of least squares is the solution of minimum norm."""
+        return Point(*(np.zeros_like(part) for part in self.at_fit()))
+
+    @cached_property
+    def tol(self) -> float:
+        """Change of η that is none: relative to ‖g‖/‖D‖, which has the units of η."""
+        fit = self.fit
+        unit = np.linalg.norm(fit.gradient) / max(float(np.linalg.norm(fit.hessian)), np.finfo(float).tiny)
+        relative = SETTLED_QUADRATIC if fit.problem.loss.quadratic else SETTLED
+        return float(relative * unit + 1e-11 * np.max(np.abs(fit.eta), initial=0.0))
+
+    def _by_row(self, function: Callable[[Array, Array], Array], eta: Array) -> Array:
+        """A function of the loss at the linear predictors of every fold, which stay the last axis."""
+        problem = self.fit.problem
+        if not problem.loss.coupled:
+            return function(problem.y[..., None], eta)
+        n, f = problem.n, eta.shape[-1]
+        stacked = np.moveaxis(eta, -1, 0).reshape(f * n, -1)
+        values = function(np.tile(problem.y, f), stacked)
+        return np.moveaxis(values.reshape(f, n, *values.shape[1:]), 0, -1)
+
+    def slope(self, eta: Array) -> Array:
+        """Derivatives w ℓ′(η) with the weights of each refit, of the shape of ``eta``."""
+        slope = self._by_row(self.fit.problem.loss.gradient, eta)
+        return slope * self.weights.reshape(len(eta), *(1,) * (eta.ndim - 2), -1)
+
+    def gradient(self, point: Point) -> Direction:
+        """Gradient of each objective, and of the loss alone off the tangent."""
+        problem, tangent = self.fit.problem, self.fit.tangent
+        slope = self.slope(point.eta)
+        moved = point.coef - self.fit.coef[..., None]
+        penalty = tangent.gradient[..., None] + tangent.curve(moved)
+        coef = _linalg.transposed_times(problem.X, slope) + self.keeps * penalty
+        return Direction(coef, np.where(problem.intercept[..., None], slope.sum(axis=0), 0.0))
+
+    def objective(self, point: Point) -> Array:
+        """Objective on the smooth piece, less the penalty of the fit: (f,)."""
+        problem, tangent = self.fit.problem, self.fit.tangent
+        losses = self._by_row(problem.loss.value, point.eta)
+        losses = losses.reshape(problem.n, -1, losses.shape[-1]).sum(axis=1)
+        losses = self.weights * np.where(
+            self.weights > 0, losses, 0.0
+        )  # of rows that left it may be infinite
+        moved = point.coef - self.fit.coef[..., None]
+        along = tangent.gradient[..., None] + 0.5 * tangent.curve(moved)
+        penalty = [_linalg.pairing(problem.X, along[..., j], moved[..., j]) for j in range(losses.shape[1])]
+        return losses.sum(axis=0) + self.keeps * np.array(penalty)
+
+    def descended(self, point: Point) -> Mask:
+        """Whether the objective is no higher than at the fit, as it must be at a minimum: (f,)."""
+        if self.fit.problem.loss.quadratic:
+            return np.ones(len(self.problems), dtype=bool)
+        start = self.objective(self.at_fit())
+        return self.objective(point) <= start + 1e-9 * np.abs(start)
+
+    def pattern_stays(self, point: Point, drift: Array | None = None) -> Mask:
+        """Whether signs and correlations are those of the fit's pattern: (f,).
+
+        ``drift`` is how far the correlation of a column of norm 1 in D may still move.
+        """
+        fit = self.fit
+        if not fit.is_kinked:
+            return np.ones(len(self.problems), dtype=bool)
+        if not isinstance(fit.problem.penalty, SeparablePenalty):
+            settled = True if drift is None else drift <= TIE_CURVED * np.linalg.norm(fit.gradient)
+            return self._penalty_holds(point) & settled
+        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+        support = fit.tangent.support
+        kinked = support & (l1 > 0)
+        signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
+        off = ~support & np.isfinite(l1) & np.isfinite(l2)
+        room = l1[off][:, None] * self.keeps * (1.0 + TIE)
+        correlations = np.abs(self.gradient(point).coef[off])
+        if drift is not None:
+            correlations = correlations + np.multiply.outer(self._norms[off], drift)
+        return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
+
+    @cached_property
+    def _norms(self) -> Array:
+        """‖D^½ x_j‖ of each column, for each output: the shape of the coefficients."""
+        fit = self.fit
+        bend = np.einsum("naa->na", fit.hessian) if fit.hessian.ndim == 3 else fit.hessian
+        X, bends = fit.problem.X, bend.reshape(len(bend), -1).T
+        norms = [_linalg.column_norms(X, np.maximum(d, 0.0), centred=False) for d in bends]
+        return np.stack(norms, axis=1).reshape(fit.coef.shape)
+
+    def _penalty_holds(self, point: Point) -> Mask:
+        """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
+        gradient = _linalg.transposed_times(self.fit.problem.X, self.slope(point.eta))
+        return self.fit.problem.penalty.is_stationary(point.coef, gradient / self.keeps)
+
+
+Solve: TypeAlias = Callable[[Direction], Direction]
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredAnew:
+    """The curvature without each fold, factored."""
+
+    curvatures: Sequence[Curvature]
+
+    @classmethod
+    def at(cls, refits: Refits, point: Point) -> FactoredAnew:
+        curvatures = []
+        for j, problem in enumerate(refits.problems):
+            coef, level, eta = (part[..., j] for part in point)
+            fit = Fit(problem, coef, level).known(eta=eta)
+            curvatures.append(factor(fit, refits.fit.tangent, float(refits.keeps[j])))
+        return cls(curvatures)
+
+    def solve(self, gradient: Direction) -> Direction:
+        each = [
+            K.solve(Direction(gradient.coef[..., j], gradient.intercept[..., j]))
+            for j, K in enumerate(self.curvatures)
+        ]
+        return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
+
+
+def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
+    """Steps with the same factors, until those of each fold become small, or no longer shrink.
+
+    ``tol`` is how much longer they may be in the end than at full precision.
+    """
+    moving = np.ones(len(refits.problems), dtype=bool)
+    settled = np.zeros_like(moving)
+    last = np.full(len(moving), np.inf)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(max_steps):
+            step = solve(refits.gradient(point))
+            change = refits.base.predict(step)
+            moved = np.abs(change).reshape(-1, len(moving)).max(axis=0)
+            moving &= moved < 0.9 * last  # false, too, where it is not finite
+            point = point.back(np.where(moving, part, 0.0) for part in (*step, change))
+            settled |= moved <= tol * refits.tol
+            last = moved
+            if np.all(settled | ~moving):
+                break
+        settled &= refits.descended(point)
+    return End(point, settled)
+
+
+def newton(refits: Refits, point: Point) -> End:
+    """Newton's method with a line search, for a single fold: from here or from the fit."""
+    settled = np.zeros(1, dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        point = point if refits.descended(point)[0] else refits.at_fit()
+        for _ in range(MAX_NEWTON):
+            step = FactoredAnew.at(refits, point).solve(refits.gradient(point))
+            change = refits.base.predict(step)
+            settled[0] = np.abs(change).max() <= refits.tol
+            moved = _descend(refits, point, (*step, change))
+            if settled[0] or moved is None:
+                break
+            point = moved
+    return End(point, settled)
+
+
+def _descend(refits: Refits, point: Point, step: tuple[Array, ...]) -> Point | None:
+    """Halve the step until the objective falls, or None where it does not."""
+    objective, length = refits.objective(point)[0], 1.0
+    while length > MIN_LENGTH:
+        moved = point.back(length * part for part in step)
+        if refits.objective(moved)[0] <= objective + 1e-12 * abs(objective):
+            return moved
+        length *= 0.5
+    return None

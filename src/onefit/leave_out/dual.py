@@ -1,0 +1,124 @@
+"""Least squares with an ℓ2 penalty and enough columns to interpolate: leave-one-out from the n × n dual.
+
+Nothing is divided by a vanishing slack there, so that rows of leverage one are as good as any.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.fit import Fit
+from onefit.leave_out.result import LeftOut
+from onefit.leave_out.sets import Folds
+from onefit.numerics import rounding_of_slack
+from onefit.penalties import SeparablePenalty
+
+
+def is_wide_ridge(fit: Fit) -> bool:
+    """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
+    problem = fit.problem
+    if not problem.loss.quadratic or problem.loss.has_corners or problem.mean_scaled:
+        return False
+    if problem.balance is not None or not isinstance(problem.penalty, SeparablePenalty):
+        return False
+    wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
+    return wide and not fit.is_kinked and bool(np.all(fit.tangent.support))
+
+
+def leave_rows_out(fit: Fit) -> LeftOut | None:
+    """Left-out predictions of wide ridge fits and their limit, the interpolating one of minimum norm.
+
+    As the strength goes to zero, g and 1 − d h vanish together.  Their ratio does not: with
+    A = W⁻¹ + X C⁻¹ Xᵀ (or X Xᵀ where C = 0) and Q = A⁻¹ − A⁻¹1 1ᵀA⁻¹/(1ᵀA⁻¹1), the second term only with an
+    intercept,
+
+        y_i − η̃_i = (Q y)_i / Q_ii,      1 − d_i h_i = Q_ii / w_i    (0 where C = 0).
+
+    None if the minimum-norm fit does not interpolate, or the strengths differ over outputs or vanish in part.
+    """
+    problem = fit.problem
+    found = residual_form(fit)
+    if found is None:
+        return None
+    Q, rounding = found
+    rows = np.flatnonzero(problem.weights)
+    weights, penalised = problem.weights[rows], bool(np.any(fit.tangent.hessian))
+    diagonal = Q.diagonal()
+    eta, slack, leverages = fit.eta.copy(), np.ones(problem.n), np.zeros(problem.n)
+    eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / diagonal).T
+    leverages[rows] = 1.0 - diagonal / weights if penalised else 1.0
+    return LeftOut(fit, eta, rounding * _size(eta), np.clip(leverages, 0.0, 1.0), slack)
+
+
+def _size(values: Array) -> Array:
+    """Largest output of each row: (t,)."""
+    return np.asarray(np.abs(values).reshape(len(values), -1).max(axis=1))
+
+
+def residual_form(fit: Fit) -> tuple[Array, float] | None:
+    """Q of the rows with weight and its relative error, or None where there is none."""
+    problem = fit.problem
+    curved = fit.tangent.hessian.reshape(len(fit.coef), -1)
+    if np.ptp(curved, axis=1).max() > 0 or (np.any(curved) and not np.all(curved)):
+        return None
+    rows = np.flatnonzero(problem.weights)
+    penalised = bool(np.any(curved))
+    scale = np.where(penalised, curved[:, 0], 1.0)
+    G = _linalg.row_gram(problem.X, 1.0 / scale)[np.ix_(rows, rows)]
+    noise = 1.0 / problem.weights[rows] if penalised else np.zeros(len(rows))
+    return _inverse_form(G, noise, bool(np.all(problem.intercept)))
+
+
+def _inverse_form(G: Array, noise: Array, intercept: bool) -> tuple[Array, float] | None:
+    """Q of ``leave_rows_out`` and its relative error; None if A has no inverse.
+
+    With an intercept G may be centred and any multiple of 1 1ᵀ be added: neither changes Q, and both keep A
+    well conditioned.
+    """
+    A = G
+    if intercept:
+        A = _linalg.centred_gram(G, np.full(len(G), 1.0 / len(G)))
+        A += max(float(np.trace(A)) / len(A), float(noise.mean()), np.finfo(float).tiny)
+    A = np.asarray(A, order="F")
+    A[np.diag_indices_from(A)] += noise
+    L = _linalg.cholesky(A)
+    if L is None:
+        return None
+    Q = _linalg.factor_solve(L, np.eye(len(A), order="F"))
+    rounding = rounding_of_slack(_linalg.condition(L))
+    if not intercept:
+        return Q, rounding
+    ones = Q.sum(axis=0)
+    return Q - np.outer(ones, ones) / ones.sum(), rounding
+
+
+def leave_sets_out(fit: Fit, folds: Folds) -> LeftOut | None:
+    """Wide ridge and its limit, the interpolating fit of minimum norm: y_G − η̃_G = Q_GG⁻¹ (Q y)_G.
+
+    ``Q`` is that of ``leave_rows_out``.  None where it is, and where rows without weight are judged, on
+    which Q is silent.
+    """
+    problem = fit.problem
+    if np.any(problem.weights[folds.rows] == 0):
+        return None
+    found = residual_form(fit)
+    if found is None:
+        return None
+    Q, rounding = found
+    held = np.flatnonzero(problem.weights)
+    position = np.full(problem.n, -1)
+    position[held] = np.arange(len(held))
+    eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
+    residual = _linalg.product(Q, problem.y[held])
+    ends = np.cumsum([len(rows) for rows in folds.tested])
+    for k, (removed, tested) in enumerate(zip(folds.removed, folds.tested, strict=True)):
+        rows = np.sort(removed[problem.weights[removed] > 0])
+        own = Q[np.ix_(position[rows], position[rows])]
+        left_out = problem.y[rows] - np.linalg.solve(own, residual[position[rows]])
+        eta[ends[k] - len(tested) : ends[k]] = left_out[np.searchsorted(rows, tested)]
+    known = leave_rows_out(fit)
+    assert known is not None
+    # nothing was divided by a vanishing slack, so none is left to be wary of
+    return LeftOut(fit, eta, rounding * _size(eta), known.leverages, np.ones(len(folds)), folds)

@@ -1,0 +1,90 @@
+"""Rows that are followed out of the fit along the exact path on which they fade away.
+
+Where loss and penalty are quadratic in pieces, the solution moves in straight lines while a row fades, with
+one pivot at each change of the active pattern (for the lasso: Wang et al. 2018, eq. 11).  Three solvers have
+such paths: the lasso, what is a lasso in other coordinates, and losses with corners and a ridge penalty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.cost import Work
+from onefit.fit import Fit
+from onefit.leave_out.result import Solved
+from onefit.penalties import SeparablePenalty
+from onefit.problem import Problem
+from onefit.solvers import left_out_corners, left_out_path
+from onefit.solvers.lasso_coordinates import LassoCoordinates
+from onefit.solvers.path import least_squares_path
+
+PIVOTS = 10.0  # that a row takes
+IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
+ROUNDS = 2.0  # of watching more columns
+JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
+
+
+def has_paths(fit: Fit) -> bool:
+    """Whether rows can be followed out of this fit."""
+    problem = fit.problem
+    if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.quadratic:
+        return False
+    if problem.loss.has_corners:
+        return problem.penalty.is_ridge(fit.coef.shape) and not problem.mean_scaled
+    return fit.is_kinked and _lasso(problem) is not None
+
+
+def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
+    """Follow some rows; those that do not arrive are left out of the answer."""
+    if rows.size == 0:
+        return {}
+    if fit.problem.loss.has_corners:
+        return _out_of_corners(fit, rows)
+    lasso = _lasso(fit.problem)
+    if not isinstance(lasso, LassoCoordinates):
+        return _along_lasso(fit, rows)
+    found = _along_lasso(lasso.restate(fit), rows)
+    return {i: Solved(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
+
+
+def cost(fit: Fit, rows: int) -> Work:
+    """What following so many rows takes, about."""
+    n = fit.problem.n
+    if fit.problem.loss.has_corners:
+        return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
+    watched = JOINING * fit.tangent.size
+    check = 2.0 * _linalg.n_stored(fit.problem.X)
+    tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
+    each = Work(PIVOTS * (watched**2 + 100.0 * watched) + check)
+    return Work(*(a + rows * b for a, b in zip(tableau, each, strict=True)))
+
+
+def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
+    """The problem itself where its penalty is separable, or its lasso coordinates where it has some."""
+    return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
+
+
+def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
+    ends = left_out_path.leave_out_along_path(fit, rows)
+    if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
+        ends = left_out_path.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
+    done = np.flatnonzero(ends.solved)
+    coef = np.zeros((done.size, fit.coef.size))
+    coef[:, ends.columns] = ends.coef[done]
+    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.intercept[done]
+    return _by_row(rows[done], own, coef, ends.intercept[done])
+
+
+def _out_of_corners(fit: Fit, rows: Index) -> dict[int, Solved]:
+    ends = left_out_corners.leave_out_along_path(fit, rows)
+    done = ends.solved
+    return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
+
+
+def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, Solved]:
+    return {
+        int(i): Solved(value, one, np.asarray(base))
+        for i, value, one, base in zip(rows, own, coef, level, strict=True)
+    }

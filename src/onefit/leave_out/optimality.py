@@ -1,0 +1,125 @@
+"""Whether left-out parameters solve the problem without their row, for any polyhedral penalty and corners.
+
+The parameters θ̃⁽ⁱ⁾ = θ + K⁻¹ z_i c_i are the refit if the conditions of optimality hold there, without row i:
+
+* rows on a piece of the loss are still on it, and the duals of those in a corner still between the
+  slopes of the adjoining pieces;
+* minus the gradient of the loss is still a subgradient of the penalty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Curvature, Direction, Pinned
+from onefit.fit import Fit
+from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.losses import PiecewiseLinear
+
+ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
+TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
+
+
+class _Moved(NamedTuple):
+    """The fit without each of some rows, which are along the last axis."""
+
+    rows: Index
+    coef: Array  # (p, r)
+    eta: Array  # (n, r)
+    gradient: Array  # (n, r), zero for the row that left
+    share: Array  # (r,), of the penalty that left with the row
+
+
+def solves_without(fit: Fit, eta: Array) -> Mask:
+    """Rows whose left-out fit, one step away, is optimal without them: (n,).
+
+    Parameters
+    ----------
+    fit : Fit
+        Of a loss with quadratic pieces and a polyhedral penalty; one output.
+    eta : (n,) array
+        Left-out linear predictors.
+    """
+    problem = fit.problem
+    curvature = curvature_of_refits(fit)
+    rescaled = rescaling(fit, curvature)
+    slopes = fit.gradient * (1.0 + rescaled.own_growth()) + fit.hessian * (eta - fit.eta)
+    solves = np.zeros(problem.n, dtype=bool)
+    rows = np.flatnonzero(np.isfinite(eta))
+    size = max(1, _linalg.BLOCK_SIZE // max(problem.n, len(fit.coef)))
+    for first in range(0, rows.size, size):
+        some = rows[first : first + size]
+        moved = _moved(fit, curvature, rescaled, some, slopes[some])
+        solves[some] = _rows_stay(fit, moved) & _penalty_stays(fit, moved)
+    return solves
+
+
+def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slopes: Array) -> _Moved:
+    columns = _linalg.rows_as_columns(fit.problem.X, rows)
+    coef, level = curvature.leave(rows, Direction(columns * slopes, slopes))
+    for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
+        coef = coef + np.outer(direction.coef, amount[rows])
+        level = level + direction.intercept * amount[rows]
+    change = curvature.predict(Direction(coef, level))
+    slope = fit.gradient[:, None] + fit.hessian[:, None] * change
+    share = fit.problem.weights[rows] / fit.problem.weights.sum() * fit.problem.mean_scaled
+    if isinstance(curvature, Pinned):
+        slope[curvature.pins] += curvature.duals(rows, slopes)
+        if fit.problem.mean_scaled:
+            gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
+            slope[curvature.pins] += np.outer(curvature.hold(gradient), share)
+    slope[rows, np.arange(len(rows))] = 0.0
+    return _Moved(rows, fit.coef[:, None] + coef, fit.eta[:, None] + change, slope, share)
+
+
+def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
+    """Whether all rows but the one that left are still on their piece, or in their corner."""
+    problem = fit.problem
+    if not problem.loss.has_corners:
+        return np.ones(len(moved.rows), dtype=bool)
+    assert isinstance(problem.loss, PiecewiseLinear)
+    corners = problem.loss.corners(problem.y)
+    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+    low, high = _reach(fit, corners, slopes)
+    tie = TIE * (1.0 + np.abs(corners).max())
+    on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
+    least, most = _interval(fit, corners, slopes)
+    tie = TIE * np.abs(slopes).max()
+    held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
+    stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
+    stays[moved.rows, np.arange(len(moved.rows))] = True
+    return stays.all(axis=0)
+
+
+def _reach(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
+    """Ends of the piece that each row is on, by its slope: (n,) each."""
+    edge = np.full(len(corners), np.inf)
+    ends = np.column_stack([-edge, corners, edge])
+    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
+
+
+def _interval(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
+    """Slopes of the pieces that adjoin the corner nearest to each row: (n,) each."""
+    return _two_of(slopes, np.abs(corners - fit.eta[:, None]).argmin(axis=1))
+
+
+def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
+    """Two neighbours in each row of a matrix."""
+    rows = np.arange(len(values))
+    return values[rows, first], values[rows, first + 1]
+
+
+def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:
+    """Whether minus the gradient of the loss is a subgradient of the penalty, as weak as it then is."""
+    if not fit.is_kinked:
+        return np.ones(len(moved.rows), dtype=bool)
+    gradient = _linalg.transposed_times(fit.problem.X, moved.gradient) / (1.0 - moved.share)
+    # where no kink holds anything the gradient is but rounding: then it is judged by the terms of its sums
+    norms = _linalg.column_norms(fit.problem.X, np.ones(len(moved.gradient)), centred=False)
+    terms = ROUNDING * np.linalg.norm(moved.gradient, axis=0) * norms.max(initial=0.0)
+    size = np.maximum(np.abs(gradient).max(axis=0, initial=0.0), terms)
+    return fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)

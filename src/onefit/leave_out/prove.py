@@ -1,0 +1,210 @@
+"""How far a candidate is from the solution of a left-out problem, at most: proofs, checked and never assumed.
+
+A loss with |ℓ‴| ≤ R ℓ″ has Hessians that change by at most e^{±Rρ} within a move that changes no linear
+predictor by more than ρ (generalised self-concordance: Bach 2010; Sun and Tran-Dinh 2019).  Let A be the
+Hessian of the problem without set G at the fit, K − Z_Gᵀ D_G Z_G, and let that of the refit lie between
+``low`` and ``high`` times A (penalties that shrink with the rows, balanced weights).  A candidate θ̃ with
+left-out gradient r, ν = ‖r‖ in A⁻¹, ρ = max_j |z_jᵀ(θ̃ − θ̂)| and M ≥ max_j ‖z_j‖ in A⁻¹, has
+
+    q = R M e^{Rρ} ν / low < 1   ⇒   ‖θ̃ − θ⁽ᴳ⁾‖_A ≤ −log(1 − q) / (R M).
+
+Derivation: with δ the error, δᵀ∫H(θ̃ + tδ)δ dt = −δᵀr, and H(θ̃ + tδ) ≥ low e^{−Rρ} e^{−tRM‖δ‖} A.  A penalty
+with kinks is convex, so that its subgradients only help: r is then the smallest subgradient, and the bound
+holds among the columns over which A is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out.rescaling import Spread
+from onefit.leave_out.step import Step
+from onefit.losses import PiecewiseLinear
+from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY
+from onefit.solvers.newton import Solution
+
+TIE = 1e-8  # distance past the end of a dual's interval that is rounding
+ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
+
+
+def radius(R: float, residual: Array, travelled: Array, widest: Array, low: Array) -> Array:
+    """Bound of ‖θ̃ − θ⁽ᴳ⁾‖_A: (f,), infinite where there is none.
+
+    Parameters
+    ----------
+    R : float
+        The constant of the loss.
+    residual, travelled, widest, low : (f,) arrays
+        ν, ρ, M and the least factor on A.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        own = residual * np.exp(np.minimum(R * travelled, LARGEST_EXPONENT)) / low
+        q = R * widest * own
+        found = np.where(q > 1e-8, -np.log1p(-np.minimum(q, 1.0)) / (R * widest), own)
+    possible = (low > 0) & (q < 1.0) & (R * travelled < LARGEST_EXPONENT)
+    return np.where(possible, found, np.inf)
+
+
+def drift(R: float, length: Array, travelled: Array, widest: Array) -> Array:
+    """How far xᵀ(gradient of the loss) may be off for a column with ‖D^½ x‖ = 1, if ‖error‖_A ≤ length: (f,).
+
+    At most e^{Rρ} (e^a − 1)/a times the length, where a = R M length bounds the move of any row.
+    """
+    a = np.minimum(R * widest * length, LARGEST_EXPONENT)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        grown = np.where(a > 1e-8, np.expm1(a) / a, 1.0)
+        found = np.exp(np.minimum(R * travelled, LARGEST_EXPONENT)) * grown * length
+    return np.where(np.isfinite(found), found, np.inf)
+
+
+def radius_of_step(R: float, norm: Array, widest: Array, spread: Spread) -> Array:
+    """The same for one Newton step of length ``norm`` in A: (f,).
+
+    No row moves by more than M · norm, which bounds ρ and, by e^t − 1 − t, the gradient that is left.
+    """
+    travelled = widest * norm
+    t = np.minimum(R * travelled, LARGEST_EXPONENT)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        bent = np.where(t > 1e-5, (np.expm1(t) - t) / t, 0.5 * t)
+        residual = (bent * spread.high + spread.off) * norm
+    return radius(R, residual, travelled, widest, spread.low)
+
+
+def widest_form(H: Array) -> Array:
+    """Largest squared norm of each row's z: (n,); for coupled outputs that of a difference of two of them."""
+    if H.ndim < 3:
+        return np.asarray(H.reshape(len(H), -1).max(axis=1))
+    diagonal = np.einsum("naa->na", H)
+    between = diagonal[:, :, None] + diagonal[:, None, :] - H - H.transpose(0, 2, 1)
+    return np.asarray(between.max(axis=(1, 2)))
+
+
+def largest_form(fit: Fit, forms: Array) -> float:
+    """Largest squared norm among the rows that have weight."""
+    return float(widest_form(forms)[fit.problem.weights > 0].max(initial=0.0))
+
+
+def bound_steps(fit: Fit, step: Step, eta: Array) -> Array:
+    """Bounds of the left-out predictors of all rows, one Newton step away: (n,).
+
+    For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
+    elsewhere.  No product beyond the leverages is needed.
+    """
+    R = fit.problem.self_concordance()
+    nothing = np.full(len(eta), np.inf)
+    if R is None or fit.problem.loss.jumps or fit.is_kinked or (eta.ndim == 2 and step.forms.ndim != 3):
+        return nothing
+    D, H, change = fit.hessian, step.forms, eta - fit.eta
+    if H.ndim == 3:
+        share = np.linalg.eigvals(D @ H).real.max(axis=1)
+        kept = np.eye(H.shape[1]) - D @ H
+        kept[share >= 1.0] = np.eye(H.shape[1])
+        own = widest_form(H @ np.linalg.inv(kept))
+        slope = step.gradient + np.einsum("nab,nb->na", D, change)
+    else:
+        share = D * H
+        own = H / np.maximum(1.0 - share, TINY)
+        slope = step.gradient + D * change
+    moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
+    norm = np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
+    slack = 1.0 - share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        widest = np.sqrt(largest_form(fit, H) / slack)
+        found = np.sqrt(np.maximum(own, 0.0)) * radius_of_step(R, norm, widest, step.rescaled.spread)
+    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+
+
+def bound_at(solution: Solution, rows: Index) -> Array:
+    """Bounds of some rows' predictors at what should solve a problem: (r,), by its own curvature.
+
+    Parameters
+    ----------
+    solution : Solution
+        A fit and the curvature there.
+    rows : (r,) int array
+
+    Notes
+    -----
+    Losses and penalties without a constant have no proof: there a Newton step that is short beside
+    everything counts as twice the error, and a longer one as none.
+    """
+    fit, K = solution
+    problem = fit.problem
+    gradient = Direction(
+        np.where(fit.tangent.support, fit.loss_gradient + fit.tangent.gradient, 0.0),
+        np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
+    )
+    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
+        return np.full(len(rows), np.inf)
+    step = K.solve(gradient)
+    change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
+    size = float(np.max(np.abs(fit.eta), initial=0.0)) + TINY
+    R = problem.self_concordance()
+    if not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
+        return np.full(len(rows), np.inf)
+    if R == 0.0 and not problem.loss.jumps and problem.penalty.polyhedral:
+        return np.asarray(change[rows])
+    if change.max(initial=0.0) <= CERTIFIED * size:
+        return np.asarray(2.0 * change[rows])
+    return np.full(len(rows), np.inf)
+
+
+def _corners_hold(fit: Fit, gradient: Direction) -> bool:
+    """Whether the duals of rows in a corner of the loss are between its slopes, and balance the penalty."""
+    problem = fit.problem
+    if not isinstance(problem.loss, PiecewiseLinear):
+        return True
+    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+    tie = TIE * max(float(np.abs(slopes).max()), TINY)
+    within = np.all((fit.gradient >= slopes.min(axis=1) - tie) & (fit.gradient <= slopes.max(axis=1) + tie))
+    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    terms = TIE * float(np.abs(fit.gradient).sum()) * max(1.0, float(norms.max(initial=0.0)))
+    left = max(float(np.abs(gradient.coef).max(initial=0.0)), float(np.abs(gradient.intercept).max()))
+    return bool(within and left <= terms)
+
+
+def _holds_off_its_pattern(fit: Fit) -> bool:
+    """Whether minus the gradient of the loss is a subgradient of the penalty, on and off the pattern."""
+    if not fit.is_kinked:
+        return True
+    slope = fit.loss_gradient
+    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    terms = ROUNDING * float(np.linalg.norm(fit.gradient)) * norms.max(initial=0.0)
+    size = max(float(np.abs(slope).max(initial=0.0)), terms)
+    if slope.ndim == 1:
+        found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], size=np.array([size]))
+        return bool(found[0])
+    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    free = np.isfinite(l1) & np.isfinite(l2)
+    slope = slope + np.where(free, l2, 0.0) * fit.coef
+    excess = np.maximum(np.abs(slope) - l1, 0.0)
+    wrong = np.where(fit.coef != 0, np.abs(slope + l1 * np.sign(fit.coef)), excess)
+    return bool(np.all(wrong[free] <= CERTIFIED * size))
+
+
+def bound_ends(
+    fit: Fit, gradient: Direction, step: Direction, eta: Array, held: Array
+) -> tuple[Array, Array]:
+    """ν and ρ of several candidates, along the last axis: (f,) each.
+
+    Parameters
+    ----------
+    gradient, step : Direction
+        The left-out gradients and A⁻¹ times them.
+    eta : array
+        Linear predictors at the candidates.
+    held : (n, f) array
+        Weights of the left-out problems.
+    """
+    X = fit.problem.X
+    f = held.shape[1]
+    squares = np.array([_linalg.pairing(X, gradient.coef[..., j], step.coef[..., j]) for j in range(f)])
+    squares = squares + (gradient.intercept * step.intercept).reshape(-1, f).sum(axis=0)
+    moved = eta - fit.eta[..., None]
+    moved = np.abs(moved) if moved.ndim == 2 else moved.max(axis=1) - moved.min(axis=1)
+    travelled = np.where(held > 0, moved, 0.0).max(axis=0, initial=0.0)
+    return np.sqrt(np.maximum(squares, 0.0)), travelled

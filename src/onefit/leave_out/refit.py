@@ -1,0 +1,98 @@
+"""Left-out values by solving the problem without the rows, and a check that it is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from onefit import cost
+from onefit._typing import Array, Index
+from onefit.cost import Work
+from onefit.curvature import Direction
+from onefit.exceptions import SolverError
+from onefit.fit import Fit
+from onefit.leave_out.prove import bound_at
+from onefit.penalties import SeparablePenalty
+from onefit.solvers.newton import Solution
+from onefit.solvers.solve import solve
+
+Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how many
+
+EXCHANGES = 200.0  # calls that a solver makes in which rows or columns change places one by one
+
+
+class Anew(NamedTuple):
+    """A problem that was solved without a set of rows."""
+
+    eta: Array  # (b,) or (b, c), of the rows that are judged
+    bounds: Array  # (b,)
+    coef: Array
+    intercept: Array
+
+
+def solution_without(
+    fit: Fit, rows: int | Index, *, warm: bool = True, start: Direction | None = None
+) -> Solution:
+    """Refit without a row, or a set of them.
+
+    It starts from ``start``, or else from the fit; where a direction has no penalty it starts from the
+    constant model, so that what the other rows do not determine is zero.
+    """
+    left = fit.problem.without(rows)
+    if fit.has_free_directions or not warm:
+        return solve(Fit.at_start(left))
+    return solve(replace(fit, problem=left) if start is None else Fit(left, *start))
+
+
+def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
+    """Refit without a row, or a set of them, from the fit or from the constant model."""
+    return solution_without(fit, rows, warm=warm).fit
+
+
+def refit_cost(fit: Fit) -> Work:
+    """What a refit takes, about."""
+    n, p = fit.problem.X.shape
+    k = max(1, fit.tangent.size)
+    one = cost.fit(n, p, k, quadratic=fit.problem.loss.quadratic and not fit.is_kinked)
+    alone = isinstance(fit.problem.penalty, SeparablePenalty)
+    exchanging = fit.problem.loss.has_corners or (fit.is_kinked and not alone)
+    return one._replace(calls=one.calls + 100.0 + EXCHANGES * exchanging)
+
+
+def refit_sets(
+    fit: Fit,
+    removed: Mapping[int, Index],
+    judged: Mapping[int, Index],
+    starts: Mapping[int, Direction] | None = None,
+    progress: Progress | None = None,
+) -> dict[int, Anew]:
+    """Refits without each of some sets, by their numbers.
+
+    A set without which the problem has no minimum is left out of the answer.  Refits run in parallel where
+    ``joblib.parallel_config`` asks for it.
+    """
+    starts = {} if starts is None else starts
+    tasks = (delayed(_solve)(fit, removed[k], judged[k], starts.get(k)) for k in removed)
+    found = {}
+    with closing(Parallel(return_as="generator")(tasks)) as refits:
+        for done, (k, one) in enumerate(zip(removed, refits, strict=True), start=1):
+            if one is not None:
+                found[k] = one
+            if progress is not None:
+                progress(done, len(removed))
+    return found
+
+
+def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:
+    try:
+        solution = solution_without(fit, removed, start=start)
+    except SolverError:
+        return None
+    refit = solution.fit
+    bounds = bound_at(solution, judged)
+    return Anew(refit.eta[judged], np.asarray(bounds), refit.coef, refit.intercept)

@@ -1,0 +1,156 @@
+"""What a refit changes besides dropping rows: penalties that shrink with the rows, balanced weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.curvature import Curvature, Direction, factor
+from onefit.fit import Fit
+from onefit.leave_out.sets import Folds, removed_share
+from onefit.problem import Balance
+
+
+class Spread(NamedTuple):
+    """Between which factors the Hessian of each left-out problem lies, beside that of the step: (f,) each."""
+
+    low: Array
+    high: Array
+
+    @property
+    def off(self) -> Array:
+        """Largest relative error of the Hessian of the step: (f,)."""
+        return np.maximum(self.high - 1.0, 1.0 - self.low)
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaling:
+    """Refits move by Σ_t amounts_tk · directions_t, whatever else set k does.
+
+    Attributes
+    ----------
+    shares : (f,) array
+        Share of the weights that leaves with each set, 0 where the penalty does not shrink with the rows.
+    growth : (f, c) array or None
+        By how much the weights of each class grow without each set.
+    shrink : float
+        Factor on the penalty's curvature in K.
+    gradients, directions : tuples of Direction
+        What refits take off the gradient, and K⁻¹ times that.
+    amounts : (t, f) array
+        How much of each a refit takes off.
+    """
+
+    fit: Fit
+    shares: Array
+    growth: Array | None
+    shrink: float
+    gradients: tuple[Direction, ...]
+    directions: tuple[Direction, ...]
+    amounts: Array
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether refits drop rows and change nothing else."""
+        return not self.gradients
+
+    def shift(self, curvature: Curvature) -> Array:
+        """s_i, the change of each row's own predictor when it leaves alone: the shape of ``eta``."""
+        shift = np.zeros_like(self.fit.eta)
+        for direction, amount in zip(self.directions, self.amounts, strict=True):
+            shift += (curvature.predict(direction).T * amount).T
+        return shift
+
+    def own_growth(self) -> Array:
+        """By how much the weight of each row would have grown when it leaves alone: (n,)."""
+        if self.growth is None or self.fit.problem.balance is None:
+            return np.zeros(self.fit.problem.n)
+        return self.growth[np.arange(len(self.growth)), self.fit.problem.balance.classes]
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squared norm, in K⁻¹, of what is taken off the gradient of each refit: (f,)."""
+        X = self.fit.problem.X
+        products = np.array(
+            [
+                [
+                    _linalg.pairing(X, a.coef, b.coef) + float(np.sum(a.intercept * b.intercept))
+                    for b in self.directions
+                ]
+                for a in self.gradients
+            ]
+        ).reshape(len(self.gradients), len(self.gradients))
+        return np.einsum("tf,ts,sf->f", self.amounts, products, self.amounts)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """How far the Hessians of the refits are from that of the step, beside the rows that leave."""
+        kept = (1.0 - self.shares) / self.shrink if self.fit.tangent.is_curved else np.ones(len(self.shares))
+        low, high = np.minimum(kept, 1.0), np.maximum(kept, 1.0)
+        if self.growth is None:
+            return Spread(low, high)
+        grown = 1.0 + self.growth
+        return Spread(np.minimum(low, grown.min(axis=1)), np.maximum(high, grown.max(axis=1)))
+
+
+def curvature_of_refits(fit: Fit, curvature: Curvature | None = None) -> Curvature:
+    """K of the fit, with the penalty as weak as in a refit where that shrinks it."""
+    if fit.problem.mean_scaled and fit.tangent.is_curved:
+        return factor(fit, shrink=fit.problem.usual_shrink)
+    return factor(fit) if curvature is None else curvature
+
+
+def rescaling(
+    fit: Fit, curvature: Curvature, sets: Folds | None = None, shrink: float | None = None
+) -> Rescaling:
+    """Read off the problem what its refits without each row, or each set, rescale.
+
+    Parameters
+    ----------
+    fit, curvature
+        ``curvature`` is that of refits.
+    sets : Folds, optional
+        Every row alone if missing.
+    shrink : float, optional
+        Factor on the penalty's curvature in K, if not the usual one.
+    """
+    problem = fit.problem
+    f = problem.n if sets is None else len(sets)
+    shares, growth = np.zeros(f), None
+    gradients, amounts = list[Direction](), list[Array]()
+    if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
+        weights = problem.weights
+        shares = weights / weights.sum() if sets is None else removed_share(sets, weights)
+        gradients.append(Direction(fit.tangent.gradient, np.zeros_like(fit.intercept)))
+        amounts.append(shares)
+    if problem.balance is not None:
+        growth = _growth(problem.balance, sets)
+        for k in range(growth.shape[1]):
+            slope = (fit.gradient.T * (problem.balance.classes == k)).T
+            gradient = Direction(
+                np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
+                np.where(problem.intercept, slope.sum(axis=0), 0.0),
+            )
+            gradients.append(gradient)
+            amounts.append(-growth[:, k])
+    usual = problem.usual_shrink if problem.mean_scaled else 1.0
+    return Rescaling(
+        fit,
+        shares,
+        growth,
+        usual if shrink is None else shrink,
+        tuple(gradients),
+        tuple(curvature.solve(gradient) for gradient in gradients),
+        np.array(amounts).reshape(len(gradients), f),
+    )
+
+
+def _growth(balance: Balance, sets: Folds | None) -> Array:
+    if sets is None:
+        return np.stack([balance.growth(k) for k in range(int(balance.classes.max()) + 1)], axis=1)
+    return np.stack([balance.growth_without(rows) for rows in sets.removed])

@@ -1,0 +1,188 @@
+"""What is known of every row's left-out linear predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Index, Mask
+from onefit.fit import Fit
+from onefit.leave_out.sets import Folds
+from onefit.numerics import CERTIFIED, LEAST_SLACK
+
+
+class Solved(NamedTuple):
+    """What solves the problem without a row."""
+
+    eta: Array  # the left-out value of the row: () or (c,)
+    coef: Array  # (p,) or (p, c)
+    intercept: Array  # () or (c,)
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """How left-out values were found, in rows (or sets).
+
+    Attributes
+    ----------
+    certified : int
+        The first step was proven to be the refit, to numerical precision.
+    bounded : int
+        The first step has an error bound, and nothing more was needed.
+    pivoted : int
+        Followed along the exact path, one pivot a change of the active pattern.
+    stepped : int
+        Steps were repeated.
+    refitted : int
+        Solved anew.
+    rough : int
+        The first step, of which nothing is known.
+    failed : int
+        Without which the problem has no solution: they keep the approximation.
+    """
+
+    certified: int
+    bounded: int = 0
+    pivoted: int = 0
+    stepped: int = 0
+    refitted: int = 0
+    rough: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        counts = {name: count for name, count in self.__dict__.items() if count}
+        return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _no_rows() -> Index:
+    return np.empty(0, dtype=np.intp)
+
+
+class Correction(NamedTuple):
+    """What refits of a few rows, drawn at random, say about the mean loss of all."""
+
+    difference: float  # to be added to the mean
+    error: float  # half the width of its 95 % confidence interval
+    refits: int
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """The linear predictor of every judged row when its set of rows is left out.
+
+    Attributes
+    ----------
+    fit : Fit
+    eta : (t,) or (t, c) array
+        Left-out linear predictors η̃.
+    bounds : (t,) array
+        How far each may be off; infinite where nothing is known.
+    leverages : (n,) array
+        d_i h_i in [0, 1] of single rows; the trace of D_i H_i, in [0, c], for coupled outputs.
+    slack : (f,) array
+        1 − d_i h_i of each set; the smallest singular value of I − D_G H_GG; 1 where none was divided by.
+    sets : Folds or None
+        None where every row leaves alone.
+    solved : dict of int to Solved
+        Left-out parameters of the single rows that were solved anew, iterated or followed.
+    pivoted, stepped, anew, failed : int arrays
+        Numbers of the sets that were followed, iterated, solved anew, or that have no refit.
+    correction : Correction or None
+        Set where what was too dear to refine was sampled.
+    """
+
+    fit: Fit
+    eta: Array
+    bounds: Array
+    leverages: Array
+    slack: Array
+    sets: Folds | None = None
+    solved: dict[int, Solved] = field(default_factory=dict)
+    pivoted: Index = field(default_factory=_no_rows)
+    stepped: Index = field(default_factory=_no_rows)
+    anew: Index = field(default_factory=_no_rows)
+    failed: Index = field(default_factory=_no_rows)
+    correction: Correction | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of sets."""
+        return len(self.eta) if self.sets is None else len(self.sets)
+
+    @cached_property
+    def rows(self) -> Index:
+        """The row that each value is for: (t,)."""
+        return np.arange(len(self.eta)) if self.sets is None else self.sets.rows
+
+    @property
+    def removed(self) -> tuple[Index, ...] | None:
+        """Rows of each set, or None where every row leaves alone."""
+        return None if self.sets is None else self.sets.removed
+
+    @property
+    def fold(self) -> Index:
+        """Number of the set that each value's row leaves with: (t,)."""
+        return self.rows if self.sets is None else self.sets.fold
+
+    @property
+    def refitted(self) -> Index:
+        """Single rows whose left-out parameters are known: (r,)."""
+        return np.array(sorted(self.solved), dtype=np.intp)
+
+    @property
+    def effective_df(self) -> float:
+        """Σ d_i h_i, the effective degrees of freedom; the mean over independent outputs."""
+        return float(self.leverages.sum())
+
+    @cached_property
+    def size(self) -> float:
+        """Size of linear predictors: the largest in the fit, or of a Newton step where they vanish."""
+        largest = float(np.max(np.abs(self.fit.eta), initial=0.0))
+        bend = float(np.linalg.norm(self.fit.hessian))
+        return largest if largest > 0 or bend == 0 else float(np.linalg.norm(self.fit.gradient)) / bend
+
+    @cached_property
+    def certified(self) -> Mask:
+        """Values whose bound is within numerical precision: (t,)."""
+        return self.bounds <= CERTIFIED * self.size
+
+    @property
+    def strained(self) -> Mask:
+        """Values of which nothing is known and whose step divides by next to nothing: (t,)."""
+        return (self.slack < LEAST_SLACK)[self.fold] & ~np.isfinite(self.bounds)
+
+    @property
+    def refinement(self) -> Refinement:
+        """How the values were found."""
+        worst = np.zeros(self.count)
+        np.maximum.at(worst, self.fold, self.bounds)
+        rest = np.ones(self.count, dtype=bool)
+        rest[np.concatenate([self.pivoted, self.stepped, self.anew, self.failed])] = False
+        certified = rest & (worst <= CERTIFIED * self.size)
+        bounded = rest & ~certified & np.isfinite(worst)
+        rough = int(rest.sum() - certified.sum() - bounded.sum())
+        return Refinement(
+            certified=int(certified.sum()),
+            bounded=int(bounded.sum()),
+            pivoted=len(self.pivoted),
+            stepped=len(self.stepped),
+            refitted=len(self.anew),
+            rough=rough,
+            failed=len(self.failed),
+        )
+
+    def values_of(self, k: int) -> slice | int | Index:
+        """Where the values of set k stand."""
+        if self.sets is None:
+            return slice(k, k + 1)
+        return slice(int(self.sets.ends[k] - len(self.sets.tested[k])), int(self.sets.ends[k]))
+
+    @cached_property
+    def order(self) -> Index:
+        """Order of the values: that of the rows, where each row is judged once."""
+        if self.sets is None or not self.sets.is_partition:
+            return np.arange(len(self.eta))
+        return np.argsort(self.rows, kind="stable")

@@ -1,0 +1,105 @@
+"""One Newton step for each row that leaves, all with the same factor.
+
+With K = Zᵀ D Z + C, h_i = z_iᵀ K⁻¹ z_i, and ``s`` for what a refit rescales besides dropping the row,
+
+    η̃_i = η_i + (h_i g_i + s_i) / (1 − d_i h_i)
+
+(Rad & Maleki 2020; Wang et al. 2018, Theorem 3.1 and eq. 17; Beirami et al. 2017, Theorem 1).  Derivation:
+at the optimum the gradient of the objective without row i is −g_i z_i (plus what is rescaled), its
+Hessian K − d_i z_i z_iᵀ; Sherman–Morrison inverts the latter.  It is exact when the loss is quadratic and
+the active pattern does not change; what else is known of it is in ``prove``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.curvature import Curvature
+from onefit.fit import Fit
+from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.leave_out.result import LeftOut
+
+FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
+
+
+class Step(NamedTuple):
+    """The ingredients of the Newton step of single rows."""
+
+    curvature: Curvature
+    forms: Array  # h, in the shape that ``quadratic_forms`` has
+    gradient: Array  # g, grown by what the refit rescales: the shape of ``eta``
+    shift: Array  # s
+    rescaled: Rescaling
+
+    @classmethod
+    def of(cls, fit: Fit, curvature: Curvature) -> Step:
+        """Read them off a fit and the curvature of its refits."""
+        rescaled = rescaling(fit, curvature)
+        slope = (fit.gradient.T * (1.0 + rescaled.own_growth())).T
+        return cls(curvature, curvature.quadratic_forms(), slope, rescaled.shift(curvature), rescaled)
+
+    def taken(self, fit: Fit) -> LeftOut:
+        """One step for every row, and nothing more: nothing is known of where it ends."""
+        if fit.pinned.any() or fit.problem.loss.has_corners:
+            return _released(fit, self)
+        return (_coupled if fit.problem.loss.coupled else _separable)(fit, self)
+
+
+def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
+    """One Newton step for every row, and nothing more."""
+    return Step.of(fit, curvature_of_refits(fit, curvature)).taken(fit)
+
+
+def _result(fit: Fit, eta: Array, leverages: Array, slack: Array) -> LeftOut:
+    return LeftOut(fit, eta, np.full(len(eta), np.inf), leverages, slack)
+
+
+def _separable(fit: Fit, step: Step) -> LeftOut:
+    h, g = step.forms, step.gradient
+    h = h.reshape(len(h), -1) if g.ndim == 2 else h
+    leverages = fit.hessian * h
+    slack = 1.0 - leverages
+    eta = fit.eta + (h * g + step.shift) / np.maximum(slack, FULL_LEVERAGE)
+    if g.ndim == 2:
+        leverages, slack = leverages.mean(axis=1), slack.min(axis=1)
+    return _result(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
+
+
+def _released(fit: Fit, step: Step) -> LeftOut:
+    """Rows in a corner of the loss hold it themselves, and are released: η̃_i = η_i + g_i / T_ii.
+
+    Without some of them the fit is not determined on its pattern: they have no slack.
+    """
+    loose = np.isinf(step.forms)
+    h = np.where(loose, 0.0, step.forms)
+    leverages = np.where(fit.pinned, 1.0, fit.hessian * h)
+    slack = np.where(fit.pinned, 1.0, 1.0 - leverages)
+    eta = fit.eta + (h * step.gradient + step.shift) / np.maximum(slack, FULL_LEVERAGE)
+    return _result(fit, eta, np.clip(leverages, 0.0, 1.0), np.where(loose, 0.0, slack))
+
+
+def _coupled(fit: Fit, step: Step) -> LeftOut:
+    H, g, D, eye = step.forms, step.gradient, fit.hessian, np.eye(step.gradient.shape[1])
+    kept = eye - D @ H
+    slack: Array = np.linalg.svd(kept, compute_uv=False)[:, -1].astype(np.float64)
+    kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)
+    # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
+    inside = np.linalg.solve(kept, g[:, :, None] + D @ step.shift[:, :, None])
+    eta = fit.eta + (H @ inside)[:, :, 0] + step.shift
+    leverages = np.einsum("nab,nba->n", D, H)
+    return _result(fit, eta, np.maximum(leverages, 0.0), slack)
+
+
+def leave_corners_out(fit: Fit) -> LeftOut:
+    """One step for a piecewise linear loss; rows without a slope leave nothing behind."""
+    problem = fit.problem
+    if problem.mean_scaled or problem.balance is not None:
+        return one_step(fit)
+    acting = np.flatnonzero((fit.gradient != 0) | fit.pinned)
+    few = one_step(fit.of_rows(acting))
+    eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)
+    eta[acting], leverages[acting], slack[acting] = few.eta, few.leverages, few.slack
+    return _result(fit, eta, leverages, slack)

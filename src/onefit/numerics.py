@@ -1,0 +1,33 @@
+"""Tolerances, each with its reason: multiples of the rounding unit, or of the condition of what is solved."""
+
+from __future__ import annotations
+
+import numpy as np
+
+EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
+
+# A left-out predictor is "certified" when its bound is below this share of the size of predictors: what
+# refits by another solver at full precision agree to.
+CERTIFIED = 1e-6
+
+# A risk is "exact" when it is known to this share of itself.
+EXACT = 1e-5
+
+# Largest exponent whose exponential is a number that can still be multiplied.
+LARGEST_EXPONENT = 300.0
+
+# Relative room that a sign must have: a few roundings of the products it comes from.
+SIGN_MARGIN = 1e-12
+
+# Slack 1 − d h below which rounding in h shows: √eps, and a factor for the size of K.
+LEAST_SLACK = 1e-6
+
+
+def rounding_of_slack(condition: float, size: float = 1.0) -> float:
+    """Error of 1 − d h, and of what is divided by it, from a factor of this condition.
+
+    A Cholesky factor solves to about eps times the condition of its matrix, scaled to a unit diagonal
+    (Higham 2002, Theorem 10.4); ten of those are allowed for the products around it.
+    """
+    return 10.0 * EPS * condition * size

@@ -1,0 +1,169 @@
+"""The rows of a problem as its dual sees them: their Gram matrix, and the directions that are free.
+
+``corners`` has the mathematics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from scipy.optimize import linprog
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.exceptions import SolverError
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that have a weight: G, and the free directions.
+
+    Attributes
+    ----------
+    design : (n, p) array, sparse array, or RowGram
+        X.
+    inverse : (p,) array
+        1 / l2, and 0 for the columns that are free or fixed at zero.
+    gram : (n, n) array or None
+        G, where it is known or no larger than X.
+    scaled : (n, p') array or sparse array
+        X Λ^(−½) over the penalised columns: G is its row Gram matrix.
+    free : (n, f) array
+        Q.
+    columns : int array
+        Columns of [X, extra] that span the free directions.
+    to_columns : (f, f) array
+        Upper triangular R with Q R the columns.
+    bend : (n,) array
+        What is added to the diagonal of G: 0, or 1 / w for a row with the loss ½ w (y − η)².
+    """
+
+    design: Design
+    inverse: Array
+    gram: Array | None
+    scaled: Design
+    free: Array
+    columns: Index
+    to_columns: Array
+    hessian: Array
+
+    @classmethod
+    def of(cls, X: Design, l2: Array, extra: Array, bend: Array | None = None) -> Rows:
+        """Scale the columns and tell the free directions from the penalised.
+
+        Parameters
+        ----------
+        X : (n, p) array, sparse array, or RowGram
+        l2 : (p,) array
+            Strengths; 0 is free, infinity fixed at zero.
+        extra : (n, e) array
+            More columns without a penalty, such as that of the intercept.
+        bend : (n,) array, optional
+        """
+        bend = np.zeros(X.shape[0]) if bend is None else bend
+        last = len(l2) + np.arange(extra.shape[1])
+        inverse = np.divide(1.0, l2, out=np.zeros(len(l2)), where=l2 > 0)
+        if not _linalg.has_columns(X):
+            if not np.all(l2 > 0):
+                raise SolverError("a kernel model needs a penalty: give it a positive strength")
+            gram = _linalg.row_gram(X, inverse)
+            return cls(X, inverse[: len(gram)], gram, gram, *_orthonormal(extra, last), bend)
+        flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero(inverse)
+        free = np.hstack([_linalg.columns_as_rows(X, flat).T, extra])
+        scaled = _linalg.scaled_columns(X, curved, np.sqrt(inverse[curved]))
+        small = len(curved) >= X.shape[0]
+        known = _linalg.row_gram(scaled, np.ones(len(curved))) if small else None
+        return cls(X, inverse, known, scaled, *_orthonormal(free, np.append(flat, last)), bend)
+
+    @cached_property
+    def squared_norms(self) -> Array:
+        """Diagonal of the matrix that is factored."""
+        return self._diagonal + self.tau * np.sum(self.free**2, axis=1)
+
+    @cached_property
+    def tau(self) -> float:
+        """Curvature given to the free directions: about that of the others."""
+        return float(self._diagonal.sum()) / max(self.free.shape[1], 1) or 1.0
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        return self._lengths + self.hessian
+
+    @cached_property
+    def _lengths(self) -> Array:
+        if self.gram is not None:
+            return self.gram.diagonal().copy()
+        return _linalg.row_squares(self.scaled)
+
+    def times(self, duals: Array) -> Array:
+        """G g."""
+        if self.gram is not None:
+            return _linalg.product(self.gram, duals) + self.hessian * duals
+        return self.hessian * duals + _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
+
+    def among(self, left: Index, right: Index) -> Array:
+        """Entries of G + τ Q Qᵀ, in Fortran order."""
+        if self.gram is not None:
+            block = self.gram[np.ix_(left, right)]
+        else:
+            block = _linalg.among_rows(self.scaled, left, right)
+        if left is right:
+            block = block + np.diag(self.hessian[left])
+        return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)
+
+    def primal(self, duals: Array, free: Array) -> tuple[Array, Array]:
+        """β, with −Λ⁻¹ Xᵀ g on the penalised columns, and the coefficients of the extra columns."""
+        p = len(self.inverse)
+        coef = -self.inverse * _linalg.transposed_times(self.design, duals)
+        directions = scipy.linalg.solve_triangular(self.to_columns, free)
+        own = self.columns < p
+        coef[self.columns[own]] = directions[own]
+        extra = np.zeros(max(int(self.columns.max(initial=p - 1)) + 1 - p, 0))
+        extra[self.columns[~own] - p] = directions[~own]
+        return coef, extra
+
+
+def _orthonormal(free: Array, columns: Index) -> tuple[Array, Index, Array]:
+    """Q, independent columns, and R of these."""
+    if free.shape[1] == 0:
+        return free, columns, np.empty((0, 0))
+    norms = np.maximum(np.linalg.norm(free, axis=0), np.finfo(float).tiny)
+    Q, R, order = scipy.linalg.qr(free / norms, mode="economic", pivoting=True)
+    rank = int(np.count_nonzero(np.abs(R.diagonal()) > 1e-11))
+    return Q[:, :rank], columns[order[:rank]], R[:rank, :rank] * norms[order[:rank]]
+
+
+def into_box(g: Array, ends: Array, free: Array) -> Array:
+    """Duals with Qᵀ g = 0 between the outer ends of their intervals, nearest to some in ℓ1 distance."""
+    excess = free.T @ g
+    if free.shape[1] == 1:
+        return _filled(g, ends, free[:, 0], -float(excess[0]))
+    if np.abs(excess).max(initial=0.0) <= 1e-12 * np.abs(g).max(initial=0.0):
+        return g
+    room = np.concatenate([ends[:, -1] - g, g - ends[:, 0]])
+    bounds = np.column_stack([np.zeros(len(room)), room])
+    program = linprog(np.ones(len(room)), A_eq=np.hstack([free.T, -free.T]), b_eq=-excess, bounds=bounds)
+    if program.status != 0:
+        raise SolverError(
+            "there are no duals that balance the directions without a penalty: the problem has no finite "
+            "minimum; give every column a penalty"
+        )
+    return np.clip(g + program.x[: len(g)] - program.x[len(g) :], ends[:, 0], ends[:, -1])
+
+
+def _filled(g: Array, ends: Array, along: Array, missing: float) -> Array:
+    """The same for one direction, row after row: first those that are not at an end."""
+    low, high = ends[:, 0] - g, ends[:, -1] - g
+    up = along * missing > 0
+    reach = np.where(along == 0, 0.0, np.abs(np.where(up, high, low)))
+    room = np.minimum(reach * np.abs(along), abs(missing))
+    at_end = np.abs(g[:, None] - ends).min(axis=1) <= 1e-9 * np.abs(g)
+    order = np.lexsort([-np.abs(along), at_end])
+    before = np.cumsum(room[order]) - room[order]
+    filled = np.empty(len(g))
+    filled[order] = np.clip(abs(missing) - before, 0.0, room[order])
+    share = np.divide(filled, along * np.sign(missing), out=np.zeros(len(g)), where=filled > 0)
+    return np.clip(g + share, ends[:, 0], ends[:, -1])

@@ -69,6 +69,10 @@ class Design(ABC):
         """Gradients of some linear predictors in the coordinates of ``transposed_times``: (p, r)."""
 
     @abstractmethod
+    def squared_lengths(self, which: Index) -> Array:
+        """‖x_i‖² of some rows: (r,)."""
+
+    @abstractmethod
     def row_gram(self, column_weights: Array) -> Array:
         """X diag(column_weights) Xᵀ: (n, n), full."""
 
@@ -164,6 +168,10 @@ class Columns(Design):
 
     def pairing(self, gradient: Array, coef: Array) -> float:
         return float(np.sum(gradient * coef))
+
+    def squared_lengths(self, which: Index) -> Array:
+        rows = self.dense_rows(which)
+        return np.einsum("ij,ij->i", rows, rows)
 
     def sum_of_rows(self, weights: Array) -> Array:
         return self.transposed_times(weights)
@@ -462,6 +470,9 @@ class RowGram(Design):
     def basis_of_rows(self, which: Index | slice) -> Array:
         return np.eye(self.shape[0])[:, which]
 
+    def squared_lengths(self, which: Index) -> Array:
+        return self.gram.diagonal()[which]
+
     def row_gram(self, column_weights: Array) -> Array:
         return self.gram * column_weights[0]
 
@@ -638,6 +649,11 @@ def densified(X: Any, most: int) -> Any:
     """X, dense if it has at most so many entries."""
     n, p = X.shape
     return dense(X) if n * p <= most else X
+
+
+def squared_lengths(X: Any, rows: Index) -> Array:
+    """‖x_i‖² of some rows, in feature space for a Gram matrix: (r,)."""
+    return as_design(X).squared_lengths(rows)
 
 
 def row_squares(X: Any) -> Array:

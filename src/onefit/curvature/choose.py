@@ -44,9 +44,20 @@ def factor_scalar(fit: Fit, tangent: Tangent, shrink: float = 1.0) -> ScalarCurv
     intercept = bool(fit.problem.intercept)
     if not fit.pinned.any():
         return _one_output(fit.problem, tangent, fit.hessian, intercept)
-    held = float(fit.hessian.max()) or 1.0
+    held = float(fit.hessian.max()) or _balanced(fit, tangent)
     K = _one_output(fit.problem, tangent, np.where(fit.pinned, held, fit.hessian), intercept)
     return Pinned(K, fit.problem.X, np.flatnonzero(fit.pinned), held)
+
+
+def _balanced(fit: Fit, tangent: Tangent) -> float:
+    """ρ for rows on kinks where no other row is curved: as stiff as the penalty is along them.
+
+    Results do not depend on it, but both K and T lose digits where one of the two terms swamps the other.
+    """
+    stiffness = float(np.abs(tangent.hessian).mean()) if tangent.is_curved else 0.0
+    pins = np.flatnonzero(fit.pinned)
+    size = float(_linalg.squared_lengths(fit.problem.X, pins).mean())
+    return stiffness / size if stiffness > 0 and size > 0 else 1.0
 
 
 def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -> ScalarCurvature:

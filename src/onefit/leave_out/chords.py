@@ -175,7 +175,9 @@ class Refits:
         room = l1[off][:, None] * self.keeps * (1.0 + TIE)
         correlations = np.abs(self.gradient(point).coef[off])
         if drift is not None:
-            correlations = correlations + np.multiply.outer(self._norms[off], drift)
+            known = np.isfinite(drift)
+            room = room * np.where(known, 1.0, -1.0)  # where nothing is known, nothing fits
+            correlations = correlations + np.multiply.outer(self._norms[off], np.where(known, drift, 0.0))
         return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
 
     @cached_property

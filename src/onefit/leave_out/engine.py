@@ -182,7 +182,7 @@ class _State:
             return found.bounds / max(float(np.std(self.fit.eta)), TINY) / len(found.bounds)
         own = self.yardstick.spread(found.rows, found.eta, found.bounds)
         weights = self.yardstick.weights[found.rows]
-        return np.where(weights > 0, weights * own, 0.0) / max(float(weights.sum()), TINY)
+        return weights * np.where(weights > 0, own, 0.0) / max(float(weights.sum()), TINY)
 
     def allowed(self) -> float:
         """Error of the mean that may be left."""

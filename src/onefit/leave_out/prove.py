@@ -138,7 +138,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         np.where(fit.tangent.support, fit.loss_gradient + fit.tangent.gradient, 0.0),
         np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
     )
-    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
+    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient) or _has_loose_intercept(fit):
         return np.full(len(rows), np.inf)
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
@@ -153,6 +153,12 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     return np.full(len(rows), np.inf)
 
 
+def _has_loose_intercept(fit: Fit) -> bool:
+    """Whether many intercepts are as good: no row sits on a kink that would hold one."""
+    straight = isinstance(fit.problem.loss, PiecewiseLinear)
+    return straight and bool(np.any(fit.problem.intercept)) and not fit.pinned.any()
+
+
 def _corners_hold(fit: Fit, gradient: Direction) -> bool:
     """Whether the duals of rows in a corner of the loss are between its slopes, and balance the penalty."""
     problem = fit.problem
@@ -161,8 +167,13 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
     slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
     tie = TIE * max(float(np.abs(slopes).max()), TINY)
     within = np.all((fit.gradient >= slopes.min(axis=1) - tie) & (fit.gradient <= slopes.max(axis=1) + tie))
-    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
-    terms = TIE * float(np.abs(fit.gradient).sum()) * max(1.0, float(norms.max(initial=0.0)))
+    # in the dual coordinates of a kernel a gradient is one of rows
+    norms = (
+        _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+        if _linalg.has_columns(problem.X)
+        else 1.0
+    )
+    terms = TIE * float(np.abs(fit.gradient).sum()) * max(1.0, float(np.max(norms, initial=0.0)))
     left = max(float(np.abs(gradient.coef).max(initial=0.0)), float(np.abs(gradient.intercept).max()))
     return bool(within and left <= terms)
 

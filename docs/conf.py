@@ -129,6 +129,7 @@ def setup(app):
 
 html_theme = "pydata_sphinx_theme"
 html_title = "onefit"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["onefit.css"]
 html_logo = "_static/logo.svg"

@@ -14,6 +14,9 @@ CERTIFIED = 1e-6
 # A risk is "exact" when it is known to this share of itself.
 EXACT = 1e-5
 
+# A row is "flagged" when it may be off by more than this share of the spread of the linear predictors.
+FLAGGED = 0.01
+
 # Largest exponent whose exponential is a number that can still be multiplied.
 LARGEST_EXPONENT = 300.0
 

@@ -41,21 +41,15 @@ class Outcome:
 
 
 def outcome(est: Any) -> Outcome:
-    """Read a result.  The one place that knows how proofs and bounds are called."""
+    """Read a result: the one place that knows how proofs and bounds are called."""
     certified = est.certified
     flags = np.isin(np.arange(len(certified)), est.flagged)
-    if hasattr(est, "guarantee"):
-        approx_error, guarantee, bounds = est.approx_error, est.guarantee, est.bounds
-    else:
-        proven = bool(certified.all())
-        approx_error, guarantee = (0.0, "exact") if proven else (np.nan, "rough")
-        bounds = np.where(certified, 0.0, np.inf)
     return Outcome(
         value=float(est.value),
         std_error=float(est.std_error),
-        approx_error=float(approx_error),
-        guarantee=guarantee,
-        bounds=np.asarray(bounds),
+        approx_error=float(est.approx_error),
+        guarantee=est.guarantee,
+        bounds=np.asarray(est.bounds),
         certified=certified,
         flagged=flags,
         decision=est.decision,

@@ -30,10 +30,10 @@ def predict_file(
         source = read_like(file, asked, card)
         with naming(file), Told().about("predict"):
             frame = features_of(pipeline, source.frame)
-            for line in (*source.notes, *_made_up(pipeline, frame, card)):
-                warn(line)
             warnings.filterwarnings("ignore", message="Found unknown categories")  # they were counted by name
             table = _predictions(pipeline, card, frame, coverage)
+            for line in (*source.notes, *_made_up(pipeline, frame, card)):
+                warn(line)
         content = csv_bytes(table)
         if path is None:
             click.echo(content.decode(), nl=False)

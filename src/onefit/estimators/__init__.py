@@ -1,12 +1,13 @@
-"""Estimators that tune themselves: scikit-learn classes, thin clients of ``search``.
+"""Estimators that tune themselves: scikit-learn classes, a file for each family.
 
 They take the scale of their scikit-learn namesake and can stand in for its ``CV`` class.
 """
 
-from onefit.estimators.generalized_linear import GeneralizedLinear, GeneralizedLinearLOO
-from onefit.estimators.least_squares import ElasticNetLOO, LassoLOO, RidgeLOO
-from onefit.estimators.likelihood import LogisticLOO, PoissonLOO
+from onefit.estimators.elastic_net import ElasticNetLOO, LassoLOO
+from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
+from onefit.estimators.glm import LogisticLOO, PoissonLOO
 from onefit.estimators.permutation import PermutationRegressor
+from onefit.estimators.ridge import RidgeLOO
 
 __all__ = [
     "ElasticNetLOO",

@@ -235,11 +235,13 @@ def _nothing_is_known(_: int, rows: Index) -> Array:
 
 def _pieces_stay(fit: Fit, refits: Refits, point: Point, room: Array) -> Mask:
     """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
-    problem, y = fit.problem, fit.problem.y[:, None]
+    problem, y = fit.problem, fit.problem.y[..., None]
     room = np.where(np.isfinite(room), room, 0.0)
     there = [problem.loss.hessian(y, point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
-    here = problem.loss.hessian(problem.y, fit.eta)[:, None]
-    return np.all([(part == here) | (refits.weights == 0) for part in there], axis=(0, 1))
+    here = problem.loss.hessian(problem.y, fit.eta)[..., None]
+    gone = refits.weights.reshape(problem.n, *(1,) * (point.eta.ndim - 2), -1) == 0
+    stays = [((part == here) | gone).reshape(-1, len(room)).all(axis=0) for part in there]
+    return np.asarray(np.all(stays, axis=0))
 
 
 # --- the block formula -----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, Solved
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
-from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
+from onefit.numerics import FLAGGED, LEAST_SLACK, TINY, rounding_of_slack
 
 AFFORDABLE = 20.0  # fits whose time leaving rows out may take before the rest is sampled
 AT_LEAST = 2.0  # seconds that it may always take
@@ -210,8 +210,18 @@ class _State:
         own[found.failed] = 0.0
         own[self._without_weight()] = 0.0
         order = np.argsort(own, kind="stable")
-        left = np.cumsum(own[order]) <= allowed
+        left = (np.cumsum(own[order]) <= allowed) & ~self._far_off()[order]
         return order[~left][::-1]
+
+    def _far_off(self) -> Mask:
+        """Sets with a value that may be off by a share of the spread that users would want to know of."""
+        found, far = self.found, np.zeros(self.found.count, dtype=bool)
+        if self.yardstick is None or self.max_error == 0:
+            return far
+        spread = float(np.max(np.std(self.fit.eta, axis=0), initial=0.0))
+        far[found.fold[(found.bounds > FLAGGED * spread) & ~found.certified]] = True
+        far[np.concatenate([found.failed, found.anew, self._without_weight()]).astype(np.intp)] = False
+        return far
 
     def _without_weight(self) -> Index:
         """Sets of rows that have no weight at all."""

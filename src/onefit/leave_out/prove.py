@@ -45,7 +45,7 @@ def radius(R: float, residual: Array, travelled: Array, widest: Array, low: Arra
         own = residual * np.exp(np.minimum(R * travelled, LARGEST_EXPONENT)) / low
         q = R * widest * own
         found = np.where(q > 1e-8, -np.log1p(-np.minimum(q, 1.0)) / (R * widest), own)
-    possible = (low > 0) & (q < 1.0) & (R * travelled < LARGEST_EXPONENT)
+        possible = (low > 0) & (q < 1.0) & (R * travelled < LARGEST_EXPONENT)
     return np.where(possible, found, np.inf)
 
 
@@ -54,8 +54,8 @@ def drift(R: float, length: Array, travelled: Array, widest: Array) -> Array:
 
     At most e^{Rρ} (e^a − 1)/a times the length, where a = R M length bounds the move of any row.
     """
-    a = np.minimum(R * widest * length, LARGEST_EXPONENT)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        a = np.minimum(R * widest * length, LARGEST_EXPONENT)
         grown = np.where(a > 1e-8, np.expm1(a) / a, 1.0)
         found = np.exp(np.minimum(R * travelled, LARGEST_EXPONENT)) * grown * length
     return np.where(np.isfinite(found), found, np.inf)
@@ -66,9 +66,9 @@ def radius_of_step(R: float, norm: Array, widest: Array, spread: Spread) -> Arra
 
     No row moves by more than M · norm, which bounds ρ and, by e^t − 1 − t, the gradient that is left.
     """
-    travelled = widest * norm
-    t = np.minimum(R * travelled, LARGEST_EXPONENT)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        travelled = widest * norm
+        t = np.minimum(R * travelled, LARGEST_EXPONENT)
         bent = np.where(t > 1e-5, (np.expm1(t) - t) / t, 0.5 * t)
         residual = (bent * spread.high + spread.off) * norm
     return radius(R, residual, travelled, widest, spread.low)

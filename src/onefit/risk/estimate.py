@@ -17,7 +17,7 @@ from onefit.leave_out.departure import Departures
 from onefit.leave_out.engine import Yardstick
 from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, TINY
+from onefit.numerics import EXACT, FLAGGED, TINY
 from onefit.risk.audit import Audit
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import Influence, influence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from onefit.displays import LeftOutDisplay
 
-FLAGGED = 0.01  # share of the spread of the response by which a flagged row may be off
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
 

@@ -91,31 +91,31 @@ class LogisticHead(Head):
         classes, numbers = np.unique(y, return_inverse=True)
         if np.ndim(y) != 1 or len(classes) < 2:
             raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")
+        first = 1.0 if self.n_strengths is not None else _first_strength(X, numbers, sample_weight)
         if len(classes) == 2 or len(classes) * X.shape[1] <= JOINT:
-            estimator = self._one(X, y, sample_weight)
+            estimator = self._one(X, y, sample_weight, first)
             proba = binary if len(classes) == 2 else softmax
             return judged_classes((estimator,), classes, numbers, sample_weight, proba)
-        heads = tuple(self._one(X, numbers == k, sample_weight) for k in range(len(classes)))
+        heads = tuple(self._one(X, numbers == k, sample_weight, first) for k in range(len(classes)))
         return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
-    def _one(self, X: Array, y: Any, sample_weight: Any) -> Any:
+    def _one(self, X: Array, y: Any, sample_weight: Any, first: float) -> Any:
         """Fit one model: on a path if one is asked for, else at strengths around that of least squares."""
         if self.n_strengths is not None:
-            first = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
-            model = LogisticLOO(Cs=np.logspace(first, first + DECADES, self.n_strengths))
+            begin = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
+            model = LogisticLOO(Cs=np.logspace(begin, begin + DECADES, self.n_strengths))
             model.fit(X, y, sample_weight)
         else:
-            model = _around(_first_strength(X, y, sample_weight), X, y, sample_weight)
+            model = _around(first, X, y, sample_weight)
         return made_exact(model, X, y, sample_weight, needed=self.exact)
 
 
-def _first_strength(X: Array, y: Any, sample_weight: Any) -> float:
+def _first_strength(X: Array, numbers: Any, sample_weight: Any) -> float:
     """C at which logistic regression shrinks about as much as the best ridge regression on the labels.
 
     Their curvatures XᵀDX + 1/C and XᵀX + α are in proportion where 1/C = d α with d a mean of p(1 − p).
     """
-    labels = np.eye(len(np.unique(y)))[np.unique(y, return_inverse=True)[1]]
-    ridge = RidgeLOO().fit(X, labels, sample_weight)
+    ridge = RidgeLOO().fit(X, np.eye(int(numbers.max()) + 1)[numbers], sample_weight)
     share = np.clip(ridge.loo_.predictions, UNSURE, 1.0 - UNSURE)
     return float(1.0 / (ridge.alpha_ * np.mean(share * (1.0 - share))))
 

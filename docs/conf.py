@@ -34,7 +34,14 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "tutorials",
 ]
-exclude_patterns = ["_build", "_ext", "**/GALLERY_HEADER.rst", "tutorials/*.ipynb", "gallery/**/*.ipynb"]
+exclude_patterns = [
+    ".*",
+    "_build",
+    "_ext",
+    "**/GALLERY_HEADER.rst",
+    "tutorials/*.ipynb",
+    "gallery/**/*.ipynb",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]
 nitpicky = False

@@ -34,7 +34,14 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "tutorials",
 ]
-exclude_patterns = ["_build", "_ext", "**/GALLERY_HEADER.rst", "tutorials/*.ipynb", "gallery/**/*.ipynb"]
+exclude_patterns = [
+    ".*",
+    "_build",
+    "_ext",
+    "**/GALLERY_HEADER.rst",
+    "tutorials/*.ipynb",
+    "gallery/**/*.ipynb",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]
 nitpicky = False
@@ -129,6 +136,7 @@ def setup(app):
 
 html_theme = "pydata_sphinx_theme"
 html_title = "onefit"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["onefit.css"]
 html_logo = "_static/logo.svg"

@@ -22,9 +22,19 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = ["onefit", "onefit.losses", "onefit.penalties", "onefit.risk"]
-INTERNAL = {  # of use to those who write penalties; described where these are
-    *("losses", "penalties", "risk", "AnalysisPenalty", "Coordinates", "GroupPenalty", "SeparablePenalty"),
-    *("Strengths", "Subspace", "Sum", "Tangent"),
+INTERNAL = {  # packages, registries, and what those need who write penalties
+    *("losses", "penalties", "risk", "testing", "LOSSES", "PENALTIES"),
+    *(
+        "AnalysisPenalty",
+        "Cone",
+        "Conic",
+        "ConicForm",
+        "Coordinates",
+        "Coordinatewise",
+        "GroupPenalty",
+        "Pieces",
+    ),
+    *("PiecewiseRows", "Polyhedral", "SeparablePenalty", "Strengths", "Subspace", "Sum", "Tangent"),
 }
 
 

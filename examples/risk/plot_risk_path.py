@@ -17,7 +17,7 @@ import onefit
 
 X, y = load_diabetes(return_X_y=True)
 X = scale(X)
-best = onefit.LassoLOO(alphas=60).fit(X, y)
+best = onefit.LassoLOO(alphas=60, selection="min").fit(X, y)
 sparse = onefit.LassoLOO(alphas=60, selection="1se").fit(X, y)
 print(f"smallest risk: alpha {best.alpha_:.3g}, {np.count_nonzero(best.coef_)} coefficients")
 print(f"one standard error: alpha {sparse.alpha_:.3g}, {np.count_nonzero(sparse.coef_)} coefficients")

@@ -1,4 +1,4 @@
-"""Names of ``blas``, ``design`` and ``factorization`` under which other branches still know them."""
+"""Linear algebra under one name: products with X, factorisations, dense products."""
 
 from onefit.blas import centred_gram, eigh, one_thread_if_small, product, row_matrices
 from onefit.design import (

@@ -1,8 +1,8 @@
 """What a computation costs, in seconds: one model for every question whether something is worth it.
 
 A computation is so many multiply-adds in large products and so many calls from Python.  The two rates are
-those of one core of a common server (``benchmarks/cost.py`` measures them); only ratios matter, so a machine
-that is twice as fast decides alike.
+those of one core of a common server (``benchmarks/fit_cost.py`` measures them); only ratios matter, so a
+machine that is twice as fast decides alike.
 """
 
 from __future__ import annotations

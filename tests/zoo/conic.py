@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.losses import (
+    CoupledLoss,
     EpsilonInsensitive,
     Gamma,
     Hinge,
@@ -41,7 +42,7 @@ def _cvxpy() -> ModuleType | None:
 
 def knows(problem: Problem) -> bool:
     """Whether a problem can be written down, and cvxpy is there to do it."""
-    if _cvxpy() is None or problem.y.ndim > 1 or problem.loss.coupled:
+    if _cvxpy() is None or problem.y.ndim > 1 or isinstance(problem.loss, CoupledLoss):
         return False
     if isinstance(problem.X, _linalg.RowGram) or np.prod(problem.X.shape) > SIZE:
         return False

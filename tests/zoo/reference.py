@@ -20,6 +20,7 @@ from sklearn.base import clone
 from onefit import _linalg
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
 from onefit.problem import Problem
 from onefit.readers import Reading, read
 from onefit.refits import reference
@@ -196,7 +197,7 @@ def centred(eta: np.ndarray) -> np.ndarray:
 def is_symmetric(reading: Reading) -> bool:
     """Whether only differences between the outputs mean anything."""
     loss = reading.fit.problem.loss
-    return loss.coupled and reading.classes is not None
+    return isinstance(loss, CoupledLoss) and reading.classes is not None
 
 
 def with_scale(reading: Reading, eta: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from onefit.leave_out import prove
 from onefit.leave_out.chords import MAX_STEPS, End, FactoredAnew, Point, Refits, Solve, newton, repeat_steps
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
+from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK, TINY
 from onefit.problem import Problem
 
@@ -97,7 +98,7 @@ class Blocks:
     @property
     def coupled(self) -> int:
         """Number of outputs that the loss ties together, 1 for a separable one."""
-        return self.fit.eta.shape[1] if self.fit.problem.loss.coupled else 1
+        return self.fit.eta.shape[1] if isinstance(self.fit.problem.loss, CoupledLoss) else 1
 
     @cached_property
     def free(self) -> int:
@@ -469,7 +470,7 @@ class _Downdated:
 def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
     """Solve without folds that are large beside the free coordinates, or that a downdate does not reach."""
     fit, refits = blocks.fit, blocks.refits(which)
-    quadratic = fit.problem.loss.quadratic
+    quadratic = fit.problem.loss.is_quadratic
     point = refits.at_zero() if quadratic else refits.at_fit()
     own = FactoredAnew.at(refits, point)
     end = repeat_steps(refits, own.solve, point, MAX_STEPS if quadratic else max_steps)

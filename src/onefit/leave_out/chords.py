@@ -23,6 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 
@@ -109,13 +110,13 @@ class Refits:
         """Change of η that is none: relative to ‖g‖/‖D‖, which has the units of η."""
         fit = self.fit
         unit = np.linalg.norm(fit.gradient) / max(float(np.linalg.norm(fit.hessian)), np.finfo(float).tiny)
-        relative = SETTLED_QUADRATIC if fit.problem.loss.quadratic else SETTLED
+        relative = SETTLED_QUADRATIC if fit.problem.loss.is_quadratic else SETTLED
         return float(relative * unit + 1e-11 * np.max(np.abs(fit.eta), initial=0.0))
 
     def _by_row(self, function: Callable[[Array, Array], Array], eta: Array) -> Array:
         """A function of the loss at the linear predictors of every fold, which stay the last axis."""
         problem = self.fit.problem
-        if not problem.loss.coupled:
+        if not isinstance(problem.loss, CoupledLoss):
             return function(problem.y[..., None], eta)
         n, f = problem.n, eta.shape[-1]
         stacked = np.moveaxis(eta, -1, 0).reshape(f * n, -1)
@@ -151,7 +152,7 @@ class Refits:
 
     def descended(self, point: Point) -> Mask:
         """Whether the objective is no higher than at the fit, as it must be at a minimum: (f,)."""
-        if self.fit.problem.loss.quadratic:
+        if self.fit.problem.loss.is_quadratic:
             return np.ones(len(self.problems), dtype=bool)
         start = self.objective(self.at_fit())
         return self.objective(point) <= start + 1e-9 * np.abs(start)

@@ -19,7 +19,7 @@ from onefit.penalties import SeparablePenalty
 def is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
-    if not problem.loss.quadratic or problem.loss.has_corners or problem.mean_scaled:
+    if not problem.loss.is_quadratic or problem.loss.is_kinked or problem.mean_scaled:
         return False
     if problem.balance is not None or not isinstance(problem.penalty, SeparablePenalty):
         return False

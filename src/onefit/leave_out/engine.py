@@ -32,6 +32,7 @@ from onefit.leave_out.result import LeftOut, Solved
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
 from onefit.numerics import FLAGGED, LEAST_SLACK, TINY, rounding_of_slack
+from onefit.pieces import Pieces
 
 AFFORDABLE = 20.0  # fits whose time leaving rows out may take before the rest is sampled
 AT_LEAST = 2.0  # seconds that it may always take
@@ -112,7 +113,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     """
     state = _State.of(fit, None, curvature, yardstick, IN_A_RACE)
     found = state.found
-    if step_is_exact(fit) or fit.problem.loss.has_corners:
+    if step_is_exact(fit) or fit.problem.loss.is_kinked:
         strained = np.flatnonzero((found.slack < LITTLE_SLACK) & (fit.problem.weights > 0))
         if strained.size and has_paths(fit) and following(fit, strained.size).seconds < IN_PASSING:
             state.follow(strained, np.inf, None)
@@ -129,7 +130,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 
 def _affordable(fit: Fit) -> float:
     n, p = fit.problem.X.shape
-    one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.quadratic)
+    one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
     return max(AT_LEAST, AFFORDABLE * one.seconds)
 
 
@@ -161,7 +162,7 @@ class _State:
         blocks, step = None, None
         found = _in_dual(fit, sets)
         if found is None and sets is None:
-            if fit.problem.loss.has_corners:
+            if fit.problem.loss.is_kinked:
                 found = leave_corners_out(fit)
             else:
                 step = Step.of(fit, curvature_of_refits(fit, curvature))
@@ -258,7 +259,7 @@ class _State:
     def iterate(self, which: Index, affordable: float, progress: Progress | None) -> float:
         """Repeat steps, all sets together."""
         fit = self.fit
-        if fit.problem.loss.has_corners or fit.problem.self_concordance() is None:
+        if fit.problem.loss.is_kinked or fit.problem.self_concordance() is None:
             return 0.0
         if self.step is None and self.blocks is None:  # nothing to repeat in the dual
             return 0.0
@@ -269,7 +270,7 @@ class _State:
             which, work = _within(which, proximal.cost_of(fit), affordable)
             self._take_iterated(which, tol, affordable)
             return work.seconds
-        if fit.is_kinked and not fit.problem.penalty.polyhedral:
+        if fit.is_kinked and fit.problem.penalty.pieces is not Pieces.QUADRATIC:
             return 0.0
         which, work = _within(which, self.cost_of_chords(), affordable)
         self._take_chords(which, tol)
@@ -399,7 +400,7 @@ def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:
 def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
     """One step for every set; none where rows in a corner and rows that are not leave together."""
     removed_share(sets, fit.problem.weights)
-    if fit.problem.loss.has_corners:
+    if fit.problem.loss.is_kinked:
         leverages = leave_corners_out(fit).leverages
         nothing = np.full(len(sets.rows), np.inf)
         return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None

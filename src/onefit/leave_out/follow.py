@@ -29,9 +29,9 @@ JOINING = 2.0  # columns that a path of the lasso watches, relative to the suppo
 def has_paths(fit: Fit) -> bool:
     """Whether rows can be followed out of this fit."""
     problem = fit.problem
-    if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.quadratic:
+    if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.is_quadratic:
         return False
-    if problem.loss.has_corners:
+    if problem.loss.is_kinked:
         return problem.penalty.is_ridge(fit.coef.shape) and not problem.mean_scaled
     return fit.is_kinked and _lasso(problem) is not None
 
@@ -40,7 +40,7 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     """Follow some rows; those that do not arrive are left out of the answer."""
     if rows.size == 0:
         return {}
-    if fit.problem.loss.has_corners:
+    if fit.problem.loss.is_kinked:
         return _out_of_corners(fit, rows)
     lasso = _lasso(fit.problem)
     if not isinstance(lasso, LassoCoordinates):
@@ -52,7 +52,7 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
 def cost(fit: Fit, rows: int) -> Work:
     """What following so many rows takes, about."""
     n = fit.problem.n
-    if fit.problem.loss.has_corners:
+    if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
     watched = JOINING * fit.tangent.size
     check = 2.0 * _linalg.n_stored(fit.problem.X)

@@ -79,10 +79,10 @@ def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slo
 def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     """Whether all rows but the one that left are still on their piece, or in their corner."""
     problem = fit.problem
-    if not problem.loss.has_corners:
+    if not problem.loss.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
     assert isinstance(problem.loss, PiecewiseLinear)
-    corners = problem.loss.corners(problem.y)
+    corners = problem.loss.kinks(problem.y)
     slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
     low, high = _reach(fit, corners, slopes)
     tie = TIE * (1.0 + np.abs(corners).max())

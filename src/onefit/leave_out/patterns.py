@@ -34,7 +34,7 @@ def leaves_nothing(fit: Fit) -> Mask:
     gone = problem.weights == 0
     if problem.balance is not None:
         return gone & (problem.balance.raw_weights == 0)
-    if not problem.loss.has_corners or problem.mean_scaled:
+    if not problem.loss.is_kinked or problem.mean_scaled:
         return gone
     return gone | ((fit.gradient == 0) & ~fit.pinned)
 
@@ -53,7 +53,7 @@ def step_is_exact(fit: Fit) -> bool:
 def is_patterned(fit: Fit) -> bool:
     """Whether patterns can be told: quadratic pieces of loss and penalty, with kinks between them."""
     problem = fit.problem
-    kinked = fit.is_kinked or problem.loss.has_corners
+    kinked = fit.is_kinked or problem.loss.is_kinked
     return problem.has_flat_pieces and kinked
 
 
@@ -68,7 +68,7 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
         return np.ones(problem.n, dtype=bool)
     if fit.coef.ndim == 2:
         return problem.weights == 0
-    if problem.loss.has_corners or not isinstance(problem.penalty, SeparablePenalty):
+    if problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty):
         eta = np.where(leaves_nothing(fit), np.nan, eta)
         return solves_without(fit, eta) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one

@@ -146,7 +146,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     R = problem.self_concordance()
     if not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
-    if R == 0.0 and not problem.loss.jumps and problem.penalty.polyhedral:
+    if R == 0.0 and not problem.loss.jumps:
         return np.asarray(change[rows])
     if change.max(initial=0.0) <= CERTIFIED * size:
         return np.asarray(2.0 * change[rows])

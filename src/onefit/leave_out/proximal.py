@@ -56,7 +56,7 @@ def applies(fit: Fit) -> bool:
     problem = fit.problem
     if not isinstance(problem.penalty, SeparablePenalty) or fit.coef.ndim == 2 or not fit.is_kinked:
         return False
-    curved = problem.self_concordance() is not None and not problem.loss.has_corners
+    curved = problem.self_concordance() is not None and not problem.loss.is_kinked
     return curved and not isinstance(problem.X, _linalg.RowGram) and bool(fit.hessian.min() >= 0)
 
 

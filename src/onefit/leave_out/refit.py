@@ -58,9 +58,9 @@ def refit_cost(fit: Fit) -> Work:
     """What a refit takes, about."""
     n, p = fit.problem.X.shape
     k = max(1, fit.tangent.size)
-    one = cost.fit(n, p, k, quadratic=fit.problem.loss.quadratic and not fit.is_kinked)
+    one = cost.fit(n, p, k, quadratic=fit.problem.loss.is_quadratic and not fit.is_kinked)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
-    exchanging = fit.problem.loss.has_corners or (fit.is_kinked and not alone)
+    exchanging = fit.problem.loss.is_kinked or (fit.is_kinked and not alone)
     return one._replace(calls=one.calls + 100.0 + EXCHANGES * exchanging)
 
 

@@ -21,6 +21,7 @@ from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.result import LeftOut
+from onefit.losses import CoupledLoss
 
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 
@@ -43,9 +44,9 @@ class Step(NamedTuple):
 
     def taken(self, fit: Fit) -> LeftOut:
         """One step for every row, and nothing more: nothing is known of where it ends."""
-        if fit.pinned.any() or fit.problem.loss.has_corners:
+        if fit.pinned.any() or fit.problem.loss.is_kinked:
             return _released(fit, self)
-        return (_coupled if fit.problem.loss.coupled else _separable)(fit, self)
+        return (_coupled if isinstance(fit.problem.loss, CoupledLoss) else _separable)(fit, self)
 
 
 def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:

@@ -47,23 +47,10 @@ class Loss(ABC):
         """Whether the second derivative is known to be continuous."""
         return self.pieces in {Pieces.QUADRATIC, Pieces.SMOOTH}
 
-    # the old names of what ``pieces`` says
-
-    @property
-    def quadratic(self) -> bool:
-        return self.is_quadratic
-
     @property
     def jumps(self) -> bool:
+        """Whether the second derivative does, between smooth pieces, and the first does not."""
         return not (self.is_smooth or self.is_kinked)
-
-    @property
-    def has_corners(self) -> bool:
-        return self.is_kinked
-
-    @property
-    def coupled(self) -> bool:
-        return isinstance(self, CoupledLoss)
 
     @abstractmethod
     def value(self, y: Array, eta: Array) -> Array:

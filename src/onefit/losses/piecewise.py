@@ -29,9 +29,6 @@ class PiecewiseLinear(PiecewiseLoss):
     def breaks(self, y: Array) -> Array:
         return self.kinks(y)
 
-    def corners(self, y: Array) -> Array:  # the old name of ``kinks``
-        return self.kinks(y)
-
     @abstractmethod
     def slopes(self, y: Array) -> Array:
         """Derivatives on the pieces, ascending: (n, q + 1)."""

@@ -40,10 +40,6 @@ class Penalty(ABC):
         """Whether its free directions may turn with the coefficients."""
         return self.pieces in {Pieces.TURNING, Pieces.UNKNOWN}
 
-    @property
-    def polyhedral(self) -> bool:  # the old name of what ``pieces`` says
-        return self.pieces is Pieces.QUADRATIC
-
     @abstractmethod
     def value(self, coef: Array) -> float:
         """Penalty at ``coef``."""

@@ -17,6 +17,7 @@ from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.losses import CoupledLoss
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import backtrack
 
@@ -235,7 +236,7 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
 
 def _unremoved(fit: Fit, step: _Step) -> Direction:
     """The part of the gradient that no step removes: it lies where K is singular."""
-    gradient, coupled = step.gradient, fit.problem.loss.coupled
+    gradient, coupled = step.gradient, isinstance(fit.problem.loss, CoupledLoss)
     if not step.is_fresh:
         return gradient
     change = step.curvature.predict(step.direction)
@@ -253,7 +254,7 @@ def _levelled(fit: Fit, change: Array) -> Array:
     All levels of a factor together are a constant: they may slide when the intercept makes up for it.
     Outputs that are coupled are solved for together with their intercepts, which know that already.
     """
-    if fit.problem.loss.coupled:
+    if isinstance(fit.problem.loss, CoupledLoss):
         return np.zeros(fit.problem.intercept.shape)
     total = fit.hessian.sum(axis=0)
     mean = np.divide((fit.hessian * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)

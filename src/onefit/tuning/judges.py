@@ -155,7 +155,7 @@ class LeaveOneOutJudge(Judge):
 
     def _moved(self, fit: Fit, left_out: LeftOut) -> Index:
         """Rows whose left-out fits have derivatives of their own: their pattern is another one."""
-        if fit.problem.loss.quadratic or fit.problem.loss.jumps:
+        if fit.problem.loss.is_quadratic or fit.problem.loss.jumps:
             return left_out.refitted
         support = fit.coef != 0
         other = [i for i, one in left_out.solved.items() if np.any((one.coef != 0) != support)]

@@ -25,6 +25,7 @@ from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY
+from onefit.penalties import Subspace
 from onefit.solvers.newton import Solution
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
@@ -174,7 +175,11 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
         else 1.0
     )
     terms = TIE * float(np.abs(fit.gradient).sum()) * max(1.0, float(np.max(norms, initial=0.0)))
-    left = max(float(np.abs(gradient.coef).max(initial=0.0)), float(np.abs(gradient.intercept).max()))
+    tangent = fit.tangent
+    free = gradient.coef
+    if isinstance(tangent, Subspace):  # across the free directions a kink holds it
+        free = _linalg.transposed_times(tangent.basis, free)
+    left = max(float(np.abs(free).max(initial=0.0)), float(np.abs(gradient.intercept).max()))
     return bool(within and left <= terms)
 
 

@@ -142,7 +142,7 @@ class LeaveOneOutJudge(Judge):
 
     def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
         fit, parts = solution.fit, list[Part]()
-        problem, moved = fit.problem, self._moved(fit, left_out)
+        problem, moved = fit.problem, left_out.refitted
         if len(moved) < problem.n:
             parts.append(Part(fit, self._of_the_others(solution, left_out, moved), 1.0))
         slopes = self._slopes(left_out)
@@ -153,16 +153,8 @@ class LeaveOneOutJudge(Judge):
             parts.append(Part(own, gradients.held_out(own, rows, slopes[rows]), problem.kept_share(i)))
         return parts
 
-    def _moved(self, fit: Fit, left_out: LeftOut) -> Index:
-        """Rows whose left-out fits have derivatives of their own: their pattern is another one."""
-        if fit.problem.loss.is_quadratic or fit.problem.loss.jumps:
-            return left_out.refitted
-        support = fit.coef != 0
-        other = [i for i, one in left_out.solved.items() if np.any((one.coef != 0) != support)]
-        return np.array(sorted(other), dtype=np.intp)
-
     def _of_the_others(self, solution: Solution, left_out: LeftOut, moved: Index) -> Cotangent:
-        """Cotangent of the rows that keep the pattern of the fit."""
+        """Cotangent of the rows for which one step was enough."""
         fit = solution.fit
         unmoved = leaves_nothing(fit)
         unmoved[moved] = True

@@ -73,7 +73,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
         moved, last = _move(fit, step, small), step.decrement if certain else np.inf
-        if fit.objective - moved.objective > STRAIGHT * step.decrement:
+        if not small and fit.objective - moved.objective > STRAIGHT * step.decrement:
             slid = _slide(fit, step) if step.is_fresh else None
             moved, step, last = min(moved, slid or moved, key=lambda one: one.objective), None, np.inf
         fit = moved

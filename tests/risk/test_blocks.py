@@ -139,7 +139,7 @@ def test_the_interpolating_fit_of_minimum_norm(p, fit_intercept):
     X, y = _data(p)
     model = LinearRegression(fit_intercept=fit_intercept).fit(X, y)
     for folds in FOLDS.values():
-        left_out = leave_out(*polish(read(model, X, y).fit).solution, folds)
+        left_out = leave_out(polish(read(model, X, y).fit).solution.fit, folds, 0.0)
         parts = [np.delete(np.arange(N), rows) for rows in folds.removed]
         predicted = [
             model.fit(X[kept], y[kept]).predict(X[rows])

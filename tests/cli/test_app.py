@@ -237,11 +237,12 @@ class TestLoo:
         assert "is off by +1: trust the audited value, 3.00 [2.80, 3.20]" in capsys.readouterr().out
 
 
-def test_warnings_of_flagged_rows_are_one_line(house, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("onefit.risk.estimate.FLAGGED_SHARE", -1.0)  # any share is too much
+def test_warnings_of_unreliable_risks_are_one_line(house, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("onefit.risk.estimate.EXACT", -1.0)  # nothing is exact
+    monkeypatch.setattr("onefit.risk.estimate.UNRELIABLE", -1.0)  # any error is too much
     assert tuned(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
     assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "price"]) == 0
-    told = [line for line in capsys.readouterr().err.splitlines() if "not proven" in line]
+    told = [line for line in capsys.readouterr().err.splitlines() if "may be off by" in line]
     assert [line.split(": ")[:3] for line in told] == [
         ["onefit", "warning", "lasso"],
         ["onefit", "warning", "loo"],

@@ -139,7 +139,7 @@ def test_the_interpolating_fit_of_minimum_norm(p, fit_intercept):
     X, y = _data(p)
     model = LinearRegression(fit_intercept=fit_intercept).fit(X, y)
     for folds in FOLDS.values():
-        left_out = leave_out(*polish(read(model, X, y).fit).solution, folds)
+        left_out = leave_out(polish(read(model, X, y).fit).solution.fit, folds, 0.0)
         parts = [np.delete(np.arange(N), rows) for rows in folds.removed]
         predicted = [
             model.fit(X[kept], y[kept]).predict(X[rows])
@@ -334,6 +334,14 @@ def test_sets_of_one_row_are_leave_one_out(loss, penalty, mean_scaled):
     singles, loo = leave_out(solution.fit, k_fold(N, N), np.inf), one_step(*solution)
     close(singles.eta, loo.eta, tol=1e-9)
     np.testing.assert_allclose(singles.slack, loo.slack, atol=1e-9)
+    refits = np.array([_refit_from(solution.fit, problem, row).eta[row] for row in range(N)])
+    for left_out in (leave_out(solution.fit, k_fold(N, N), 0.0), leave_out(solution.fit, None, 0.0)):
+        error = left_out.eta - refits
+        if loss == Multinomial(3):  # nothing holds a constant added to all intercepts
+            error = error - error.mean(axis=1, keepdims=True)
+        error = np.abs(error).reshape(N, -1).max(axis=1)
+        assert left_out.certified.all()
+        assert np.all(error <= left_out.bounds + 1e-8 * np.std(solution.fit.eta))
 
 
 # --- scikit-learn ----------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class LeftOut:
     leverages : (n,) array
         d_i h_i in [0, 1] of single rows; the trace of D_i H_i, in [0, c], for coupled outputs.
     slack : (f,) array
-        1 − d_i h_i of each set; the smallest singular value of I − D_G H_GG; 1 where none was divided by.
+        1 − d_i h_i of each set; the smallest eigenvalue of I − D_G H_GG; 1 where none was divided by.
     sets : Folds or None
         None where every row leaves alone.
     solved : dict of int to Solved

@@ -85,7 +85,8 @@ def _released(fit: Fit, step: Step) -> LeftOut:
 def _coupled(fit: Fit, step: Step) -> LeftOut:
     H, g, D, eye = step.forms, step.gradient, fit.hessian, np.eye(step.gradient.shape[1])
     kept = eye - D @ H
-    slack: Array = np.linalg.svd(kept, compute_uv=False)[:, -1].astype(np.float64)
+    # D H has real eigenvalues, those of D^½ H D^½
+    slack = np.asarray(1.0 - np.linalg.eigvals(D @ H).real.max(axis=1))
     kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)
     # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
     inside = np.linalg.solve(kept, g[:, :, None] + D @ step.shift[:, :, None])

@@ -130,7 +130,7 @@ def test_on_few_rows_the_choice_of_a_lasso_is_that_of_the_refits():
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(40, 8))
         y = rows[:, 0] + rng.normal(size=40)
-        model = onefit.LassoLOO(30).fit(rows, y)
+        model = onefit.LassoLOO(30, selection="min").fit(rows, y)
         refits = [onefit.LassoLOO([alpha]).fit(rows, y).loo_.value for alpha in model.alphas_]
         place = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
         assert model.risk_path_[place] == pytest.approx(model.loo_.value)

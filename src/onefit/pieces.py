@@ -106,6 +106,10 @@ class Tangent(ABC):
         return bool(np.any(self.hessian))
 
     @abstractmethod
+    def part_along(self, gradient: Array) -> Array:
+        """Return the part of a gradient along the free directions, B Bᵀ times it."""
+
+    @abstractmethod
     def with_ridge(self, l2: Array, coef: Array) -> Self:
         """Return the tangent of the penalty plus ½ Σ l2_j β_j²; ``coef`` is the point of tangency."""
 
@@ -139,6 +143,9 @@ class Coordinates(Tangent):
 
     def curve(self, change: Array) -> Array:
         return self.hessian.reshape(*self.hessian.shape, *(1,) * (change.ndim - self.hessian.ndim)) * change
+
+    def part_along(self, gradient: Array) -> Array:
+        return np.where(self.support, gradient, 0.0)
 
     def with_ridge(self, l2: Array, coef: Array) -> Self:
         l2 = np.where(self.support, l2, 0.0)
@@ -182,6 +189,9 @@ class Subspace(Tangent):
             return np.zeros_like(change)
         inner = _linalg.transposed_times(self.basis, change)
         return _linalg.times(self.basis, np.tensordot(self.hessian, inner, 1))
+
+    def part_along(self, gradient: Array) -> Array:
+        return np.asarray(_linalg.times(self.basis, _linalg.transposed_times(self.basis, gradient)))
 
     def with_ridge(self, l2: Array, coef: Array) -> Self:
         equal = np.ptp(l2) == 0  # and the basis is orthonormal

@@ -91,8 +91,15 @@ class ProgramLoss(Loss, SelfSolved):
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
             return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
-        fit = Fit(problem, found.coef, found.intercept)
+        fit = self._with_duals(Fit(problem, found.coef, found.intercept), np.where(kept, -found.dual, 0.0))
         return Solution(fit, Deferred(fit))
+
+    def _with_duals(self, fit: Fit, dual: Array) -> Fit:
+        """Rows on a kink have the slopes that the solver found."""
+        here = replace(self, eta=fit.eta)
+        pinned = _on_kink(here, dual) & (fit.problem.weights > 0)
+        slope = fit.problem.weights * self.gradient(fit.problem.y, fit.eta)
+        return fit.known(gradient=np.where(pinned, dual, slope), pinned=pinned)
 
     @cached_property
     def _total(self) -> float:

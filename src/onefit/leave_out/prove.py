@@ -136,7 +136,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     fit, K = solution
     problem = fit.problem
     gradient = Direction(
-        np.where(fit.tangent.support, fit.loss_gradient + fit.tangent.gradient, 0.0),
+        fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
         np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
     )
     if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient) or _has_loose_intercept(fit):
@@ -163,11 +163,9 @@ def _has_loose_intercept(fit: Fit) -> bool:
 def _corners_hold(fit: Fit, gradient: Direction) -> bool:
     """Whether the duals of rows in a corner of the loss are between its slopes, and balance the penalty."""
     problem = fit.problem
-    if not isinstance(problem.loss, PiecewiseLinear):
+    if not isinstance(problem.loss, PiecewiseLinear) and not fit.pinned.any():
         return True
-    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
-    tie = TIE * max(float(np.abs(slopes).max()), TINY)
-    within = np.all((fit.gradient >= slopes.min(axis=1) - tie) & (fit.gradient <= slopes.max(axis=1) + tie))
+    within = _duals_hold(fit)
     # in the dual coordinates of a kernel a gradient is one of rows
     norms = (
         _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
@@ -183,11 +181,25 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
     return bool(within and left <= terms)
 
 
+def _duals_hold(fit: Fit) -> bool:
+    """Whether duals are between the slopes of their corner; losses that tell none have looked at it."""
+    problem = fit.problem
+    if not isinstance(problem.loss, PiecewiseLinear):
+        return True
+    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+    tie = TIE * max(float(np.abs(slopes).max()), TINY)
+    low, high = slopes.min(axis=1) - tie, slopes.max(axis=1) + tie
+    return bool(np.all((fit.gradient >= low) & (fit.gradient <= high)))
+
+
 def _holds_off_its_pattern(fit: Fit) -> bool:
-    """Whether minus the gradient of the loss is a subgradient of the penalty, on and off the pattern."""
+    """Whether minus the gradient of the loss is a subgradient of the penalty, but for what is left of it
+    along the free directions, which the Newton step tells; rows in corners hide some of that from it."""
     if not fit.is_kinked:
         return True
     slope = fit.loss_gradient
+    if slope.ndim == 1 and not fit.pinned.any():
+        slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     terms = ROUNDING * float(np.linalg.norm(fit.gradient)) * norms.max(initial=0.0)
     size = max(float(np.abs(slope).max(initial=0.0)), terms)

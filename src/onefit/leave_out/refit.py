@@ -41,12 +41,21 @@ def solution_without(
     """Refit without a row, or a set of them.
 
     It starts from ``start``, or else from the fit; where a direction has no penalty it starts from the
-    constant model, so that what the other rows do not determine is zero.
+    constant model, so that what the other rows do not determine is zero.  Should no minimum be found from
+    there it starts from the fit after all, and the minimum found must be the only one.
     """
     left = fit.problem.without(rows)
-    if fit.has_free_directions or not warm:
+    if not warm:
         return solve(Fit.at_start(left))
-    return solve(replace(fit, problem=left) if start is None else Fit(left, *start))
+    if not fit.has_free_directions:
+        return solve(replace(fit, problem=left) if start is None else Fit(left, *start))
+    try:
+        return solve(Fit.at_start(left))
+    except SolverError:
+        found = solve(replace(fit, problem=left))
+        if not found.curvature.is_definite:
+            raise
+        return found
 
 
 def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onefit._typing import Array, Index, Mask
 from onefit.estimators import LogisticLOO, RidgeLOO
-from onefit.exceptions import UnreliableWarning
+from onefit.exceptions import ShortPathWarning, UnreliableWarning
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import HeadLoss
 from onefit.torch.features.splits import balanced_splits
@@ -138,7 +138,8 @@ def _linear_losses(X: Array, y: Array, held: Mask, loss: HeadLoss) -> Array:
     if Z.shape[1] * loss.n_outputs > LINEAR:
         return np.full(int(held.sum()), np.nan)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnreliableWarning)  # of its own strained rows: it is a yardstick
+        for own in (UnreliableWarning, ShortPathWarning):  # it is a yardstick, which nobody can lengthen
+            warnings.simplefilter("ignore", own)
         proba = LogisticLOO(Cs=np.logspace(-3, 2, 6)).fit(Z[kept], y[kept]).predict_proba(Z[held])
     picked = proba[np.arange(len(proba)), y[held]]
     return -np.log(np.maximum(picked, np.finfo(float).tiny))

@@ -136,6 +136,7 @@ class FunctionalFit:
         Examples
         --------
         >>> import torch
+        >>> from onefit.torch import FunctionalProblem
         >>> from sklearn.datasets import load_breast_cancer
         >>> X, y = load_breast_cancer(return_X_y=True)
         >>> X = (X[:, :5] - X[:, :5].mean(0)) / X[:, :5].std(0)
@@ -293,6 +294,7 @@ class FunctionalFit:
         Examples
         --------
         >>> import torch
+        >>> from onefit.torch import FunctionalProblem
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(30, 4))
         >>> y = np.sign(X[:, 0] + rng.normal(size=30))

@@ -35,6 +35,7 @@ NEAR = 1e-6  # the same on both sides of a kink
 ALIKE = 1e-6  # relative difference of two slopes that is none
 PROBES = (-2.0, -0.5, 0.5, 2.0)  # where the shape of the loss is looked at, in spreads of the predictors
 PROX_STEP = 1e-3  # of a difference quotient of the proximal operator, relative to the coefficients
+PROX_ERROR = 1e-6  # of the proximal operator itself, relative: a solver makes it
 NOISE = 1e-4  # of its Jacobian: eigenvalues below it are 0, above one minus it 1
 
 
@@ -245,9 +246,21 @@ class ProgramPenalty(Penalty):
         slope, unit = self.program.smooth_slope, float(np.abs(coef).max(initial=0.0)) or 1.0
         bent = [slope(coef + unit * e) - slope(coef - unit * e) for e in np.eye(len(coef))]
         smooth = basis.T @ np.column_stack(bent) @ basis / (2.0 * unit)
-        piece = Subspace.along(basis, -loss_gradient, curved + smooth)
+        piece = Subspace.along(basis, self._slope(coef, loss_gradient), curved + smooth)
         known[:] = [(coef, loss_gradient, piece)]
         return piece
+
+    def _slope(self, coef: Array, loss_gradient: Array) -> Array:
+        """A subgradient next to the coefficients: (β − t g − z)/t at z = prox_tP(β − t g)."""
+        extent, force = (float(np.abs(v).max(initial=0.0)) for v in (coef, loss_gradient))
+        t = extent / force if extent > 0 and force > 0 else 1.0
+        return (coef - self.program.proximal(coef - t * loss_gradient, t)) / t - loss_gradient
+
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = PROX_ERROR, size: Array | None = None
+    ) -> Mask:
+        """As for any penalty, to the precision that solvers have."""
+        return super().is_stationary(coef, loss_gradient, max(rtol, PROX_ERROR), size)
 
     @cached_property
     def _known(self) -> list[tuple[Array, Array, Subspace]]:

@@ -193,8 +193,10 @@ def _duals_hold(fit: Fit) -> bool:
 
 
 def _holds_off_its_pattern(fit: Fit) -> bool:
-    """Whether minus the gradient of the loss is a subgradient of the penalty, but for what is left of it
-    along the free directions, which the Newton step tells; rows in corners hide some of that from it."""
+    """Whether minus the gradient of the loss is a subgradient of the penalty, off the free directions.
+
+    What is left along those the Newton step tells, unless rows in corners hide some of it.
+    """
     if not fit.is_kinked:
         return True
     slope = fit.loss_gradient

@@ -20,9 +20,6 @@ FLAGGED = 0.01
 # Largest exponent whose exponential is a number that can still be multiplied.
 LARGEST_EXPONENT = 300.0
 
-# Relative room that a sign must have: a few roundings of the products it comes from.
-SIGN_MARGIN = 1e-12
-
 # Slack 1 − d h below which rounding in h shows: √eps, and a factor for the size of K.
 LEAST_SLACK = 1e-6
 

@@ -38,7 +38,6 @@ def loo_file(
             frame = features_of(pipeline, table.features)
             groups = None if table.groups is None else table.groups.to_numpy()
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
-            est.flagged  # noqa: B018  (proofs are made, and warned of, when asked for: here, once)
         if table.groups is not None:
             click.echo(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
         click.echo(est)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import GREY, PALETTE, plain_axes, shortened
+from onefit.displays.style import GREY, PALETTE, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class CoefficientPathDisplay:
+class CoefficientPathDisplay(Display):
     """Coefficients along a path of penalty strengths.
 
     The largest at the chosen strength are coloured and named, the others grey.
@@ -44,8 +44,7 @@ class CoefficientPathDisplay:
     >>> display = CoefficientPathDisplay(np.logspace(-2, 2, 3), np.eye(3), chosen=1.0)
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (7.6, 4.2)
 
     def __init__(
         self,
@@ -93,21 +92,7 @@ class CoefficientPathDisplay:
             output_names=getattr(model, "classes_", None) if path.ndim == 3 else None,
         )
 
-    def plot(self, ax: Axes | None = None) -> CoefficientPathDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        CoefficientPathDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (7.6, 4.2))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         order = np.argsort(self.strengths)
         strengths = np.asarray(self.strengths)[order]
         path = np.asarray(self.coef_path)[order].reshape(len(order), -1)
@@ -123,7 +108,6 @@ class CoefficientPathDisplay:
         ax.set_ylabel("coefficient")
         if named.size:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
-        return self
 
     def _names(self) -> list[str]:
         shape = np.shape(self.coef_path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.displays.base import Display
 from onefit.displays.cloud import MOST_POINTS, largest
 from onefit.displays.style import (
     MANY_POINTS,
@@ -14,15 +15,13 @@ from onefit.displays.style import (
     VERMILLION,
     leverage_bar,
     leverage_colours,
-    plain_axes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class InfluenceDisplay:
+class InfluenceDisplay(Display):
     """How much each row decides the fit: its Cook's distance by row number, coloured by leverage.
 
     The largest are numbered.  A high bar of dark colour is a row of unusual features, one of light colour a
@@ -48,28 +47,13 @@ class InfluenceDisplay:
     >>> display = InfluenceDisplay(np.array([0.1, 0.02, 0.4]), np.array([0.2, 0.1, 0.7]))
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (7.6, 4.2)
 
     def __init__(self, cooks_distance: Array, leverages: Array) -> None:
         self.cooks_distance = cooks_distance
         self.leverages = leverages
 
-    def plot(self, ax: Axes | None = None) -> InfluenceDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        InfluenceDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (7.6, 4.2))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         distance, leverages = np.asarray(self.cooks_distance), np.asarray(self.leverages)
         limit = 4.0 / len(distance)
         points = _bars(ax, distance, leverages)
@@ -82,7 +66,6 @@ class InfluenceDisplay:
         ax.set_xlabel("row")
         ax.set_ylabel("Cook's distance")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-        return self
 
     def _numbered(self, limit: float) -> Index:
         """The highest rows above the line, highest first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.displays.base import Display
 from onefit.displays.cloud import MOST_POINTS, SINGLED_OUT, Hover, density
 from onefit.displays.style import (
     GREY,
@@ -18,15 +19,13 @@ from onefit.displays.style import (
     leverage_bar,
     leverage_colours,
     plain,
-    plain_axes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class LeftOutDisplay:
+class LeftOutDisplay(Display):
     """What leaving each row out changes: left-out minus fitted against fitted, coloured by leverage.
 
     Points on the zero line are rows that the model would predict alike without having seen them; the
@@ -61,8 +60,7 @@ class LeftOutDisplay:
     >>> display = LeftOutDisplay(np.arange(5.0), np.arange(5.0) + 0.1, np.full(5, 0.2), np.array([4]))
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (6.4, 5.4)
     hover_: Hover
 
     def __init__(
@@ -84,24 +82,10 @@ class LeftOutDisplay:
         self.output_names = output_names
         self.rows = rows
 
-    def plot(self, ax: Axes | None = None) -> LeftOutDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        LeftOutDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (6.4, 5.4))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         fitted = np.reshape(self.fitted, (len(self.leverages), -1))
         change = np.reshape(self.left_out, fitted.shape) - fitted
-        points, self.hover_ = self._draw(ax, fitted, change)
+        points, self.hover_ = self._marks(ax, fitted, change)
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
         _rings(ax, fitted, change, self._numbered_first())
         leverage_bar(ax, points)
@@ -109,9 +93,8 @@ class LeftOutDisplay:
         ax.set_ylabel("left out − fitted")
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
-        return self
 
-    def _draw(self, ax: Axes, fitted: Array, change: Array) -> tuple[Any, Hover]:
+    def _marks(self, ax: Axes, fitted: Array, change: Array) -> tuple[Any, Hover]:
         """Every row, or the density of all and the rows of the highest leverage."""
         names, hover = self._names(fitted.shape[1]), []
         order = np.argsort(self.leverages, kind="stable")

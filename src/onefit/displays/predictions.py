@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array
+from onefit.displays.base import Display
 from onefit.displays.cloud import Hover, cloud
-from onefit.displays.style import BLUE, GREY, plain, plain_axes
+from onefit.displays.style import BLUE, GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class PredictionDisplay:
+class PredictionDisplay(Display):
     """Observed against left-out predicted values; on the line a prediction is right.
 
     Parameters
@@ -39,8 +39,7 @@ class PredictionDisplay:
     >>> display = PredictionDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (5.4, 4.4)
     hover_: Hover
 
     def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
@@ -49,34 +48,19 @@ class PredictionDisplay:
         self.rows = rows
         self.quantity = quantity
 
-    def plot(self, ax: Axes | None = None) -> PredictionDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        PredictionDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (5.4, 4.4))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
         self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
         low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
         ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
         ax.set_ylabel(plain(self.quantity))
-        return self
 
     def _say(self, i: int) -> str:
         return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"
 
 
-class ResidualDisplay:
+class ResidualDisplay(Display):
     """Residuals of left-out predictions against these; a trend or a funnel is what the model does not see.
 
     Parameters
@@ -100,8 +84,7 @@ class ResidualDisplay:
     >>> display = ResidualDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (5.4, 4.4)
     hover_: Hover
 
     def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
@@ -110,21 +93,7 @@ class ResidualDisplay:
         self.rows = rows
         self.quantity = quantity
 
-    def plot(self, ax: Axes | None = None) -> ResidualDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        ResidualDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (5.4, 4.4))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         predictions = np.asarray(self.predictions)
         residuals = np.asarray(self.y, dtype=np.float64) - predictions
         self.hover_ = cloud(
@@ -138,7 +107,6 @@ class ResidualDisplay:
         ax.axhline(0.0, color=GREY, lw=1.0)
         ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
         ax.set_ylabel("residual")
-        return self
 
 
 def _name(rows: Any, i: int) -> Any:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array
+from onefit.displays.base import Display
 from onefit.displays.cloud import Hover
-from onefit.displays.style import BLUE, GREY, plain, plain_axes
+from onefit.displays.style import BLUE, GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class RateDisplay:
+class RateDisplay(Display):
     """One rate against another, such as precision against recall, with a line of reference.
 
     Parameters
@@ -45,8 +45,7 @@ class RateDisplay:
     >>> display = RateDisplay(x, np.sqrt(x), "false positive rate", "true positive rate")
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (5.4, 4.4)
     hover_: Hover
 
     def __init__(
@@ -68,21 +67,7 @@ class RateDisplay:
         self.reference = reference
         self.label = label
 
-    def plot(self, ax: Axes | None = None) -> RateDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        RateDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (5.4, 4.4))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         if self.reference is not None:
             ax.plot(*np.transpose(self.reference), color=GREY, lw=1.0, ls=(0, (4, 3)), label=self.label)
         if self.error is not None:
@@ -103,7 +88,6 @@ class RateDisplay:
         ax.set_ylabel(plain(self.y_name))
         if self.label:
             ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-        return self
 
     def _say(self, i: int) -> str:
         error = "" if self.error is None else f" ± {self.error[i]:.3f}"

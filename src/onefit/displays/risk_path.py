@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit._typing import Array, Mask
+from onefit.displays.base import Display
 from onefit.displays.cloud import Hover
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import BLUE, GREEN, VERMILLION, plain, plain_axes
+from onefit.displays.style import BLUE, GREEN, VERMILLION, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class RiskPathDisplay:
+class RiskPathDisplay(Display):
     """Left-out risk along a path of penalty strengths, with its standard error.
 
     A bar on the axis marks the strengths that cannot be told from the best: where it is long, the risk says
@@ -49,8 +49,7 @@ class RiskPathDisplay:
     >>> display = RiskPathDisplay(np.logspace(-2, 2, 3), np.ones(3), np.full(3, 0.1), chosen=1.0)
     """
 
-    ax_: Axes
-    figure_: Figure
+    size = (6.4, 4.2)
     hover_: Hover
 
     def __init__(
@@ -98,21 +97,7 @@ class RiskPathDisplay:
             confidence_set=getattr(model, "confidence_set_", None),
         )
 
-    def plot(self, ax: Axes | None = None) -> RiskPathDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if missing.
-
-        Returns
-        -------
-        RiskPathDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        self.ax_ = ax = plain_axes(ax, (6.4, 4.2))
-        self.figure_ = ax.figure  # type: ignore[assignment]
+    def _draw(self, ax: Axes) -> None:
         order = np.argsort(self.strengths)
         strengths, risk = np.asarray(self.strengths)[order], np.asarray(self.risk)[order]
         error = np.asarray(self.std_error)[order]
@@ -133,7 +118,6 @@ class RiskPathDisplay:
         _zoom_on_minimum(ax, risk, error)
         ax.set_ylabel(plain(self.loss_name))
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-        return self
 
 
 def _mark_choice(ax: Axes, strengths: Array, risk: Array, chosen: float, name: str) -> None:

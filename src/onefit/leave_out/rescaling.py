@@ -54,11 +54,6 @@ class Rescaling:
     directions: tuple[Direction, ...]
     amounts: Array
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether refits drop rows and change nothing else."""
-        return not self.gradients
-
     def shift(self, curvature: Curvature) -> Array:
         """s_i, the change of each row's own predictor when it leaves alone: the shape of ``eta``."""
         shift = np.zeros_like(self.fit.eta)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from onefit.torch.networks.data import Tree, taken
+from onefit.torch.networks.data import Tree
 from onefit.torch.networks.mapping import mapped
 from onefit.torch.numerics.rows import check_scalar
 
@@ -155,8 +155,3 @@ def _neither(loss: BatchLoss, outputs: Tree, target: Tree, batch: float) -> str:
         "weights and ignored targets are read from nn.CrossEntropyLoss and nn.NLLLoss; for others give "
         "sample_weight"
     )
-
-
-def first_rows(tree: Tree, count: int) -> Tree:
-    """The first rows of a tree."""
-    return taken(tree, slice(count))

@@ -17,6 +17,7 @@ from onefit.problem import Problem
 from onefit.risk.estimate import mean_and_error, yardstick
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import Walk, at, search_path, settle
 from onefit.tuning.selection import choose, paired_errors
 
@@ -55,8 +56,8 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
     strengths = np.geomspace(null, 0.01 * null, 40)
-    result = search_path(Grid(strengths), problem_at, SquaredError(), y, ones)
-    result, _, left_out = settle(result, problem_at, SquaredError(), y, ones, "min")
+    result = search_path(Grid(strengths), problem_at, Judgement(SquaredError(), y, ones))
+    result, _, left_out = settle(result, problem_at, Judgement(SquaredError(), y, ones), "min")
     refits = [
         np.mean((y - leave_out(solve(Fit.at_start(problem_at(s))).fit, max_error=0.0).eta) ** 2)
         for s in strengths
@@ -71,7 +72,9 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 )
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths = np.geomspace(40.0, 0.5, 6)
-    result = search_path(Grid(strengths), problem_at, metric, target, np.ones(60), early_stopping=False)
+    result = search_path(
+        Grid(strengths), problem_at, Judgement(metric, target, np.ones(60)), early_stopping=False
+    )
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
@@ -84,7 +87,7 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
         np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
         assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
     fit, left_out = at(
-        problem_at(strengths[result.best]), result, result.best, yardstick(metric, target, np.ones(60))
+        problem_at(strengths[result.best]), result, result.best, Judgement(metric, target, np.ones(60))
     )
     np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
     assert metric.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
@@ -94,7 +97,7 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
 def test_an_exchange_of_losses_reaches_all_that_follows_from_them(selection):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
     found = search_path(
-        Grid(strengths), _lasso, SquaredError(), Y, ones, selection=selection, early_stopping=False
+        Grid(strengths), _lasso, Judgement(SquaredError(), Y, ones), selection=selection, early_stopping=False
     )
     losses = found.losses.copy()
     losses[:, 1] *= 0.1  # a new minimum
@@ -124,9 +127,11 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
 
 def test_settle_chooses_on_corrected_risks():
     strengths = np.array([20.0, 8.0, 3.0])
-    result = search_path(Grid(strengths), _lasso, SquaredError(), Y, np.ones(60), early_stopping=False)
+    result = search_path(
+        Grid(strengths), _lasso, Judgement(SquaredError(), Y, np.ones(60)), early_stopping=False
+    )
     spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
-    settled, fit, left_out = settle(spoilt, _lasso, SquaredError(), Y, np.ones(60), "min")
+    settled, fit, left_out = settle(spoilt, _lasso, Judgement(SquaredError(), Y, np.ones(60)), "min")
     assert settled.best == int(np.argmin(result.risks))
     np.testing.assert_allclose(settled.risks, result.risks, rtol=0.03)  # the mistake is gone
     np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
@@ -145,8 +150,8 @@ def test_a_rough_path_is_probed_beyond_its_minimum():
 
     metric, ones = LogLoss(np.arange(2)), np.ones(40)
     strengths = np.geomspace(8.0, 0.05, 12)
-    rough = search_path(Grid(strengths), problem_at, metric, labels, ones, early_stopping=False)
-    settled, _, left_out = settle(rough, problem_at, metric, labels, ones, "min")
+    rough = search_path(Grid(strengths), problem_at, Judgement(metric, labels, ones), early_stopping=False)
+    settled, _, left_out = settle(rough, problem_at, Judgement(metric, labels, ones), "min")
     assert settled.risks[settled.best] == pytest.approx(metric.losses(labels, left_out.eta).mean())
     refits = [
         [solve(Fit.at_start(problem_at(s).without(i))).fit.eta[i] for i in range(40)] for s in strengths

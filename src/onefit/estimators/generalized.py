@@ -41,6 +41,7 @@ from onefit.refits import reference
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
 from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
@@ -407,6 +408,8 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         data, given = self._check(X, y, sample_weight)
         penalty, weights, metric = self._find_penalty(), data[2], self._metric()
 
+        judgement = Judgement(metric, data[1], weights)
+
         def problem_at(alpha: float) -> Problem:
             return self._problem(data, penalty.scaled(alpha))
 
@@ -414,13 +417,11 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
             path = search_path(
                 self._grid(problem_at(1.0)),
                 problem_at,
-                metric,
-                data[1],
-                weights,
+                judgement,
                 selection=self.selection,
                 early_stopping=self.early_stopping,
             )
-            result, fit, left_out = settle(path, problem_at, metric, data[1], weights, self.selection)
+            result, fit, left_out = settle(path, problem_at, judgement, self.selection)
         self._take_path(result, weights)
         self.penalty_ = penalty.scaled(self.alpha_)
         self._take(fit)

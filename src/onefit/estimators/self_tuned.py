@@ -20,6 +20,7 @@ from onefit.metrics import LinearMetric
 from onefit.problem import Problem
 from onefit.risk.estimate import estimate, warn_if_unreliable
 from onefit.tuning.grid import Grid, warn_if_short
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path, settle
 from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
 from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
@@ -120,9 +121,7 @@ class PenalisedPath(SelfTuned):
             result = search_path(
                 grid,
                 lambda strength: self._problem(design, y, weights, strength, ratio),
-                metric,
-                y,
-                weights,
+                Judgement(metric, y, weights),
                 selection=self.selection,
                 early_stopping=self.early_stopping,
             )
@@ -135,9 +134,7 @@ class PenalisedPath(SelfTuned):
         return settle(
             result,
             lambda strength: self._problem(*data, strength, ratio),
-            metric,
-            y,
-            weights,
+            Judgement(metric, y, weights),
             self.selection,
         )
 

@@ -10,14 +10,12 @@ import numpy as np
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
-from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.engine import Yardstick, in_passing
-from onefit.leave_out.follow import has_paths
-from onefit.metrics import LinearMetric
+from onefit.leave_out import LeftOut
 from onefit.problem import Problem
-from onefit.risk.estimate import mean_and_error, yardstick
+from onefit.risk.estimate import mean_and_error
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import PATIENCE, Grid
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
 
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
@@ -100,14 +98,12 @@ def judged(
 def search_path(
     grid: Grid,
     problem_at: Callable[[float], Problem],
-    metric: LinearMetric,
-    target: Array,
-    weights: Array,
+    judgement: Judgement,
     *,
     selection: Selection = "min",
     early_stopping: bool = True,
 ) -> SearchResult:
-    """Solve problems along a path and judge each by leave-one-out.
+    """Solve problems along a path and judge each by what leaves it out.
 
     Parameters
     ----------
@@ -115,8 +111,8 @@ def search_path(
         From the strongest penalty to the weakest, and on at either end while the risk falls there.
     problem_at : callable
         The problem at a strength.
-    response, target, weights
-        How left-out predictors are judged, and the weights of the mean.
+    judgement : Judgement
+        How left-out predictors are judged.
     selection : "bagged", "min" or "1se"
         The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
         penalty whose risk exceeds it by at most one standard error of the paired difference.
@@ -126,21 +122,18 @@ def search_path(
         one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
         far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
     """
-    walked, judge = Walk(grid), yardstick(metric, target, weights)
+    walked, weights = Walk(grid), judgement.unit_weights
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
-        left_out = in_passing(*solution, judge)
-        walked.add(solution.fit, metric.losses(target, left_out.eta), weights)
+        walked.add(solution.fit, judgement.losses(judgement.roughly(solution)), weights)
         if walked.seems_past_minimum(weights) or (walked.is_at_end and not walked.past):
-            if has_paths(solution.fit):
-                known = leave_out(solution.fit, curvature=solution.curvature, yardstick=judge)
-                walked.correct(metric.losses(target, known.eta), weights)
+            if judgement.is_rough_on(solution):
+                walked.correct(judgement.losses(judgement.thoroughly(solution)), weights)
             walked.past = walked.rises(weights)
             if early_stopping and walked.past:
                 break
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
-            left_out = in_passing(*solution, judge)
-            walked.add_above(solution.fit, metric.losses(target, left_out.eta), weights)
+            walked.add_above(solution.fit, judgement.losses(judgement.roughly(solution)), weights)
     found = judged(
         np.array(walked.strengths),
         np.stack(walked.losses).T,
@@ -230,9 +223,7 @@ class Walk:
 def settle(
     result: SearchResult,
     problem_at: Callable[[float], Problem],
-    metric: LinearMetric,
-    target: Array,
-    weights: Array,
+    judgement: Judgement,
     selection: Selection,
 ) -> tuple[SearchResult, Fit, LeftOut]:
     """Judge the chosen strength thoroughly, and choose again, until the choice stands or enough were judged.
@@ -248,8 +239,8 @@ def settle(
         At the chosen strength.
     """
     judged: dict[int, tuple[Fit, LeftOut]] = {}
-    judge = yardstick(metric, target, weights)
-    rough = _is_rough(problem_at, result)
+    weights = judgement.unit_weights
+    rough = judgement.sets is None and _is_rough(problem_at, result)
     shape = problem_at(float(result.strengths[0])).X.shape
     most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
     while len(judged) < most:
@@ -259,12 +250,14 @@ def settle(
         )
         if j is None:
             break
-        judged[j] = at(problem_at(float(result.strengths[j])), result, j, judge)
-        result = result.corrected(j, metric.losses(target, judged[j][1].eta), weights, selection)
+        judged[j] = at(problem_at(float(result.strengths[j])), result, j, judgement)
+        result = result.corrected(j, judgement.losses(judged[j][1]), weights, selection)
     if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
         result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
     if result.best not in judged:
-        judged[result.best] = at(problem_at(float(result.strengths[result.best])), result, result.best, judge)
+        judged[result.best] = at(
+            problem_at(float(result.strengths[result.best])), result, result.best, judgement
+        )
     return result, *judged[result.best]
 
 
@@ -297,8 +290,8 @@ def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> b
     return first.is_kinked and not problem.has_flat_pieces
 
 
-def at(problem: Problem, result: SearchResult, j: int, judge: Yardstick) -> tuple[Fit, LeftOut]:
+def at(problem: Problem, result: SearchResult, j: int, judgement: Judgement) -> tuple[Fit, LeftOut]:
     """Fit and leave-one-out, to a fraction of its standard error, at a strength of the path."""
     with one_thread_if_small(problem.X):
         solution = solve(Fit(problem, result.coefs[j], result.levels[j]))
-        return solution.fit, leave_out(solution.fit, curvature=solution.curvature, yardstick=judge)
+        return solution.fit, judgement.thoroughly(solution)

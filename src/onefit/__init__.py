@@ -1,4 +1,28 @@
-"""Leave-one-out accuracy for the price of one fit."""
+"""Leave-one-out accuracy for the price of one fit, and every hyperparameter tuned by its gradient.
+
+What a fitted model is worth on rows that it has not seen::
+
+    est = onefit.loo(model, X, y)       # a fitted model of scikit-learn, skglm, celer, glum ...: not refitted
+    est.value, est.std_error            # its risk, and the sampling error of that
+    est.approx_error, est.guarantee     # how far it may be from n refits
+    est.predictions, est.score("r2")    # left-out predictions, and what they are worth
+    onefit.evaluate(model, X, y, onefit.risk.KFold(10))  # other risks: folds, groups, GCV, SURE ...
+
+Models that choose their own strength, in place of scikit-learn's:
+
+=======================  ================================================================
+``RidgeLOO``             ``RidgeCV``
+``LassoLOO``             ``LassoCV``
+``ElasticNetLOO``        ``ElasticNetCV``
+``LogisticLOO``          ``LogisticRegressionCV``
+``PoissonLOO``           ``GridSearchCV(PoissonRegressor(), ...)``
+``GeneralizedLinearLOO``  any loss of ``onefit.losses`` with any penalty of ``onefit.penalties``
+``GradientSearchCV``     ``GridSearchCV``, for one to hundreds of hyperparameters, by gradients
+=======================  ================================================================
+
+``from_cvxpy`` takes convex programs, ``onefit.torch`` networks; on the command line,
+``onefit tune table.csv --target y`` needs no program.  ``help(onefit.loo)`` is a good place to begin.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +49,7 @@ if TYPE_CHECKING:
         NotFittedToDataError,
         NotOptimalWarning,
         OnefitWarning,
+        ShortPathWarning,
         SolverError,
         UnreliableWarning,
         UnsupportedModelError,
@@ -52,6 +77,7 @@ __all__ = [
     "RidgeLOO",
     "RiskEstimate",
     "RiskPathDisplay",
+    "ShortPathWarning",
     "Simplex",
     "SolverError",
     "UnreliableWarning",

@@ -26,7 +26,14 @@ WEIGHTS = (1.0 / 12.0, -8.0 / 12.0, 8.0 / 12.0, -1.0 / 12.0)
 
 
 class Pieces(Enum):
-    """What a convex function is made of."""
+    """What a convex function is made of.
+
+    Examples
+    --------
+    >>> from onefit.losses import Hinge, Huber, Logistic, Squared
+    >>> [one.pieces.name for one in (Squared(), Logistic(), Huber(), Hinge())]
+    ['QUADRATIC', 'SMOOTH', 'JUMPING', 'STRAIGHT']
+    """
 
     STRAIGHT = "straight pieces that meet in kinks"
     QUADRATIC = "a second derivative that is constant as long as the active pattern stays"
@@ -80,6 +87,14 @@ class Tangent(ABC):
         Gradient of the penalty on the piece: its inner products with the free directions are what counts.
     hessian : array
         Curvature C of the penalty on the piece.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import L1
+    >>> tangent = L1(2.0).tangent(np.array([0.0, 3.0, -1.0]))
+    >>> tangent.support, tangent.size
+    (array([False,  True,  True]), 2)
     """
 
     support: Mask
@@ -128,6 +143,13 @@ class Coordinates(Tangent):
         Coordinates that are free to move; the columns of B are their unit vectors.
     gradient, hessian : arrays of the shape of the coefficients
         Gradient, and diagonal of C; zero off the support.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import L1
+    >>> L1(2.0).tangent(np.array([0.0, 3.0, -1.0])).gradient
+    array([ 0.,  2., -2.])
     """
 
     @property
@@ -164,6 +186,13 @@ class Subspace(Tangent):
         C in the coordinates of the basis.
     basis : (p, k) array or sparse array
         Orthonormal columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import FusedLasso
+    >>> FusedLasso(alpha=1.0).tangent(np.array([2.0, 2.0, 5.0])).basis.shape  # two constant runs
+    (3, 2)
     """
 
     basis: Any

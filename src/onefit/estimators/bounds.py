@@ -22,8 +22,20 @@ class PerFeature:
     Parameters
     ----------
     low, high : float
-        Bounds of each.
+        Bounds of each, positive for the scale "log".
     scale : "log" or "linear", default "log"
+
+    Examples
+    --------
+    >>> import onefit
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = onefit.GeneralizedLinear("squared", onefit.penalties.L2())
+    >>> bounds = {"penalty__alpha": onefit.PerFeature(1e-4, 1e4)}  # a strength for each of the ten columns
+    >>> search = onefit.GradientSearchCV(model, bounds).fit(X, y)
+    >>> search.best_params_["penalty__alpha"].shape
+    (10,)
     """
 
     low: float
@@ -40,8 +52,20 @@ class PerGroup:
     groups : (p,) labels
         Group of each feature.
     low, high : float
-        Bounds of each.
+        Bounds of each, positive for the scale "log".
     scale : "log" or "linear", default "log"
+
+    Examples
+    --------
+    >>> import onefit
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> of_column = ["person"] * 4 + ["serum"] * 6
+    >>> model = onefit.GeneralizedLinear("squared", onefit.penalties.L2())
+    >>> bounds = {"penalty__alpha": onefit.PerGroup(of_column, 1e-4, 1e4)}  # two strengths
+    >>> search = onefit.GradientSearchCV(model, bounds).fit(X, y)
+    >>> len(set(search.best_params_["penalty__alpha"]))  # one a column, of its group
+    2
     """
 
     groups: Any

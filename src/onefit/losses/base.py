@@ -16,6 +16,38 @@ class Loss(ABC):
 
     Concrete losses are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
     ``set_params`` follow scikit-learn, so that ``clone`` and ``loss__delta`` work.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from onefit.losses import Loss
+    >>> from onefit.pieces import Pieces
+    >>> @dataclass(frozen=True)
+    ... class Exponential(Loss):
+    ...     "exp(η) − y η: Poisson regression but for a constant."
+    ...
+    ...     pieces = Pieces.SMOOTH
+    ...
+    ...     def value(self, y, eta):
+    ...         return np.exp(eta) - y * eta
+    ...
+    ...     def gradient(self, y, eta):
+    ...         return np.exp(eta) - y
+    ...
+    ...     def hessian(self, y, eta):
+    ...         return np.exp(eta)
+    ...
+    ...     def third(self, y, eta):
+    ...         return np.exp(eta)
+    ...
+    ...     def start(self, y, weights):
+    ...         return np.log(np.average(y, weights=weights))
+    ...
+    ...     def self_concordance(self):
+    ...         return 1.0
+    >>> Exponential().gradient(np.array([0.0, 1.0]), np.zeros(2))
+    array([1., 0.])
     """
 
     of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
@@ -107,15 +139,41 @@ class Loss(ABC):
 
 
 class CoupledLoss(Loss):
-    """A loss that ties the c outputs of a row together: its second derivatives are matrices (c, c)."""
+    """A loss that ties the c outputs of a row together: its second derivatives are matrices (c, c).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import CoupledLoss, Multinomial
+    >>> isinstance(Multinomial(3), CoupledLoss)
+    True
+    >>> Multinomial(3).hessian(np.array([0.0]), np.zeros((1, 3))).shape
+    (1, 3, 3)
+    """
 
 
 class UnitDispersion(Loss):
-    """Minus a log-likelihood whose variance follows from the mean."""
+    """Minus a log-likelihood whose variance follows from the mean.
+
+    Examples
+    --------
+    >>> from onefit.losses import Poisson, Squared, UnitDispersion
+    >>> isinstance(Poisson(), UnitDispersion), isinstance(Squared(), UnitDispersion)
+    (True, False)
+    """
 
 
 class PiecewiseLoss(Loss):
-    """A loss of one output whose pieces, each a smooth function, meet in known places."""
+    """A loss of one output whose pieces, each a smooth function, meet in known places.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Huber
+    >>> Huber(delta=1.0).breaks(np.array([0.0, 5.0]))
+    array([[-1.,  1.],
+           [ 4.,  6.]])
+    """
 
     @abstractmethod
     def breaks(self, y: Array) -> Array:

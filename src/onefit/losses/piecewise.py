@@ -18,6 +18,16 @@ class PiecewiseLinear(PiecewiseLoss):
     """Straight pieces that meet in kinks, where the derivative jumps: a row may sit on one.
 
     At the first kink the value is zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import EpsilonInsensitive
+    >>> loss = EpsilonInsensitive(epsilon=0.5)
+    >>> loss.kinks(np.array([1.0]))
+    array([[0.5, 1.5]])
+    >>> loss.slopes(np.array([1.0]))
+    array([[-1.,  0.,  1.]])
     """
 
     pieces = Pieces.STRAIGHT
@@ -58,7 +68,15 @@ class PiecewiseLinear(PiecewiseLoss):
 
 @dataclass(frozen=True)
 class Hinge(PiecewiseLinear):
-    """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine."""
+    """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Hinge
+    >>> Hinge().value(np.ones(3), np.array([2.0, 0.5, -1.0]))
+    array([0. , 0.5, 2. ])
+    """
 
     of_two_classes = True
 
@@ -74,7 +92,20 @@ class Hinge(PiecewiseLinear):
 
 @dataclass(frozen=True)
 class Quantile(PiecewiseLinear):
-    """Pinball loss: level · (y − η) below the response, (1 − level) · (η − y) above it."""
+    """Pinball loss: level · (y − η) below the response, (1 − level) · (η − y) above it.
+
+    Parameters
+    ----------
+    level : float, default 0.5
+        Between 0 and 1; the median at 0.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Quantile
+    >>> Quantile(0.9).value(np.array([1.0, -1.0]), np.zeros(2))
+    array([0.9, 0.1])
+    """
 
     level: float = 0.5
 
@@ -92,7 +123,20 @@ class Quantile(PiecewiseLinear):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(PiecewiseLinear):
-    """max(0, |y − η| − epsilon): support vector regression; the absolute loss where epsilon is 0."""
+    """max(0, |y − η| − epsilon): support vector regression; the absolute loss where epsilon is 0.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        In units of y: what costs nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(0.5).value(np.array([0.2, -2.0]), np.zeros(2))
+    array([0. , 1.5])
+    """
 
     epsilon: float = 0.1
 
@@ -108,7 +152,15 @@ class EpsilonInsensitive(PiecewiseLinear):
 
 @dataclass(frozen=True)
 class SquaredHinge(PiecewiseLoss):
-    """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}."""
+    """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import SquaredHinge
+    >>> SquaredHinge().value(np.ones(3), np.array([2.0, 0.5, -1.0]))
+    array([0.  , 0.25, 4.  ])
+    """
 
     of_two_classes = True
     pieces = Pieces.JUMPING
@@ -197,7 +249,20 @@ class SmoothedHinge(PiecewiseLoss):
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(PiecewiseLoss):
-    """max(0, |y − η| − epsilon)²."""
+    """max(0, |y − η| − epsilon)².
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        In units of y: what costs nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import SquaredEpsilonInsensitive
+    >>> SquaredEpsilonInsensitive(0.5).value(np.array([0.2, -2.0]), np.zeros(2))
+    array([0.  , 2.25])
+    """
 
     epsilon: float = 0.1
     pieces = Pieces.JUMPING

@@ -15,7 +15,15 @@ from onefit.pieces import Pieces
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """½ (y − η)²; several outputs are independent."""
+    """½ (y − η)²; several outputs are independent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Squared
+    >>> Squared().value(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+    array([0., 2.])
+    """
 
     pieces = Pieces.QUADRATIC
 
@@ -40,7 +48,17 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Logistic(UnitDispersion):
-    """log(1 + exp(η)) − y η, with y in {0, 1}."""
+    """log(1 + exp(η)) − y η, with y in {0, 1}.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Logistic
+    >>> Logistic().value(np.array([1.0, 0.0]), np.zeros(2)).round(3)
+    array([0.693, 0.693])
+    >>> Logistic().gradient(np.array([1.0, 0.0]), np.zeros(2))
+    array([-0.5,  0.5])
+    """
 
     of_two_classes = True
     pieces = Pieces.SMOOTH
@@ -100,7 +118,20 @@ class Exponential(Loss):
 
 @dataclass(frozen=True)
 class Multinomial(CoupledLoss, UnitDispersion):
-    """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters."""
+    """−log softmax(η)_y, with y the number of the class, 0 … c − 1, and symmetric parameters.
+
+    Parameters
+    ----------
+    n_classes : int
+        c, the number of linear predictors of a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Multinomial
+    >>> Multinomial(3).value(np.array([0.0, 2.0]), np.zeros((2, 3))).round(3)
+    array([1.099, 1.099])
+    """
 
     n_classes: int
     pieces = Pieces.SMOOTH
@@ -139,6 +170,20 @@ class Tweedie(Loss):
 
     ``power`` 0 is the normal, 1 the Poisson, 2 the gamma, 3 the inverse Gaussian family; with
     1 < power < 2 the response may be zero.
+
+    Parameters
+    ----------
+    power : float
+        Of the mean in the variance.
+    link : {"log", "identity"}, default "log"
+        Of the linear predictor to the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Tweedie
+    >>> Tweedie(1.5).value(np.array([0.0, 1.0]), np.zeros(2))
+    array([2., 0.])
     """
 
     power: float
@@ -209,21 +254,60 @@ def _power_of_mean(
 
 @dataclass(frozen=True)
 class Poisson(Tweedie, UnitDispersion):
-    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance."""
+    """μ − y log μ up to a constant, μ = exp(η): half the Poisson deviance.
+
+    Parameters
+    ----------
+    power : float, default 1.0
+        Of the mean in the variance, which makes it this family.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Poisson
+    >>> Poisson().value(np.array([0.0, 1.0]), np.zeros(2))
+    array([1., 0.])
+    """
 
     power: float = 1.0
 
 
 @dataclass(frozen=True)
 class Gamma(Tweedie):
-    """log(μ / y) + y / μ − 1, μ = exp(η): half the gamma deviance."""
+    """log(μ / y) + y / μ − 1, μ = exp(η): half the gamma deviance.
+
+    Parameters
+    ----------
+    power : float, default 2.0
+        Of the mean in the variance, which makes it this family.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Gamma
+    >>> Gamma().value(np.array([1.0, 2.0]), np.zeros(2)).round(3)
+    array([0.   , 0.307])
+    """
 
     power: float = 2.0
 
 
 @dataclass(frozen=True)
 class Huber(PiecewiseLoss):
-    """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η."""
+    """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η.
+
+    Parameters
+    ----------
+    delta : float, default 1.35
+        In units of y: where the parabola becomes straight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Huber
+    >>> Huber(delta=1.0).value(np.array([0.5, 3.0]), np.zeros(2))
+    array([0.125, 2.5  ])
+    """
 
     delta: float = 1.35
     pieces = Pieces.JUMPING
@@ -257,6 +341,22 @@ class ConcomitantHuber(CoupledLoss):
 
     The scale is estimated with the coefficients (Owen 2007), so it is one more smooth coordinate
     and moves too when a row leaves.
+
+    Parameters
+    ----------
+    epsilon : float, default 1.35
+        In units of σ: where the parabola becomes straight.
+
+    References
+    ----------
+    Owen (2007), A robust hybrid of lasso and ridge regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import ConcomitantHuber
+    >>> ConcomitantHuber().value(np.array([1.0]), np.array([[0.0, 1.0]]))  # a residual of one σ
+    array([2.])
     """
 
     epsilon: float = 1.35

@@ -21,6 +21,14 @@ class Penalty(ABC):
 
     Concrete penalties are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
     ``set_params`` follow scikit-learn, so that ``clone`` and ``penalty__alpha`` work.
+
+    Examples
+    --------
+    >>> from onefit.penalties import L1, L2, Penalty
+    >>> isinstance(L1(1.0), Penalty)
+    True
+    >>> (L1(1.0) + L2(2.0)).value(np.array([1.0, -2.0]))  # sums are penalties too
+    8.0
     """
 
     @property

@@ -16,7 +16,14 @@ from onefit.penalties.base import Penalty
 
 
 class Cone(Enum):
-    """A convex cone."""
+    """A convex cone.
+
+    Examples
+    --------
+    >>> from onefit.penalties import Cone
+    >>> [cone.name for cone in Cone]
+    ['NONNEGATIVE', 'SECOND_ORDER', 'SEMIDEFINITE']
+    """
 
     NONNEGATIVE = "numbers that are at least 0"
     SECOND_ORDER = "(t, x) with ‖x‖₂ ≤ t"
@@ -37,6 +44,13 @@ class ConicForm:
         c.
     cones : sequence of (Cone, int)
         In the order of the rows, with the number of rows; of a semidefinite cone the order of the matrix.
+
+    Examples
+    --------
+    >>> from onefit.penalties import GroupLasso
+    >>> form = GroupLasso([0, 0, 1], alpha=1.0).conic_form(3)
+    >>> form.cost.shape, [(cone.name, rows) for cone, rows in form.cones]
+    ((2,), [('SECOND_ORDER', 3), ('SECOND_ORDER', 2)])
     """
 
     coef: Any
@@ -46,7 +60,14 @@ class ConicForm:
 
 
 class Conic(Penalty):
-    """A penalty that is a conic program, but for an ℓ2 part; it can then be joined with losses with kinks."""
+    """A penalty that is a conic program, but for an ℓ2 part; it can then be joined with losses with kinks.
+
+    Examples
+    --------
+    >>> from onefit.penalties import Conic, GroupLasso, NuclearNorm
+    >>> isinstance(GroupLasso([0, 0, 1]), Conic), isinstance(NuclearNorm((2, 3)), Conic)
+    (True, True)
+    """
 
     @abstractmethod
     def conic_form(self, p: int) -> ConicForm:

@@ -32,6 +32,13 @@ class AnalysisPenalty(Polyhedral):
 
     With independent rows, D has a right inverse, and the penalty is a lasso in other coordinates
     (Tibshirani and Taylor 2011, section 3): see ``lasso_coordinates``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import FusedLasso
+    >>> FusedLasso(alpha=2.0).value(np.array([1.0, 1.0, 4.0]))  # D takes differences of neighbours
+    6.0
     """
 
     alpha: float

@@ -20,7 +20,22 @@ from onefit.pieces import Pieces, Subspace
 
 @dataclass(frozen=True, eq=False)
 class GroupPenalty(Conic):
-    """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: everything follows from the strengths and the group of each feature."""
+    """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: everything follows from the strengths and the group of each feature.
+
+    Parameters
+    ----------
+    groups : (p,) array-like of int, or sequence of index arrays
+        Group of each feature.
+    alpha : float, default 1.0
+        Strength.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import GroupLasso
+    >>> GroupLasso([0, 0, 1], alpha=1.0, weights=[1.0, 1.0]).value(np.array([3.0, 4.0, -1.0]))
+    6.0
+    """
 
     groups: Any
     alpha: float = 1.0

@@ -33,6 +33,14 @@ class PiecewiseRows:
         Slopes of the pieces, ascending, the last repeated; −∞ and ∞ are constraints.
     hessian : (m,) array
         1 / w for the loss ½ w (y − η)², whose kink is y and whose slopes are infinite; else 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import L1
+    >>> rows = L1(2.0).rows(3)
+    >>> rows.X.shape, rows.ends[0].tolist()
+    ((3, 3), [-2.0, 2.0])
     """
 
     X: Design
@@ -86,13 +94,27 @@ def absolute(D: Any, strengths: Array) -> PiecewiseRows:
 
 
 class Coordinatewise(Penalty):
-    """A penalty that is a sum over coefficients: the step of ``prox`` may be one a coefficient."""
+    """A penalty that is a sum over coefficients: the step of ``prox`` may be one a coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import L1
+    >>> L1(1.0).prox(np.array([3.0, 3.0]), np.array([1.0, 2.0]))  # a step for each coefficient
+    array([2., 1.])
+    """
 
 
 class Polyhedral(Penalty):
     """A penalty that is piecewise linear, but for an ℓ2 part.
 
     With ``rows`` it can be joined with any loss: losses with kinks and smooth ones are solved exactly.
+
+    Examples
+    --------
+    >>> from onefit.penalties import L1, L2, NuclearNorm, Polyhedral
+    >>> [isinstance(one, Polyhedral) for one in (L1(1.0), L1(1.0) + L2(1.0), NuclearNorm((2, 3)))]
+    [True, True, False]
     """
 
     pieces = Pieces.QUADRATIC

@@ -25,7 +25,20 @@ Strength: TypeAlias = ArrayLike
 
 @dataclass(frozen=True)
 class SeparablePenalty(Polyhedral, Coordinatewise):
-    """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate."""
+    """Σ_j l1_j |β_j| + ½ Σ_j l2_j β_j²: everything follows from the two strengths a coordinate.
+
+    Parameters
+    ----------
+    alpha : float, (p,) or (p, c) array-like, default 1.0
+        Strength: one in all, one a feature or one a coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import ElasticNet
+    >>> ElasticNet(alpha=1.0, l1_ratio=0.5).value(np.array([2.0, 0.0]))
+    2.0
+    """
 
     alpha: Strength = 1.0
 

@@ -86,6 +86,18 @@ class RiskEstimate:
         Unbiased estimate from a few refits of the estimator, where asked for.
     refinement : Refinement or None
         What it took to make every value exact, where asked for.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> est = onefit.loo(Ridge(alpha=0.1).fit(X, y), X, y)
+    >>> print(f"{est.value:.0f} ± {est.std_error:.0f}, {est.guarantee}, R² {est.score('r2'):.2f}")
+    3005 ± 182, exact, R² 0.49
+    >>> est.predictions.shape, est.losses.shape, est.flagged.size
+    ((442,), (442,), 0)
     """
 
     value: float

@@ -38,6 +38,17 @@ class LeaveOneOut(Splits):
     Parameters
     ----------
     approximate : bool, default True
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> est = onefit.evaluate(model, X, y, onefit.risk.LeaveOneOut())
+    >>> est.value == onefit.loo(model, X, y).value
+    True
     """
 
     approximate: bool = True
@@ -54,6 +65,19 @@ class LeaveGroupOut(Splits):
     ----------
     groups : array-like of shape (n,)
     approximate : bool, default True
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> import numpy as np
+    >>> groups = np.arange(len(y)) // 10  # ten rows in a row
+    >>> est = onefit.evaluate(model, X, y, onefit.risk.LeaveGroupOut(groups))
+    >>> est.losses.shape
+    (442,)
     """
 
     groups: Any
@@ -79,6 +103,17 @@ class KFold(Splits):
         Whether the folds are drawn at random; else they are runs of rows.
     random_state : int, optional
         Of the draw.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> est = onefit.evaluate(model, X, y, onefit.risk.KFold(10))
+    >>> est.guarantee
+    'exact'
     """
 
     n_splits: int = 5
@@ -102,6 +137,18 @@ class MonteCarlo(Splits):
         Share of the rows that is trained on.
     approximate : bool, default True
     random_state : int, optional
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> risk = onefit.risk.MonteCarlo(20, train_size=0.8, random_state=0)
+    >>> est = onefit.evaluate(model, X, y, risk)
+    >>> est.rows.shape  # 88 test rows each
+    (1760,)
     """
 
     n_splits: int = 128
@@ -123,6 +170,17 @@ class LeaveQOut(Splits):
     n_draws : int, default 200
     approximate : bool, default True
     random_state : int, optional
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> est = onefit.evaluate(model, X, y, onefit.risk.LeaveQOut(5, n_draws=100, random_state=0))
+    >>> est.rows.shape
+    (500,)
     """
 
     q: int
@@ -144,6 +202,17 @@ class HeldOut(Splits):
         Its share of the rows.
     approximate : bool, default True
     random_state : int, optional
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(alpha=0.1).fit(X, y)
+    >>> est = onefit.evaluate(model, X, y, onefit.risk.HeldOut(0.25, random_state=0))
+    >>> est.losses.shape
+    (110,)
     """
 
     test_size: float = 0.25
@@ -167,6 +236,22 @@ class Permutation:
     ----------
     n_permutations : int, default 30
     random_state : int, optional
+
+    References
+    ----------
+    Lounici, Meziani and Riu (2020), Optimizing generalization on the train set, eq. 5.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.preprocessing import scale
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> risk = onefit.risk.Permutation(20, random_state=0)
+    >>> search = onefit.GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e5)}, risk=risk).fit(scale(X), y)
+    >>> 1e-2 < search.best_params_["alpha"] < 1e5
+    True
     """
 
     n_permutations: int = 30
@@ -185,6 +270,17 @@ class Split(Splits):
     ----------
     cv : object with ``split``, or iterable of (train, test)
     approximate : bool, default True
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.model_selection import ShuffleSplit
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> splits = onefit.risk.Split(ShuffleSplit(5, test_size=0.2, random_state=0))
+    >>> onefit.evaluate(Ridge(alpha=0.1).fit(X, y), X, y, splits).rows.shape
+    (445,)
     """
 
     cv: Any

@@ -50,6 +50,21 @@ class LeftOutRisk:
     predictions : (n, c) array or None
         Of a network: its outputs for each row that is left out.
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit.torch import FunctionalProblem
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> def squared(theta, x, y):
+    ...     return (y - theta[0] - x @ theta[1:]) ** 2
+    >>> def ridge(theta):
+    ...     return (theta[1:] ** 2).sum()
+    >>> fit = FunctionalProblem(squared, [ridge], start=11).fit(X, y, [0.1])
+    >>> risk = fit.loo()
+    >>> print(f"{risk.value:.0f} ± {risk.std_error:.0f}, training {risk.training.mean():.0f}")
+    3005 ± 182, training 2890
     """
 
     value: float

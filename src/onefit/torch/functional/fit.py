@@ -74,6 +74,20 @@ class FunctionalFit:
         With its data and strengths.
     theta : (k,) tensor
         The minimum.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit.torch import FunctionalProblem
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> def squared(theta, x, y):
+    ...     return (y - theta[0] - x @ theta[1:]) ** 2
+    >>> def ridge(theta):
+    ...     return (theta[1:] ** 2).sum()
+    >>> fit = FunctionalProblem(squared, [ridge], start=11).fit(X, y, [0.1])
+    >>> fit.theta.shape, fit.loo().losses.shape
+    (torch.Size([11]), (442,))
     """
 
     problem: Any

@@ -53,6 +53,21 @@ class Tuning(Generic[F]):
         λ after every step, the first one given.
     risks : (t + 1,) array
         Approximate leave-one-out risk there; of Algorithm 2, which does not need it, at both ends only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit.torch import FunctionalProblem
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> def squared(theta, x, y):
+    ...     return (y - theta[0] - x @ theta[1:]) ** 2
+    >>> def ridge(theta):
+    ...     return (theta[1:] ** 2).sum()
+    >>> problem = FunctionalProblem(squared, [ridge], start=11)
+    >>> found = problem.tune(X, y, [1.0], n_steps=5)
+    >>> found.path.shape, bool(found.risks[-1] < found.risks[0])
+    ((6, 1), True)
     """
 
     strengths: Array

@@ -56,6 +56,18 @@ class Influence:
         With all rows in.
     method : str
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import torch
+    >>> from onefit.torch import influence
+    >>> _ = torch.manual_seed(0)
+    >>> X = torch.randn(40, 2)
+    >>> y = X @ torch.tensor([[1.0], [-1.0]])
+    >>> net = torch.nn.Linear(2, 1)
+    >>> found = influence(net, torch.nn.MSELoss(), (X[:30], y[:30]), (X[30:], y[30:]))
+    >>> found.values.shape, found.mean.shape
+    ((10, 30), (30,))
     """
 
     values: Array

@@ -541,6 +541,12 @@ def pairing(X: Any, gradient: Array, coef: Array) -> float:
     return as_design(X).pairing(gradient, coef)
 
 
+def pairings(X: Any, gradients: Array, coefs: Array) -> Array:
+    """The same for several gradients and directions, along the last axis of both: (f,)."""
+    metric = coefs if has_columns(X) else times(X, coefs)
+    return np.asarray((gradients * metric).reshape(-1, coefs.shape[-1]).sum(axis=0))
+
+
 def column_means(X: Any, weights: Array) -> Array:
     """Weighted mean of each column: (p,).  Weights may be of either sign but not sum to zero."""
     return transposed_times(X, weights) / weights.sum()

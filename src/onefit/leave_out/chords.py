@@ -12,7 +12,7 @@ from the last gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -70,7 +70,8 @@ class Refits:
     fit : Fit
     base : Curvature
         That of the fit; only its products with X are used.
-    problems : sequence of Problem
+    removed : sequence of int arrays
+        The rows that leave in each.
     keeps : (f,) array
         Factor on the penalty of each.
     weights : (n, f) array
@@ -78,7 +79,7 @@ class Refits:
 
     fit: Fit
     base: Curvature
-    problems: Sequence[Problem]
+    removed: Sequence[Index]
     keeps: Array
     weights: Array
 
@@ -86,18 +87,27 @@ class Refits:
     def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> Refits:
         """Return the problems without each of some sets of rows."""
         whole = fit.problem
-        problems = [whole.without(rows) for rows in removed]
-        gone = np.array([whole.weights[rows].sum() for rows in removed]) / whole.weights.sum()
-        weights = np.stack([left.weights for left in problems], axis=-1)
-        return cls(fit, base, problems, 1.0 - gone * whole.mean_scaled, weights)
+        fold = np.repeat(np.arange(len(removed)), [len(rows) for rows in removed])
+        rows = np.concatenate(removed)
+        gone = np.bincount(fold, whole.weights[rows], len(removed)) / whole.weights.sum()
+        weights = np.repeat(whole.weights[:, None], len(removed), axis=1)
+        if whole.balance is not None:
+            weights *= 1.0 + whole.balance.growths(removed)[whole.balance.classes]
+        weights[rows, fold] = 0.0
+        return cls(fit, base, removed, 1.0 - gone * whole.mean_scaled, weights)
+
+    @property
+    def problems(self) -> Iterator[Problem]:
+        """What each of them minimises."""
+        return (self.fit.problem.without(rows) for rows in self.removed)
 
     def only(self, j: int) -> Refits:
         one = slice(j, j + 1)
-        return replace(self, problems=self.problems[one], keeps=self.keeps[one], weights=self.weights[:, one])
+        return replace(self, removed=self.removed[one], keeps=self.keeps[one], weights=self.weights[:, one])
 
     def at_fit(self) -> Point:
         """Each of them at the parameters of the fit."""
-        f = len(self.problems)
+        f = len(self.removed)
         values = (self.fit.coef, self.fit.intercept, self.fit.eta)
         return Point(*(np.repeat(np.asarray(value)[..., None], f, axis=-1) for value in values))
 
@@ -147,13 +157,12 @@ class Refits:
         )  # of rows that left it may be infinite
         moved = point.coef - self.fit.coef[..., None]
         along = tangent.gradient[..., None] + 0.5 * tangent.curve(moved)
-        penalty = [_linalg.pairing(problem.X, along[..., j], moved[..., j]) for j in range(losses.shape[1])]
-        return losses.sum(axis=0) + self.keeps * np.array(penalty)
+        return losses.sum(axis=0) + self.keeps * _linalg.pairings(problem.X, along, moved)
 
     def descended(self, point: Point) -> Mask:
         """Whether the objective is no higher than at the fit, as it must be at a minimum: (f,)."""
         if self.fit.problem.loss.is_quadratic:
-            return np.ones(len(self.problems), dtype=bool)
+            return np.ones(len(self.removed), dtype=bool)
         start = self.objective(self.at_fit())
         return self.objective(point) <= start + 1e-9 * np.abs(start)
 
@@ -164,7 +173,7 @@ class Refits:
         """
         fit = self.fit
         if not fit.is_kinked:
-            return np.ones(len(self.problems), dtype=bool)
+            return np.ones(len(self.removed), dtype=bool)
         if not isinstance(fit.problem.penalty, SeparablePenalty):
             settled = True if drift is None else drift <= TIE_CURVED * np.linalg.norm(fit.gradient)
             return self._penalty_holds(point) & settled
@@ -227,7 +236,7 @@ def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int, tol
 
     ``tol`` is how much longer they may be in the end than at full precision.
     """
-    moving = np.ones(len(refits.problems), dtype=bool)
+    moving = np.ones(len(refits.removed), dtype=bool)
     settled = np.zeros_like(moving)
     last = np.full(len(moving), np.inf)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -232,7 +232,7 @@ def bound_ends(
     """
     X = fit.problem.X
     f = held.shape[1]
-    squares = np.array([_linalg.pairing(X, gradient.coef[..., j], step.coef[..., j]) for j in range(f)])
+    squares = _linalg.pairings(X, gradient.coef, step.coef)
     squares = squares + (gradient.intercept * step.intercept).reshape(-1, f).sum(axis=0)
     moved = eta - fit.eta[..., None]
     moved = np.abs(moved) if moved.ndim == 2 else moved.max(axis=1) - moved.min(axis=1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,9 @@ class Folds:
     def __post_init__(self) -> None:
         if not self.removed:
             raise ValueError("there is no fold: give at least one split into training and test rows")
-        for k, (removed, tested) in enumerate(zip(self.removed, self.tested, strict=True)):
-            _check_fold(k, removed, tested, self.n)
+        doubtful = _out_of_order(self.removed, self.tested, self.n)
+        for k in np.flatnonzero(doubtful).tolist():
+            _check_fold(k, self.removed[k], self.tested[k], self.n)
 
     def __len__(self) -> int:
         return len(self.removed)
@@ -72,6 +74,19 @@ class Folds:
         return len(self.rows) == self.n and len(np.unique(self.rows)) == self.n
 
 
+def _out_of_order(removed: Sequence[Index], tested: Sequence[Index], n: int) -> Mask:
+    """Folds that have to be looked at one by one: others than distinct rows that are removed and tested."""
+    same = np.array([a is b or np.array_equal(a, b) for a, b in zip(removed, tested, strict=True)])
+    sizes = np.array([len(rows) for rows in removed])
+    doubtful = ~same | (sizes == 0) | (sizes == n)
+    fold, rows = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(removed)
+    order = np.lexsort([rows, fold])
+    again = (np.diff(fold[order]) == 0) & (np.diff(rows[order]) == 0)
+    doubtful[fold[order][1:][again]] = True
+    doubtful[fold[(rows < 0) | (rows >= n)]] = True
+    return doubtful
+
+
 def _check_fold(k: int, removed: Index, tested: Index, n: int) -> None:
     for name, rows in (("removed", removed), ("tested", tested)):
         if rows.size and (rows.min() < 0 or rows.max() >= n):
@@ -95,9 +110,10 @@ def removed_share(folds: Folds, weights: Array) -> Array:
     ValueError
         If all rows that are left have weight zero.
     """
-    leaving = np.array([weights[rows].sum() for rows in folds.removed])
-    held = np.count_nonzero(weights)
-    for k, rows in enumerate(folds.removed):
-        if np.count_nonzero(weights[rows]) == held:
-            raise ValueError(f"fold {k} removes all rows of positive weight: nothing is left to fit")
-    return leaving / weights.sum()
+    fold = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds.removed])
+    leaving = weights[np.concatenate(folds.removed)]
+    emptied = np.bincount(fold, leaving != 0, len(folds)) == np.count_nonzero(weights)
+    if emptied.any():
+        k = int(np.argmax(emptied))
+        raise ValueError(f"fold {k} removes all rows of positive weight: nothing is left to fit")
+    return np.bincount(fold, leaving, len(folds)) / weights.sum()

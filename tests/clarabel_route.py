@@ -14,6 +14,7 @@ from onefit.penalties import (
     AnalysisPenalty,
     Box,
     GroupPenalty,
+    LInfinity,
     NuclearNorm,
     SeparablePenalty,
     Slope,
@@ -81,6 +82,8 @@ def _term(cp, penalty, coef):
             falls = -np.diff(np.append(penalty.weights, 0.0))
             largest = [cp.sum_largest(cp.abs(coef), k + 1) * f for k, f in enumerate(falls) if f > 0]
             return penalty.alpha * sum(largest)
+        case LInfinity():
+            return penalty.alpha * cp.norm_inf(coef)
         case NuclearNorm():
             return penalty.alpha * cp.normNuc(cp.reshape(coef, penalty.shape, order="C"))
         case GroupPenalty():

@@ -22,6 +22,7 @@ from onefit.penalties import (
     FusedLasso,
     GeneralizedLasso,
     GroupLasso,
+    LInfinity,
     NuclearNorm,
     Slope,
     TrendFilter,
@@ -539,6 +540,7 @@ GROUPS = np.repeat(np.arange(4), 3)
 ALONG = {
     "group": GroupLasso(GROUPS, 1.0),
     "slope": Slope(np.linspace(2.0, 0.5, 12)),
+    "largest": LInfinity(3.0),
     "nuclear": NuclearNorm((3, 4), 2.0),
     "generalised": GeneralizedLasso(np.random.default_rng(3).normal(size=(7, 12))),
     "chain": FusedLasso(1.0),

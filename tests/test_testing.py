@@ -59,11 +59,13 @@ PENALTIES = {
     "FusedLasso": penalties.FusedLasso(0.8),
     "TrendFilter": penalties.TrendFilter(1, 0.7),
     "Slope": penalties.Slope(WEIGHTS, 0.5),
+    "LInfinity": penalties.LInfinity(2.0),
     "GroupLasso": penalties.GroupLasso(GROUPS, 0.7),
     "SparseGroupLasso": penalties.SparseGroupLasso(GROUPS, 0.8, 0.6),
     "NuclearNorm": penalties.NuclearNorm((3, 4), 0.9),
     "Sum of L2 and GroupLasso": penalties.L2(0.5) + penalties.GroupLasso(GROUPS, 0.7),
     "Sum of L2 and Slope": penalties.L2(0.5) + penalties.Slope(WEIGHTS, 0.4),
+    "Sum of L2 and LInfinity": penalties.L2(0.5) + penalties.LInfinity(1.5),
 }
 
 
@@ -355,5 +357,5 @@ def test_names_of_the_registries(loss, penalty):
 
 
 def test_a_name_that_is_none():
-    with pytest.raises(ValueError, match="penalty must be one of l2, l1, elasticnet, fused_lasso"):
+    with pytest.raises(ValueError, match="penalty must be one of l2, l1, elasticnet, fused_lasso, linfinity"):
         onefit.GeneralizedLinear(penalty="ridge").fit(np.eye(3), np.ones(3))

@@ -18,13 +18,13 @@ from onefit.exceptions import (
     UnreliableWarning,
     UnsupportedModelError,
 )
-from onefit.leave_out import leave_out
+from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.readers import Reading, read
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
-from onefit.risk.criteria import Criterion
+from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import (
     RiskEstimate,
     clustered,
@@ -35,10 +35,11 @@ from onefit.risk.estimate import (
     yardstick,
 )
 from onefit.risk.folds import as_folds, is_grouping
-from onefit.risk.named import InSample, Splits
+from onefit.risk.named import InSample, Permutation, Splits
 from onefit.risk.sample import sampled
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
+from onefit.tuning.judges import PermutedJudge
 from onefit.validation import check_audit, check_max_error, check_weights
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
@@ -169,7 +170,7 @@ def evaluate(
     model: Any,
     X: Any,
     y: Any,
-    risk: Splits | InSample,
+    risk: Splits | InSample | Permutation,
     sample_weight: Any = None,
     *,
     max_error: float = 0.1,
@@ -180,10 +181,10 @@ def evaluate(
     ----------
     model, X, y, sample_weight
         As for ``loo``.
-    risk : Splits or InSample
+    risk : Splits, InSample or Permutation
         One of ``onefit.risk``: ``LeaveOneOut()``, ``LeaveGroupOut(groups)``, ``KFold(5)``,
         ``MonteCarlo(128)``, ``LeaveQOut(5)``, ``HeldOut(0.25)``, ``Split(cv)``, ``GCV()``, ``SURE()``,
-        ``ALO()``, ``InfluenceFunction()``.
+        ``ALO()``, ``LinearizedALO()``, ``InfluenceFunction()``, ``Permutation()``.
     max_error : float, default 0.1
         As for ``loo``.
 
@@ -207,14 +208,25 @@ def evaluate(
     if isinstance(risk, Splits):
         exact, groups = not risk.approximate, risk.splits(_rows(X))
         return loo(model, X, y, sample_weight, groups=groups, exact=exact, max_error=max_error)
-    if isinstance(risk, type) or not hasattr(risk, "of"):
+    if isinstance(risk, type) or not (isinstance(risk, Permutation) or hasattr(risk, "of")):
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
         solution = _optimum(reading, type(model).__name__)
         left_out = leave_out(solution.fit, max_error=np.inf, curvature=solution.curvature)
     weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
+    if isinstance(risk, Permutation):
+        return _permuted(risk, reading, left_out, weights)
     return risk.of(left_out, reading.metric, reading.target, weights)
+
+
+def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: Array | None) -> Criterion:
+    """Judge by permutations: fits of the response and of T permutations of it."""
+    shares = np.ones(left_out.fit.problem.n) if weights is None else weights
+    judge = PermutedJudge.of(risk, reading, shares / shares.sum())
+    value = judge.judge(left_out.fit.problem, [], gradient=False).value
+    rest = GCV().of(left_out, reading.metric, reading.target, weights)
+    return Criterion("permutation criterion", value, rest.training, rest.effective_df)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from onefit.penalties import (
     FusedLasso,
     GeneralizedLasso,
     GroupLasso,
+    LInfinity,
     NuclearNorm,
     Pieces,
     Polyhedral,
@@ -52,6 +53,7 @@ POLYHEDRAL = {
     "slope": Slope(WEIGHTS, 0.5),
     "slope with equal weights": Slope(np.repeat([2.0, 1.0, 0.0], 4), 0.6),
     "slope that is a lasso": Slope(np.ones(P), 0.6),
+    "largest": LInfinity(2.0),
     "box": Box(-0.5, np.linspace(0.1, 1.0, P)),
     "half-line": Box(lower=0.0),
     "a box of half-lines with l1": L1(WEIGHTS) + Box(lower=0.0),
@@ -60,6 +62,7 @@ POLYHEDRAL = {
     "ridge plus box": L2(WEIGHTS) + Box(0.0, 0.4),
     "ridge plus chain": FusedLasso(0.8) + L2(0.5),
     "ridge plus slope": L2(0.5) + Slope(WEIGHTS, 0.4),
+    "ridge plus largest": L2(0.5) + LInfinity(1.0),
 }
 CURVED = {
     "group lasso": GroupLasso(LABELS, 0.7),
@@ -111,6 +114,7 @@ BY_HAND = {
     FusedLasso: _fused_by_hand,
     TrendFilter: lambda penalty, coef: np.abs(np.diff(coef, penalty.order + 1)).sum(),
     Slope: lambda penalty, coef: np.dot(penalty.weights, sorted(abs(coef), reverse=True)),
+    LInfinity: lambda _, coef: max(abs(coef)),
     NuclearNorm: lambda penalty, coef: np.linalg.norm(coef.reshape(penalty.shape), "nuc"),
     Box: lambda penalty, coef: (
         np.sum(penalty.l1 * np.abs(coef))
@@ -163,6 +167,8 @@ def _by_clarabel(penalty, start, step):
         case Slope():
             steps = -np.diff(rest.weights, append=0.0)
             term = sum(cp.sum_largest(cp.abs(z), k + 1) * gain for k, gain in enumerate(steps) if gain > 0)
+        case LInfinity():
+            term = cp.norm_inf(z)
         case NuclearNorm():
             term = cp.normNuc(cp.reshape(z, rest.shape, order="C"))
         case Box():

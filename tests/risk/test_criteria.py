@@ -12,6 +12,7 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 import onefit
 from onefit.readers import read
 from onefit.risk.criteria import first_order_change
+from onefit.risk.permutation import draw_permutations
 from onefit.solvers.solve import solve
 
 
@@ -97,3 +98,61 @@ def test_what_has_no_criterion():
         onefit.evaluate(LinearRegression().fit(wide, response), wide, response, onefit.risk.SURE())
     flat = onefit.evaluate(LinearRegression().fit(wide, response), wide, response, onefit.risk.GCV())
     assert flat.value == np.inf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_permutation_criterion_of_a_ridge_is_its_closed_form(weighted):
+    X, y = _data(n=30, p=4)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, 30) if weighted else None
+    model = Ridge(2.0).fit(X, y, weights)
+    found = onefit.evaluate(model, X, y, onefit.risk.Permutation(7, random_state=3), weights)
+    share = np.full(30, 1.0 / 30) if weights is None else weights / weights.sum()
+    orders = draw_permutations(30, 7, np.random.default_rng(3))
+
+    def unexplained(order):
+        response = y[order] - share @ y[order]
+        fit = Ridge(2.0).fit(X, y[order], weights).predict(X)
+        return np.sqrt(share @ (y[order] - fit) ** 2 / (share @ response**2))
+
+    expected = unexplained(np.arange(30)) + np.mean([abs(1.0 - unexplained(order)) for order in orders])
+    assert found.value == pytest.approx(expected, rel=1e-9)
+    assert found.name == "permutation criterion"
+
+
+def test_the_permutation_criterion_is_what_the_search_minimises():
+    X, y = _data()
+    risk = onefit.risk.Permutation(5, random_state=0)
+    search = onefit.GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e3)}, risk=risk).fit(X, y)
+    assert onefit.evaluate(search.best_estimator_, X, y, risk).value == pytest.approx(
+        -search.best_score_, rel=1e-8
+    )
+
+
+def test_permutations_are_not_for_balanced_classes():
+    X, y = _data()
+    model = LogisticRegression(class_weight="balanced").fit(X, y > 0)
+    with pytest.raises(onefit.UnsupportedModelError, match="Permutation"):
+        onefit.evaluate(model, X, y > 0, onefit.risk.Permutation(3))
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3], ids=["ridge", "logistic", "multinomial"])
+def test_lemma_3_is_the_loss_followed_along_its_slope(n_classes):
+    """Σ over rows of ℓ_i + ∇ℓ_iᵀ (H without row i)⁻¹ ∇ℓ_i / n, with the Hessian of all other rows."""
+    X, y = _data(n=40)
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+    model = (LogisticRegression(C=0.5) if n_classes else Ridge(2.0)).fit(X, y)
+    step = onefit.evaluate(model, X, y, onefit.risk.ALO())
+    lemma = onefit.evaluate(model, X, y, onefit.risk.LinearizedALO())
+    jackknife = onefit.evaluate(model, X, y, onefit.risk.InfluenceFunction())
+    assert lemma.training < lemma.value < step.value  # a convex loss is above its tangent
+    assert lemma.value != pytest.approx(jackknife.value, rel=1e-6)
+    if n_classes == 2:
+        fit = solve(read(model, X, y).fit).fit
+        Z = np.column_stack([X, np.ones(len(X))])
+        hessian = Z.T * fit.hessian @ Z + np.diag([*np.full(X.shape[1], 2.0), 0.0])
+        changes = [
+            fit.gradient[i] ** 2 * z @ np.linalg.solve(hessian - fit.hessian[i] * np.outer(z, z), z)
+            for i, z in enumerate(Z)
+        ]
+        assert lemma.value == pytest.approx(lemma.training + np.mean(changes), rel=1e-8)

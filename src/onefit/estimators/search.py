@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
-from onefit.estimators.searched import SearchedModel, check_classes, fit_weighted, permuted
+from onefit.estimators.searched import SearchedModel, check_classes, fit_weighted
 from onefit.exceptions import UnreliableWarning
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
@@ -275,7 +275,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         shares = weights / weights.sum()
         splits = self.risk.splits(n) if isinstance(self.risk, Splits) else None
         if isinstance(self.risk, Permutation):
-            return permuted(self.risk, model, shares)
+            return judges.PermutedJudge.of(self.risk, reading, shares)
         if isinstance(self.risk, GCV):
             return judges.GeneralisedJudge(metric, target, shares)
         if splits is None or isinstance(self.risk, LeaveOneOut):

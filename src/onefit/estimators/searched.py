@@ -21,9 +21,6 @@ from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Problem
 from onefit.readers import Reading, has_reading, read
 from onefit.readers.kernels import KernelGram, check_semidefinite
-from onefit.risk.named import Permutation
-from onefit.risk.permutation import draw_permutations
-from onefit.tuning import judges
 from onefit.tuning.space import Domain, Space
 
 
@@ -162,19 +159,6 @@ def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
         "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
         "coefficients, and for length scales of a kernel object; give a pair of numbers"
     )
-
-
-def permuted(risk: Permutation, model: SearchedModel, shares: Array) -> judges.PermutedJudge:
-    """Judge a model by permutations of its response."""
-    reading, n = model.reading, len(shares)
-    if reading.fit.problem.balance is not None:
-        raise UnsupportedModelError(
-            "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights of "
-            "others; pass sample_weight"
-        )
-    drawn = draw_permutations(n, risk.n_permutations, np.random.default_rng(risk.random_state))
-    orders = np.vstack([np.arange(n), drawn])
-    return judges.PermutedJudge(reading.metric, reading.target, shares, orders)
 
 
 def check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:

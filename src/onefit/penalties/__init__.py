@@ -12,6 +12,7 @@ from onefit.penalties.box import Box
 from onefit.penalties.cones import Cone, Conic, ConicForm
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
+from onefit.penalties.largest import LInfinity
 from onefit.penalties.nuclear import NuclearNorm
 from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral
 from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
@@ -25,6 +26,7 @@ PENALTIES: dict[str, Callable[[], Penalty]] = {
     "l1": L1,
     "elasticnet": ElasticNet,
     "fused_lasso": FusedLasso,
+    "linfinity": LInfinity,
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "GeneralizedLasso",
     "GroupLasso",
     "GroupPenalty",
+    "LInfinity",
     "NuclearNorm",
     "Penalty",
     "Pieces",

@@ -1,4 +1,4 @@
-"""In-sample criteria that stand for leaving rows out: GCV, Cp, the infinitesimal jackknife.
+"""In-sample criteria that stand for leaving rows out: GCV, Cp, one step, the infinitesimal jackknife.
 
 They are here for comparison: all they need is a by-product of leave-one-out.
 """
@@ -6,6 +6,7 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
 from onefit.metrics import LinearMetric
+from onefit.risk.dual_route import left_out_by_dual
 from onefit.risk.estimate import mean_and_error
 
 
@@ -145,8 +147,15 @@ class SURE:
 class ALO:
     """Approximate leave-one-out: one Newton step for each row, and nothing more.
 
-    η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, Theorem 3.1; Beirami et al. 2017,
+    η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, eq. 17; Beirami et al. 2017,
     Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.
+
+    Parameters
+    ----------
+    route : {"primal", "dual"}, default "primal"
+        "dual" is section 3 of Wang et al. (2018), from the Jacobian of the proximal operator of the penalty:
+        the same values (their Theorems 5.1 and 5.2) by another way, for smooth losses with one output and any
+        penalty or constraint that has a proximal operator.
 
     Examples
     --------
@@ -159,13 +168,35 @@ class ALO:
     >>> est = onefit.evaluate(model, scale(X), y, onefit.risk.ALO())
     >>> round(est.value, 3), round(onefit.loo(model, scale(X), y).value, 3)
     (0.076, 0.076)
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 8))
+    >>> y = X[:, :3].sum(axis=1) + rng.normal(size=60)
+    >>> model = onefit.GeneralizedLinear("squared", onefit.penalties.LInfinity(20.0)).fit(X, y)
+    >>> one, other = (onefit.evaluate(model, X, y, onefit.risk.ALO(route)) for route in ("primal", "dual"))
+    >>> bool(abs(one.value / other.value - 1.0) < 1e-9)
+    True
     """
+
+    route: Literal["primal", "dual"] = "primal"
+
+    def __post_init__(self) -> None:
+        if self.route not in ("primal", "dual"):
+            raise ValueError(f"route must be 'primal' or 'dual', got {self.route!r}")
 
     def of(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
     ) -> Criterion:
-        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
-        losses = response.losses(target, left_out.eta)
+        """Estimate the risk of a fit; parameters as for ``GCV.of``.
+
+        Raises
+        ------
+        ValueError
+            By ``route="dual"`` for a loss that is flat or has a kink at some row, for several outputs, for
+            kernels, and where the penalty or the weights change when a row leaves.
+        """
+        eta = left_out_by_dual(left_out.fit) if self.route == "dual" else left_out.eta
+        losses = response.losses(target, eta)
         unit = np.ones(len(losses)) if weights is None else weights
         training, _ = _training(left_out, response, target, weights)
         return Criterion(
@@ -175,13 +206,10 @@ class ALO:
 
 @dataclass(frozen=True)
 class InfluenceFunction:
-    """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Beirami et al. 2017, Lemma 3).
+    """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Jaeckel 1972; Koh and Liang 2017).
 
     First order in the leverage, where leave-one-out divides by 1 − d_i h_i: it underestimates overfitting.
-
-    References
-    ----------
-    Beirami et al. (2017), On optimal generalizability in parametric learning, Lemma 3.
+    ``LinearizedALO`` is first order in the loss instead: the two differ.
 
     Examples
     --------
@@ -205,6 +233,41 @@ class InfluenceFunction:
         training, _ = _training(left_out, response, target, weights)
         return Criterion(
             "influence function", mean_and_error(losses, unit)[0], training, left_out.effective_df
+        )
+
+
+@dataclass(frozen=True)
+class LinearizedALO:
+    """ℓ_i + (∂ℓ_i/∂η)(η̃_i − η_i): the loss followed along its slope (Beirami et al. 2017, Lemma 3, eq. 12).
+
+    The step is that of leave-one-out, as in ``ALO``, and the loss is its first-order expansion at the fit,
+    which is below a convex loss.  ``InfluenceFunction`` is first order in the leverage instead.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = Ridge(0.1).fit(X, y)
+    >>> for risk in (onefit.risk.LinearizedALO(), onefit.risk.InfluenceFunction(), onefit.risk.ALO()):
+    ...     print(round(onefit.evaluate(model, X, y, risk).value))
+    3003
+    3002
+    3005
+    """
+
+    def of(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
+        fit = left_out.fit
+        along = response.slopes(target, fit.eta) * (left_out.eta - fit.eta)
+        losses = response.losses(target, fit.eta) + along.reshape(len(along), -1).sum(axis=1)
+        unit = np.ones(len(losses)) if weights is None else weights
+        training, _ = _training(left_out, response, target, weights)
+        return Criterion(
+            "linearised leave-one-out", mean_and_error(losses, unit)[0], training, left_out.effective_df
         )
 
 

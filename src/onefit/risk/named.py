@@ -13,9 +13,9 @@ import numpy as np
 
 from onefit.leave_out.sets import Folds
 from onefit.risk import folds
-from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction
+from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction, LinearizedALO
 
-InSample: TypeAlias = ALO | GCV | SURE | InfluenceFunction
+InSample: TypeAlias = ALO | GCV | SURE | InfluenceFunction | LinearizedALO
 
 
 class Splits(ABC):
@@ -301,6 +301,7 @@ __all__ = [
     "LeaveGroupOut",
     "LeaveOneOut",
     "LeaveQOut",
+    "LinearizedALO",
     "MonteCarlo",
     "Permutation",
     "Split",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from onefit import _linalg, gradients
 from onefit._typing import Array, Index
+from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
@@ -24,6 +25,9 @@ from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Moments, Problem
+from onefit.readers import Reading
+from onefit.risk.named import Permutation
+from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
@@ -302,6 +306,24 @@ class PermutedJudge(Judge):
     weights: Array
     orders: Index
     in_loss = False  # the constant model that it compares with moves too
+
+    @classmethod
+    def of(cls, risk: Permutation, reading: Reading, shares: Array) -> Self:
+        """Draw the permutations of a named risk.
+
+        Raises
+        ------
+        UnsupportedModelError
+            For balanced classes.
+        """
+        if reading.fit.problem.balance is not None:
+            raise UnsupportedModelError(
+                "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights "
+                "of others; pass sample_weight"
+            )
+        n, rng = len(shares), np.random.default_rng(risk.random_state)
+        orders = np.vstack([np.arange(n), draw_permutations(n, risk.n_permutations, rng)])
+        return cls(reading.metric, reading.target, shares, orders)
 
     def has_gradient(self, problem: Problem) -> bool:
         return True

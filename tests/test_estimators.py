@@ -380,7 +380,7 @@ def test_early_stopping_keeps_the_minimum(diabetes):
         (LassoLOO(eps=2.0), "eps must lie"),
         (ElasticNetLOO(l1_ratio=0.0), "l1_ratio must lie .* RidgeLOO"),
         (LogisticLOO(l1_ratio=2.0), "l1_ratio must be a number in"),
-        (LogisticLOO(l1_ratio=[0.5]), "l1_ratio must be a number in"),
+        (LogisticLOO(l1_ratio=[0.5, 2.0]), "l1_ratio must be a number in"),
         (ElasticNetLOO(l1_ratio="half"), "l1_ratio must be a number or a list"),
         (RidgeLOO(alphas="auto"), "alphas must be a whole number or a list"),
         (RidgeLOO(alphas=1.0), r"write \[1.0\]"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any numb
 def check_fitted(model: Any) -> None:
     """Refuse an estimator that was not fitted, and what is no estimator at all."""
     if isinstance(model, type) or not hasattr(model, "get_params"):
-        raise TypeError(f"model must be a fitted scikit-learn estimator, got {model!r}")
+        raise TypeError(
+            f"model must be a fitted scikit-learn estimator, got {_shown(model)}: the order is model, X, y"
+        )
     try:
         check_is_fitted(model)
     except NotFittedError as error:
@@ -32,6 +34,8 @@ def check_rows(
     model: Any, X: Any, y: Any, *, several_outputs: bool = False, numeric: bool = True
 ) -> tuple[Design, Array]:
     """Check X and y against what the model was fitted on; X in float64, its memory order kept."""
+    check_table(X)
+    check_response(y, X, of_classes=not numeric)
     X, y = validate_data(
         model,
         _as_the_model_knows_them(model, X),
@@ -50,6 +54,7 @@ def check_rows(
 
 def check_new_rows(model: Any, X: Any) -> Design:
     """Check rows that the model was not fitted on."""
+    check_table(X)
     X = _as_the_model_knows_them(model, X)
     return validate_data(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
 
@@ -72,6 +77,117 @@ def check_magnitude(X: Design) -> None:
         )
 
 
+# --- what arrives ------------------------------------------------------------------------------------
+
+
+def check_table(X: Any) -> None:
+    """Refuse rows that no number of ours would be right for, by the name of the column.
+
+    Missing tables, text, dates, masked entries, and columns of one name.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if X is None:
+        raise TypeError("X is None: pass the rows, an array of shape (n_samples, n_features)")
+    check_unmasked("X", X)
+    names = getattr(X, "columns", None)
+    if names is not None and hasattr(X, "dtypes"):
+        _check_columns(X, list(names))
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        raise TypeError(f"X holds {X.dtype}, not numbers: write dates as days since a day, for instance")
+
+
+def _check_columns(X: Any, names: list[Any]) -> None:
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"X has more than one column named {name!r}: rename or drop one")
+        seen.add(name)
+    for name, dtype in zip(names, list(X.dtypes), strict=True):
+        written = str(dtype).lower()
+        if written.startswith(("datetime", "timedelta", "date", "duration", "period")):
+            raise TypeError(
+                f"column {name!r} of X holds {dtype}, not numbers: write dates as days since a day, for "
+                "instance"
+            )
+        text = _first_text(X[name]) if written in ("object", "str", "string", "category") else None
+        if text is not None:
+            raise ValueError(
+                f"could not convert string to float: column {name!r} of X holds text such as {text!r}; "
+                "encode it, with OneHotEncoder() for instance, or leave it out"
+            )
+
+
+def _first_text(values: Any) -> str | None:
+    """First entry that is text and no number."""
+    for value in np.asarray(values, dtype=object):
+        if isinstance(value, str):
+            try:
+                float(value)
+            except ValueError:
+                return value
+    return None
+
+
+def check_unmasked(name: str, values: Any) -> None:
+    """Refuse masked arrays whose mask hides something: what is below it is not missing to anybody else."""
+    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
+        where = np.argwhere(np.ma.getmaskarray(values))[0]
+        raise ValueError(
+            f"{name} is a masked array with masked entries, the first in row {where[0]}: fill them, "
+            f"with {name}.filled(…) or SimpleImputer(), or drop the rows"
+        )
+
+
+def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
+    """Refuse responses that are no numbers for a model of numbers, and what is masked or out of range.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    check_unmasked("y", y)
+    if getattr(y, "ndim", 1) == 2 and getattr(X, "ndim", 2) == 1:
+        raise ValueError("X has one dimension and y has two: are they swapped? The order is model, X, y")
+    values = np.asarray(y)
+    if of_classes or values.ndim == 0:
+        return
+    if values.dtype.kind in "mM":
+        raise TypeError(f"y holds {values.dtype}, not numbers: write it as days since a day, for instance")
+    text = _first_text(values.ravel()) if values.dtype.kind in "OUST" else None
+    if text is not None:
+        raise ValueError(
+            f"could not convert string to float: y holds text such as {text!r}, and this model predicts "
+            "numbers: take a classifier, or encode y"
+        )
+    if values.dtype.kind in "fiu" and values.size:
+        _check_size("y", values)
+
+
+def _check_size(name: str, values: Any) -> None:
+    """Refuse numbers whose squares leave the range of float64."""
+    finite = np.abs(values[np.isfinite(values)].astype(np.float64))
+    largest = float(finite.max(initial=0.0))
+    low, high = MAGNITUDES
+    if largest > high or 0 < largest < low:
+        raise ValueError(
+            f"{name} has entries of up to {largest:.1g}, whose squares leave the range of float64: scale it "
+            f"to between {low:g} and {high:g}"
+        )
+
+
+def _shown(value: Any) -> str:
+    """An argument in a few words: arrays and tables by their kind and shape."""
+    shape = getattr(value, "shape", None)
+    return (
+        repr(value)
+        if shape is None or isinstance(value, type)
+        else f"{type(value).__name__} of shape {shape}"
+    )
+
+
 def _as_the_model_knows_them(model: Any, X: Any) -> Any:
     """Rows without names where the model has kept none, as machines with a function as kernel do."""
     own_kernel = callable(getattr(model, "kernel", None)) and not hasattr(model, "feature_names_in_")
@@ -80,9 +196,11 @@ def _as_the_model_knows_them(model: Any, X: Any) -> Any:
 
 def check_weights(sample_weight: Any, X: Design) -> Array:
     """Return weights, (n,) and at least 0: all ones if None."""
+    check_unmasked("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
+    _check_size("sample_weight", weights)
     return np.asarray(weights)
 
 
@@ -164,3 +282,118 @@ def check_share(name: str, given: Any) -> None:
         share = np.nan
     if not 0 <= share <= 1:
         raise ValueError(f"{name} must be a number in [0, 1], got {given!r}")
+
+
+# --- settings ----------------------------------------------------------------------------------------
+
+
+def check_flag(name: str, given: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(given, bool | np.bool_) and not (isinstance(given, int) and given in (0, 1)):
+        raise ValueError(f"{name} must be True or False, got {given!r}")
+
+
+def check_rng(rng: Any) -> np.random.Generator:
+    """Return a generator from a seed, or from None."""
+    if not (rng is None or isinstance(rng, int | np.integer | np.random.Generator)) or isinstance(rng, bool):
+        raise TypeError(f"rng must be None, a whole number or a numpy Generator, got {rng!r}")
+    if isinstance(rng, int | np.integer) and rng < 0:
+        raise ValueError(f"rng must be a whole number from 0 on, got {rng}")
+    return np.random.default_rng(rng)
+
+
+def check_solver(max_iter: Any, tol: Any) -> None:
+    """Refuse limits of a solver that are none."""
+    whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
+    if max_iter is not None and not (whole and max_iter >= 1):
+        raise ValueError(f"max_iter must be a whole number from 1 on, got {max_iter!r}")
+    number = isinstance(tol, int | float | np.number) and not isinstance(tol, bool)
+    if tol is not None and not (number and tol >= 0):
+        raise ValueError(f"tol must be a number that is at least 0, got {tol!r}")
+
+
+def check_factors(given: Any, p: int) -> Array:
+    """Factors on the penalty of each column: (p,), at least 0."""
+    try:
+        factors = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"penalty_factors must be {p} numbers, got {given!r}") from None
+    if factors.shape != (p,):
+        raise ValueError(
+            f"penalty_factors must have one number a column, shape ({p},), got shape {factors.shape}"
+        )
+    if not np.all(factors >= 0) or not np.any(np.isfinite(factors) & (factors > 0)):
+        raise ValueError(
+            f"penalty_factors must be at least 0 (0 is unpenalised, infinity leaves a column out), and not "
+            f"all of them 0 or infinite, got {given!r}"
+        )
+    return factors
+
+
+def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | None:
+    """Lower and upper bounds of the coefficients, ``positive=True`` among them; None if there are none."""
+    check_flag("positive", positive)
+    if given is None and not positive:
+        return None
+    if given is not None and (isinstance(given, str) or np.ndim(given) == 0 or len(given) != 2):
+        raise ValueError(f"bounds must be (lower, upper), two numbers or two arrays, got {given!r}")
+    ends = []
+    for name, end, none in zip(("lower", "upper"), given or (None, None), (-np.inf, np.inf), strict=True):
+        try:
+            values = np.asarray(none if end is None else end, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"the {name} bounds must be numbers, got {end!r}") from None
+        if values.shape not in ((), (p,)):
+            raise ValueError(
+                f"the {name} bounds must be one number, or one a column ({p}), got {values.shape}"
+            )
+        ends.append(np.broadcast_to(values, (p,)))
+    lower, upper = ends
+    return (np.maximum(lower, 0.0) if positive else lower), upper
+
+
+def check_class_weight(given: Any, classes: Any) -> None:
+    """Refuse weights of classes that are none, or of classes that there are not."""
+    if given is None or given == "balanced":
+        return
+    if classes is None:
+        raise ValueError("class_weight is for classifiers: pass sample_weight")
+    if not isinstance(given, dict):
+        raise TypeError(f"class_weight must be None, 'balanced' or a dict of class to weight, got {given!r}")
+    known = np.asarray(classes).tolist()
+    for label, weight in given.items():
+        if label not in known:
+            raise ValueError(f"class_weight names {label!r}, which is not among the classes {known}")
+        if not isinstance(weight, int | float | np.number) or not 0 <= float(weight) < np.inf:
+            raise ValueError(f"class_weight of {label!r} must be a number that is at least 0, got {weight!r}")
+
+
+def check_offset(given: Any, n: int) -> Array:
+    """Return what is added to the linear predictors: (n,), finite."""
+    try:
+        offset = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"offset must be {n} numbers, got {_shown(given)}") from None
+    if offset.shape != (n,):
+        raise ValueError(f"offset must have one number a row, shape ({n},), got shape {offset.shape}")
+    wrong = np.flatnonzero(~np.isfinite(offset))
+    if wrong.size:
+        raise ValueError(
+            f"offset[{wrong[0]}] = {offset[wrong[0]]}: leave out rows without exposure, which has no "
+            "logarithm"
+        )
+    return offset
+
+
+def check_classes_stay(removed: Sequence[Index], target: Array, weights: Array) -> None:
+    """Refuse splits whose training rows lack a class."""
+    classes = np.unique(target[weights > 0])
+    for k, rows in enumerate(removed):
+        held = weights.copy()
+        held[rows] = 0.0
+        missing = np.setdiff1d(classes, target[held > 0])
+        if missing.size:
+            raise ValueError(
+                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
+                "stratified ones (StratifiedKFold(5), StratifiedGroupKFold(5)), or another random_state"
+            )

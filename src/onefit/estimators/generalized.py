@@ -3,240 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
-from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
-from onefit._typing import Array, Design
-from onefit.estimators.self_tuned import (
-    SelfTuned,
-    automatic_or_given,
-    curvature_of_columns,
-    decades,
-    ends_of_kinked,
-)
+from onefit._typing import Array
+from onefit.estimators.documented import documented
+from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.self_tuned import SelfTuned
 from onefit.fit import Fit
-from onefit.losses import (
-    LOSSES,
-    CoupledLoss,
-    Logistic,
-    Loss,
-    Multinomial,
-    Quantile,
-    Tweedie,
-)
-from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
-from onefit.penalties import L2, PENALTIES, AnalysisPenalty, Penalty, SeparablePenalty
+from onefit.losses import LOSSES, Loss
+from onefit.penalties import L2, PENALTIES, Penalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
-from onefit.refits import reference
-from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
-from onefit.tuning.grid import Grid
-from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import search_path, settle
 from onefit.tuning.selection import Selection
-from onefit.validation import check_magnitude, check_range, check_rows, check_weights, class_numbers
-
-WITH_PROBABILITIES = (Logistic, Multinomial)
-
-Data: TypeAlias = tuple[Design, Array, Array]
+from onefit.validation import check_rows, check_weights, class_numbers
 
 
-def _has_classes(model: _LinearModel) -> bool:
-    loss = model._find_loss(2)
-    return loss.of_two_classes or isinstance(loss, Multinomial)
+def _named_loss(loss: Any, n_classes: int) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in tuple(LOSSES):
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, or a Loss, got {loss!r}")
+    return LOSSES[loss](n_classes)
 
 
-def _has_probabilities(model: _LinearModel) -> bool:
-    return isinstance(model._find_loss(2), WITH_PROBABILITIES)
+def _named_penalty(penalty: Any) -> Penalty:
+    if penalty is None:
+        return L2(1.0)
+    if isinstance(penalty, Penalty):
+        return penalty
+    if not isinstance(penalty, str):
+        raise TypeError(f"penalty must be one of onefit.penalties, or a sum of two, got {penalty!r}")
+    if penalty not in PENALTIES:
+        raise ValueError(f"penalty must be one of {', '.join(PENALTIES)}, or a Penalty, got {penalty!r}")
+    return PENALTIES[penalty]()
 
 
-class _LinearModel(BaseEstimator):
-    """Data in, predictions out, for every loss."""
-
-    loss: str | Loss
-    penalty: str | Penalty | None
-    fit_intercept: bool
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, RegressorTags
-
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        try:
-            loss, has_classes = self._find_loss(2), _has_classes(self)
-        except (TypeError, ValueError):  # what is wrong with the loss is for fit to say
-            return tags
-        if has_classes:
-            tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=isinstance(loss, Multinomial))
-        else:
-            tags.estimator_type = "regressor"
-            tags.regressor_tags = RegressorTags()
-            tags.target_tags.positive_only = isinstance(loss, Tweedie) and loss.power >= 1
-        return tags
-
-    def _find_loss(self, n_classes: int) -> Loss:
-        if isinstance(self.loss, Loss):
-            return self.loss
-        if self.loss not in tuple(LOSSES):
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, or a Loss, got {self.loss!r}")
-        return LOSSES[self.loss](n_classes)
-
-    def _find_penalty(self) -> Penalty:
-        if self.penalty is None:
-            return L2(1.0)
-        if isinstance(self.penalty, str):
-            return _named_penalty(self.penalty)
-        if not isinstance(self.penalty, Penalty):
-            raise TypeError(f"penalty must be one of onefit.penalties, or a sum of two, got {self.penalty!r}")
-        return self.penalty
-
-    def _check_X(self, X: Any) -> Design:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
-
-    def _check(self, X: Any, y: Any, sample_weight: Any) -> tuple[Data, Any]:
-        """Return checked data with the response in the terms of the loss, and as it was given."""
-        has_classes = _has_classes(self)
-        X, given = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse=("csr", "csc"),
-            dtype=np.float64,
-            ensure_min_samples=2,
-            y_numeric=not has_classes,
-        )
-        check_magnitude(X)
-        weights = check_weights(sample_weight, X)
-        if has_classes:
-            target = self._class_numbers(given, weights)
-        else:
-            target, loss = np.asarray(given, dtype=np.float64), self._find_loss(0)
-            if isinstance(loss, Tweedie):
-                check_range(target, loss.power)
-        return (X, target, weights), given
-
-    def _class_numbers(self, labels: Any, weights: Array) -> Array:
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        held, name = len(np.unique(numbers[weights > 0])), type(self).__name__
-        if held < 2:
-            only = np.asarray(labels)[weights > 0].tolist()[0]
-            raise ValueError(
-                f"{name} needs samples of at least 2 classes in the data, but the data contains only one "
-                f"class: {only!r}"
-            )
-        if len(self.classes_) > 2 and self._find_loss(2).of_two_classes:
-            shown = ", ".join(map(repr, self.classes_.tolist()[:6]))
-            raise ValueError(
-                f"Only binary classification is supported by loss={self.loss!r}, but y has "
-                f"{len(self.classes_)} classes ({shown}): take loss='multinomial', or "
-                "sklearn.multiclass.OneVsRestClassifier"
-            )
-        return numbers.astype(np.float64)
-
-    def _problem(self, data: Data, penalty: Penalty) -> Problem:
-        X, target, weights = data
-        loss = self._find_loss(len(getattr(self, "classes_", ())))
-        outputs = (len(self.classes_),) if isinstance(loss, CoupledLoss) else ()
-        if outputs and not isinstance(penalty, SeparablePenalty):
-            raise ValueError(
-                f"{type(penalty).__name__} is for models with one output, not for a {self.loss!r} loss of "
-                f"{outputs[0]} classes: take L1, L2 or ElasticNet"
-            )
-        penalty.check((X.shape[1], *outputs))
-        _check_determined(X, weights, penalty, bool(self.fit_intercept))
-        return Problem(loss, penalty, X, target, weights, np.full(outputs, bool(self.fit_intercept)))
-
-    def _metric(self) -> LinearMetric:
-        """How predictions are judged."""
-        loss = self._find_loss(2)
-        if isinstance(loss, WITH_PROBABILITIES):
-            return LogLoss(self.classes_)
-        if loss.of_two_classes:
-            return HingeLoss(self.classes_)
-        if isinstance(loss, Tweedie):
-            return Deviance(loss)
-        return PinballLoss(loss.level) if isinstance(loss, Quantile) else SquaredError()
-
-    def _take(self, fit: Fit) -> None:
-        if fit.coef.ndim == 2:
-            self.coef_, self.intercept_ = fit.coef.T, fit.intercept - fit.intercept.mean()
-        elif _has_classes(self):
-            self.coef_, self.intercept_ = fit.coef[None], np.atleast_1d(fit.intercept)
-        else:
-            self.coef_, self.intercept_ = fit.coef, float(fit.intercept)
-
-    def _as_fit(self, problem: Problem) -> Fit:
-        """Return the fitted coefficients as a fit."""
-        if problem.intercept.ndim:
-            return Fit(problem, self.coef_.T, np.asarray(self.intercept_))
-        return Fit(problem, np.ravel(self.coef_), np.asarray(np.ravel(self.intercept_)[0]))
-
-    def _eta(self, X: Any) -> Array:
-        eta = _linalg.times(self._check_X(X), np.atleast_2d(self.coef_).T) + self.intercept_
-        return eta[:, 0] if eta.shape[1] == 1 else eta
-
-    def predict(self, X: Any) -> Array:
-        """Predicted response, mean or class: (n,)."""
-        eta = self._eta(X)
-        if not _has_classes(self):
-            return self._metric().predictions(eta)
-        return self.classes_[(eta > 0).astype(np.intp) if eta.ndim == 1 else eta.argmax(axis=1)]
-
-    @available_if(_has_classes)
-    def decision_function(self, X: Any) -> Array:
-        """Linear predictors: (n,) for two classes, else (n, c)."""
-        eta = self._eta(X)
-        return eta[:, 1] - eta[:, 0] if eta.ndim == 2 and eta.shape[1] == 2 else eta
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> Array:
-        """Class probabilities: (n, c)."""
-        return self._metric().predictions(self._eta(X))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy of a classifier, R² of a regressor."""
-        judge = accuracy_score if _has_classes(self) else r2_score
-        return float(judge(y, self.predict(X), sample_weight=sample_weight))
-
-
-def _named_penalty(name: str) -> Penalty:
-    if name not in PENALTIES:
-        raise ValueError(f"penalty must be one of {', '.join(PENALTIES)}, or a Penalty, got {name!r}")
-    return PENALTIES[name]()
-
-
-def _check_determined(X: Design, weights: Array, penalty: Penalty, intercept: bool) -> None:
-    """Refuse a generalised lasso that leaves directions to the data which these do not determine."""
-    if not isinstance(penalty, AnalysisPenalty):
-        return
-    nothing = np.zeros(X.shape[1])
-    free = penalty.tangent(nothing)
-    along = _linalg.project(X, free.basis)[weights > 0]
-    if intercept:
-        along = along - along.mean(axis=0)
-    rank = int(np.linalg.matrix_rank(along)) if along.size else 0
-    if rank < free.size:
-        raise ValueError(
-            f"{type(penalty).__name__} leaves {free.size} directions of the coefficients free, of which X "
-            f"determines {rank}: add rows to D, or an L2 penalty"
-        )
-
-
-class GeneralizedLinear(_LinearModel):
+class GeneralizedLinear(LinearModel):
     """Linear model with any loss and any penalty, solved to machine precision.
 
     Minimises Σ w_i ℓ(y_i, η_i) + P(β), η = X β + b: the sum over rows, not the mean, and the intercept is not
@@ -297,6 +104,19 @@ class GeneralizedLinear(_LinearModel):
         self.penalty = penalty
         self.fit_intercept = fit_intercept
 
+    def _loss(self, n_classes: int) -> Loss:
+        return _named_loss(self.loss, n_classes)
+
+    def _find_penalty(self) -> Penalty:
+        return _named_penalty(self.penalty)
+
+    def _problem(self, X: Any, target: Array, weights: Array) -> Problem:
+        outputs = self._outputs(target)
+        intercept = np.full(outputs, bool(self.fit_intercept))
+        problem = Problem(self._fitted_loss(), self._find_penalty(), X, target, weights, intercept)
+        check_determined(problem)
+        return problem
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit.
 
@@ -306,13 +126,14 @@ class GeneralizedLinear(_LinearModel):
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
         """
-        data, _ = self._check(X, y, sample_weight)
-        with _linalg.one_thread_if_small(data[0]):
-            self._take(solve(Fit.at_start(self._problem(data, self._find_penalty()))).fit)
+        X, _, target, weights = self._check(X, y, sample_weight)
+        with _linalg.one_thread_if_small(X):
+            self._take(solve(Fit.at_start(self._problem(X, target, weights))).fit)
         return self
 
 
-class GeneralizedLinearLOO(_LinearModel, SelfTuned):
+@documented
+class GeneralizedLinearLOO(SelfTuned):
     """Linear model with any loss and any penalty that chooses its strength by leave-one-out.
 
     Minimises Σ w_i ℓ(y_i, η_i) + alpha P(β), η = X β + b, along a path of strengths, each solved from the
@@ -328,14 +149,16 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         So many strengths, evenly spaced in the logarithm, from the smallest that leaves only what is not
         penalised down to ``eps`` times it (for a ridge penalty eight decades around the curvature of the
         data), and more at either end while the risk falls there; or the strengths themselves.
-    selection : {"bagged", "min", "1se"}, default "bagged"
-        The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
-        penalty whose risk exceeds it by no more than one standard error of the paired difference.
+    <selection>
     eps : float, default 1e-3
         Length of the automatic path before strengths are added.
-    early_stopping : bool, default True
-        Stop the path once its risk is clearly past the minimum.
+    <early_stopping>
     fit_intercept : bool, default True
+    <judged>
+    <class_weight>
+    <columns>
+        For penalties on single columns: L1, L2, ElasticNet.
+    <solver>
 
     Attributes
     ----------
@@ -345,23 +168,12 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         Strengths that were visited, strongest first.
     penalty_ : Penalty
         ``penalty`` times ``alpha_``.
-    risk_path_, std_error_path_, paired_error_path_ : (J,) arrays
-        Leave-one-out risk at each strength, its standard error, and that of the difference to the smallest.
-    confidence_set_ : array
-        Strengths that cannot be told from the best at 95 %.
-    corrected_risk_ : float
-        Risk of the tuned model, corrected for the choice.
-    best_score_ : float
-        Minus ``corrected_risk_``.
+    <paths>
     coef_path_ : (J, p) or (J, p, c) array
     intercept_path_ : (J,) or (J, c) array
     coef_, intercept_, classes_
         As for ``GeneralizedLinear``.
-    loo_ : RiskEstimate
-        Leave-one-out at the chosen strength.
-    n_features_in_ : int
-    feature_names_in_ : (p,) array
-        Only if X has names.
+    <loo_>
 
     Examples
     --------
@@ -386,6 +198,15 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,
+        cv: Any = None,
+        scoring: Any = None,
+        class_weight: Any = None,
+        positive: bool = False,
+        bounds: Any = None,
+        penalty_factors: ArrayLike | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
@@ -394,8 +215,28 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         self.eps = eps
         self.early_stopping = early_stopping
         self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.scoring = scoring
+        self.class_weight = class_weight
+        self.positive = positive
+        self.bounds = bounds
+        self.penalty_factors = penalty_factors
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def _loss(self, n_classes: int) -> Loss:
+        return _named_loss(self.loss, n_classes)
+
+    def _unit_penalty(self, ratio: float) -> Penalty:
+        return _named_penalty(self.penalty)
+
+    @property
+    def penalty_(self) -> Penalty:
+        """The penalty times ``alpha_``."""
+        return self._unit_penalty(0.0).scaled(self.alpha_)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, offset: Any = None) -> Self:
         """Fit along the path and keep the best.
 
         Parameters
@@ -403,72 +244,25 @@ class GeneralizedLinearLOO(_LinearModel, SelfTuned):
         X : array-like, sparse matrix or sparse array of shape (n, p)
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
+            A row leaves with its whole weight, and the risk is the weighted mean.
+        groups : array-like of shape (n,), optional
+            Rows that leave together; with ``cv`` they are for the splitter.
+        offset : array-like of shape (n,), optional
+            Added to the linear predictors, for smooth losses of one output.
         """
-        self._check_choice()
-        data, given = self._check(X, y, sample_weight)
-        penalty, weights, metric = self._find_penalty(), data[2], self._metric()
-
-        judgement = Judgement(metric, data[1], weights)
-
-        def problem_at(alpha: float) -> Problem:
-            return self._problem(data, penalty.scaled(alpha))
-
-        with _linalg.one_thread_if_small(data[0]):
-            path = search_path(
-                self._grid(problem_at(1.0)),
-                problem_at,
-                judgement,
-                selection=self.selection,
-                early_stopping=self.early_stopping,
-            )
-            result, fit, left_out = settle(path, problem_at, judgement, self.selection)
-        self._take_path(result, weights)
-        self.penalty_ = penalty.scaled(self.alpha_)
-        self._take(fit)
-        details = {"target": data[1], "classes": self.classes_} if _has_classes(self) else {}
-        self._judge(left_out, metric, given, sample_weight, **details)
+        self._tune(X, y, sample_weight, groups, offset)
         return self
-
-    def _grid(self, problem: Problem) -> Grid:
-        """Strengths to visit, from the problem at strength one."""
-        shape = (problem.X.shape[1], *problem.intercept.shape)
-        start = Fit.at_start(problem)
-        if not problem.penalty.has_kinks(shape):
-            return automatic_or_given(
-                "alphas", self.alphas, lambda: decades(float(curvature_of_columns(start).sum()))
-            )
-        null = cache(lambda: null_strength(problem))
-
-        def ends() -> tuple[float, float]:
-            ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
-            return ends_of_kinked(null(), self.eps, curvature_of_columns(start), ridge)
-
-        return automatic_or_given("alphas", self.alphas, ends, strongest=null)
 
 
 # --- read back -------------------------------------------------------------------------------------
 
 
-@reference.register(GeneralizedLinearLOO)
-def _with_its_choice(model: GeneralizedLinearLOO) -> GeneralizedLinear:
-    return GeneralizedLinear(model.loss, clone(model.penalty_), fit_intercept=model.fit_intercept)
-
-
 @as_fit.register(GeneralizedLinear)
-def _read_chosen(model: GeneralizedLinear, X: Any, y: Any, sample_weight: Any) -> Reading:
-    return _read(model, model._find_penalty(), X, y, sample_weight)
-
-
-@as_fit.register(GeneralizedLinearLOO)
-def _read_tuned(model: GeneralizedLinearLOO, X: Any, y: Any, sample_weight: Any) -> Reading:
-    return _read(model, model.penalty_, X, y, sample_weight)
-
-
-def _read(model: _LinearModel, penalty: Penalty, X: Any, y: Any, sample_weight: Any) -> Reading:
-    has_classes = _has_classes(model)
-    X, target = check_rows(model, X, y, numeric=not has_classes)
-    if has_classes:
+def _read(model: GeneralizedLinear, X: Any, y: Any, sample_weight: Any) -> Reading:
+    of_classes = has_classes(model)
+    X, target = check_rows(model, X, y, numeric=not of_classes)
+    if of_classes:
         target = class_numbers(target, model.classes_).astype(np.float64)
-    problem = model._problem((X, target, check_weights(sample_weight, X)), penalty)
+    problem = model._problem(X, target, check_weights(sample_weight, X))
     reading = Reading(model._as_fit(problem), model._metric(), target)
-    return replace(reading, classes=model.classes_) if has_classes else reading
+    return replace(reading, classes=model.classes_) if of_classes else reading

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
-from onefit.estimators.searched import SearchedModel, check_classes, fit_weighted
+from onefit.estimators.searched import SearchedModel, fit_weighted
 from onefit.exceptions import UnreliableWarning
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
@@ -28,7 +28,7 @@ from onefit.tuning.descent import WAYS, Descended, DescentPlan, Optimizer, desce
 from onefit.tuning.judges import Judge
 from onefit.tuning.objective import NOTHING, RiskObjective
 from onefit.tuning.space import Domain, Space
-from onefit.validation import check_weights
+from onefit.validation import check_classes_stay, check_weights
 
 NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
 MISJUDGED = 0.1  # relative error of the risk of the search that is worth a warning
@@ -282,7 +282,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             return judges.LeaveOneOutJudge(metric, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
-            check_classes(folds.removed, target, weights)
+            check_classes_stay(folds.removed, target, weights)
         return judges.HeldOutJudge(folds, metric, target, weights, self.n_jobs)
 
     def _take(self, found: Descended, space: Space) -> None:

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from onefit._typing import Array, Index
 from onefit.estimators.bounds import domain_of
 from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Problem
@@ -159,17 +157,3 @@ def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
         "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "
         "coefficients, and for length scales of a kernel object; give a pair of numbers"
     )
-
-
-def check_classes(removed: tuple[Index, ...], target: Array, weights: Array) -> None:
-    """Refuse splits whose training rows lack a class."""
-    classes = np.unique(target[weights > 0])
-    for k, rows in enumerate(removed):
-        held = weights.copy()
-        held[rows] = 0.0
-        missing = np.setdiff1d(classes, target[held > 0])
-        if missing.size:
-            raise ValueError(
-                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
-                "stratified ones (onefit.risk.Split(StratifiedKFold(5))), or another random_state"
-            )

@@ -1,59 +1,272 @@
-"""What estimators that tune themselves by leave-one-out share."""
+"""What estimators that tune themselves by leaving rows out share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
-from onefit._typing import Array, Design
+from onefit._scoring import Pooled, check_scoring, row_losses
+from onefit._typing import Array, Index
+from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.sample import Sample, leaving
+from onefit.estimators.strengths import decades, grid_of
+from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
-from onefit.losses import CoupledLoss
-from onefit.metrics import LinearMetric
-from onefit.problem import Problem
-from onefit.risk.estimate import estimate, warn_if_unreliable
+from onefit.losses import CoupledLoss, Loss, Offset
+from onefit.metrics import LinearMetric, WithOffset
+from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
+from onefit.problem import Balance, Problem
+from onefit.readers import Reading, as_fit
+from onefit.readers.conventions import class_weights
+from onefit.refits import reference
+from onefit.risk.estimate import RiskEstimate, estimate, warn_if_unreliable
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path, settle
+from onefit.tuning.ridge import RidgeSpectrum, search_ridge
 from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
-from onefit.validation import check_magnitude, check_strengths, check_weights, is_count
+from onefit.validation import (
+    check_bounds,
+    check_class_weight,
+    check_classes_stay,
+    check_factors,
+    check_offset,
+    check_rows,
+    check_solver,
+    check_strengths,
+    check_weights,
+    class_numbers,
+    is_count,
+)
 
-RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
+SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
 
 
-class SelfTuned(BaseEstimator):
-    """What all self-tuning estimators share: checked data in, fitted attributes out."""
+def mixed(ratio: float) -> SeparablePenalty:
+    """A penalty of strength one with this share of ℓ1."""
+    if ratio in (0.0, 1.0):
+        return L1(1.0) if ratio else L2(1.0)
+    return ElasticNet(1.0, ratio)
+
+
+class Candidate(NamedTuple):
+    """A path, and how to judge its choice thoroughly."""
+
+    ratio: float
+    result: SearchResult
+    settled: Callable[[], tuple[SearchResult, Fit, LeftOut]]
+
+    @property
+    def risk(self) -> float:
+        """Risk of its choice."""
+        return float(self.result.risks[self.result.best])
+
+
+class SelfTuned(LinearModel):
+    """A path of penalties, judged by what leaves rows out, and the best of it."""
 
     selection: Selection
+    early_stopping: bool = True
+    eps: float = SHORTEST
+    cv: Any
+    scoring: Any
+    positive: bool
+    bounds: Any
+    penalty_factors: Any
+    class_weight: Any = None
+    max_iter: Any
+    tol: Any
+    n_jobs: int | None
     _strength: ClassVar[str] = "alpha"  # what the strength is called, and sets "<strength>_"
+    _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
+    _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    @abstractmethod
+    def _unit_penalty(self, ratio: float) -> Penalty:
+        """Penalty of strength one."""
 
-    def _check_X(self, X: Any) -> Design:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+    def _ratios(self) -> list[float]:
+        """Shares of the ℓ1 part that are tried."""
+        return [0.0]
 
-    def _check_choice(self) -> None:
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be 'bagged', 'min' or '1se', got {self.selection!r}")
+    def _amount(self, strength: float) -> float:
+        """Factor on the penalty at a strength on the estimator's own scale."""
+        return 1.0 / strength if self._strength == "C" else strength
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Design, Any, Array]:
-        self._check_choice()
-        X, y = validate_data(
-            self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=2, **checks
+    # --- the problem ---------------------------------------------------------------------------------
+
+    def _problem(self, sample: Sample, strength: float, ratio: float) -> Problem:
+        """What is minimised at a strength."""
+        weights, balance = self._weights_of_classes(sample)
+        outputs = self._outputs(sample.target)
+        loss: Loss = self._fitted_loss()
+        amount = self._amount(strength) * (weights.sum() if self._mean_scaled else 1.0)
+        problem = Problem(
+            loss if sample.offset is None else Offset(loss),
+            self._penalty_of(amount, ratio, (sample.X.shape[1], *outputs)),
+            sample.X,
+            sample.response,
+            weights,
+            np.full(outputs, bool(self.fit_intercept)),
+            self._mean_scaled,
+            balance,
         )
-        check_magnitude(X)
-        return X, y, check_weights(sample_weight, X)
+        check_determined(problem)
+        return problem
+
+    def _weights_of_classes(self, sample: Sample) -> tuple[Array, Balance | None]:
+        if self.class_weight is None:
+            return sample.weights, None
+        numbers: Index = sample.target.astype(np.intp)
+        weights = sample.weights * class_weights(self.class_weight, numbers, sample.weights, self.classes_)
+        return weights, Balance(numbers, sample.weights) if self.class_weight == "balanced" else None
+
+    def _penalty_of(self, amount: float, ratio: float, shape: tuple[int, ...]) -> Penalty:
+        unit, factors, bounds = self._unit_penalty(ratio), self.penalty_factors, self._limits(shape[0])
+        own: Any = amount
+        if (factors is not None or bounds is not None) and not isinstance(unit, SeparablePenalty):
+            raise ValueError(
+                f"penalty_factors, bounds and positive are for L1, L2 and ElasticNet, not for "
+                f"{type(unit).__name__}, whose own parameters say how columns differ"
+            )
+        if factors is not None:
+            own = amount * check_factors(factors, shape[0])
+        scaled = unit.scaled(own)
+        if bounds is None:
+            return scaled
+        if len(shape) > 1:
+            raise ValueError("bounds and positive are for one output: fit one model a class or target")
+        return scaled + Box(*bounds)
+
+    def _limits(self, p: int) -> tuple[Any, Any] | None:
+        return check_bounds(self.bounds, positive=self.positive, p=p)
+
+    # --- fitting -------------------------------------------------------------------------------------
+
+    def _sample(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any) -> Sample:
+        self._check_settings()
+        X, given, target, weights = self._check(X, y, sample_weight)
+        of_classes = has_classes(self)
+        check_class_weight(self.class_weight, getattr(self, "classes_", None))
+        sets, clusters = leaving(self.cv, groups, (X, given), classifier=of_classes)
+        if of_classes and sets is not None:
+            check_classes_stay(sets.removed, target, weights)
+        known = None if offset is None else check_offset(offset, X.shape[0])
+        return Sample(X, given, target, weights, sample_weight is not None, known, sets, clusters)
+
+    def _check_settings(self) -> None:
+        if self.selection not in SELECTIONS:
+            raise ValueError(
+                f"selection must be 'bagged', 'min' or '1se', got {self.selection!r} (it is how the strength "
+                "is chosen, not the order of a solver's coordinates)"
+            )
+        if self.scoring is not None:
+            check_scoring(self.scoring)
+        check_solver(self.max_iter, self.tol)
+        self._ratios()
+
+    def _judgement(self, sample: Sample) -> Judgement:
+        metric: LinearMetric = self._metric()
+        score = None if self.scoring is None else partial(self._scored, sample, metric)
+        own = metric if sample.offset is None else WithOffset(metric)
+        return Judgement(own, sample.response, sample.weights, sample.sets, sample.clusters, score)
+
+    def _scored(self, sample: Sample, metric: LinearMetric, rows: Index, eta: Array) -> Array:
+        """Losses by ``scoring`` from left-out linear predictors."""
+        eta = eta if sample.offset is None else eta + sample.offset[rows]
+        pooled = Pooled(
+            np.asarray(sample.y)[rows],
+            metric.predictions(eta),
+            metric.decision(eta),
+            metric.method,
+            getattr(self, "classes_", None),
+            sample.weights[rows] if sample.weighted else None,
+        )
+        return row_losses(self.scoring, pooled)
+
+    def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
+        sample = self._sample(X, y, sample_weight, groups, offset)
+        judgement = self._judgement(sample)
+        jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
+        with jobs, _linalg.one_thread_if_small(sample.X):
+            paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios()]
+            best = min(paths, key=lambda path: path.risk)
+            result, fit, left_out = best.settled()
+        others = [path.result for path in paths if path is not best]
+        self._take_path(result, judgement.unit_weights, *others)
+        if hasattr(self, "l1_ratio"):
+            self.l1_ratio_ = best.ratio
+        self._take(fit)
+        self.n_iter_ = len(result.strengths)
+        self.offset_given_ = sample.offset is not None
+        self._judge(sample, left_out)
+
+    def _candidate(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
+        """Solve and judge a path."""
+        if self._is_plain_ridge(ratio) and judgement.is_of_squares and not self._mean_scaled:
+            return self._by_spectrum(sample, ratio)
+        grid, X = self._grid(sample, ratio), sample.X
+        # ridge with more columns than rows knows X only through its Gram matrix
+        in_dual = self._is_plain_ridge(ratio) and X.shape[1] > X.shape[0]
+        design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
+        result = search_path(
+            grid,
+            lambda strength: replace(self._problem(sample, strength, ratio), X=design),
+            judgement,
+            selection=self.selection,
+            early_stopping=self.early_stopping,
+        )
+        if in_dual:
+            result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T)
+        problem_at = partial(self._problem, sample, ratio=ratio)
+        return Candidate(ratio, result, lambda: settle(result, problem_at, judgement, self.selection))
+
+    def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
+        """Every strength from one eigendecomposition."""
+        spectrum = RidgeSpectrum(self._problem(sample, 1.0, ratio))
+        name, zero = f"{self._strength}s", self._may_be_zero
+        given = getattr(self, name)
+        values = check_strengths(name, given, lambda: decades(spectrum.largest), positive=not zero)
+        result = search_ridge(spectrum, Grid(values, is_count(given)), self.selection)
+
+        def settled() -> tuple[SearchResult, Fit, LeftOut]:
+            left_out = spectrum.left_out(float(result.strengths[result.best]))
+            return result, left_out.fit, left_out
+
+        return Candidate(ratio, result, settled)
+
+    def _is_plain_ridge(self, ratio: float) -> bool:
+        """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""
+        unit, loss = self._unit_penalty(ratio), self._fitted_loss()
+        alike = self.penalty_factors is None and self.bounds is None and not self.positive
+        of_one = not isinstance(loss, CoupledLoss) and not loss.is_kinked
+        return unit == L2(1.0) and alike and of_one
+
+    def _grid(self, sample: Sample, ratio: float) -> Grid:
+        name = f"{self._strength}s"
+        shape = (sample.X.shape[1], *self._outputs(sample.target))
+        return grid_of(
+            name,
+            getattr(self, name),
+            self._problem(sample, 1.0, ratio),
+            kinked=self._unit_penalty(ratio).has_kinks(shape),
+            eps=self.eps,
+            inverse=self._strength == "C",
+            positive=not self._may_be_zero,
+        )
+
+    # --- what was found ------------------------------------------------------------------------------
 
     def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
@@ -69,7 +282,7 @@ class SelfTuned(BaseEstimator):
         self.std_error_path_ = result.std_errors
         self.paired_error_path_ = result.paired_errors
         self.coef_path_ = result.coefs
-        self.intercept_path_ = result.levels
+        self.intercept_path_ = self._without_common(result.levels)
         held = result.contest
         if held is None or others:
             paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
@@ -84,7 +297,7 @@ class SelfTuned(BaseEstimator):
 
     @property
     def corrected_risk_(self) -> float:
-        """Leave-one-out risk of the tuned model, corrected for the choice among many."""
+        """Risk of the tuned model, corrected for the choice among many."""
         check_is_fitted(self)
         return Contest(*self._contest).corrected_risk()
 
@@ -93,114 +306,74 @@ class SelfTuned(BaseEstimator):
         """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
         return -self.corrected_risk_
 
-    def _judge(self, left_out: Any, metric: LinearMetric, y: Any, sample_weight: Any, **details: Any) -> None:
+    def _judge(self, sample: Sample, left_out: LeftOut) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
-        weights = None if sample_weight is None else left_out.fit.problem.weights
-        self.loo_ = estimate(left_out, metric, y, sample_weight=weights, design=self._check_X, **details)
+        metric = self._metric()
+        own = metric if sample.offset is None else WithOffset(metric)
+        found = estimate(
+            left_out,
+            own,
+            sample.y,
+            target=sample.response,
+            sample_weight=sample.weights if sample.weighted else None,
+            classes=getattr(self, "classes_", None),
+            clusters=sample.clusters,
+            design=self._check_X,
+        )
+        self.loo_ = found if sample.offset is None else _with_offset(found, metric, sample.offset)
         warn_if_unreliable(self.loo_)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Risk along the path with its errors, and the choice: a ``RiskPathDisplay``.
 
-class PenalisedPath(SelfTuned):
-    """Estimators whose path is solved strength by strength."""
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        """
+        from onefit.displays import RiskPathDisplay
 
-    early_stopping: bool
-
-    @abstractmethod
-    def _problem(self, X: Design, y: Array, weights: Array, strength: float, ratio: float) -> Problem:
-        """Return the problem at a strength on the estimator's own scale."""
-
-    def _walk(
-        self, data: tuple[Design, Array, Array], grid: Grid, ratio: float, metric: LinearMetric
-    ) -> SearchResult:
-        X, y, weights = data
-        with _linalg.one_thread_if_small(X):
-            in_dual = ratio == 0 and X.shape[1] > X.shape[0]
-            in_dual = in_dual and not isinstance(self._problem(*data, 1.0, ratio).loss, CoupledLoss)
-            # ridge with more columns than rows knows X only through its Gram matrix
-            design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
-            result = search_path(
-                grid,
-                lambda strength: self._problem(design, y, weights, strength, ratio),
-                Judgement(metric, y, weights),
-                selection=self.selection,
-                early_stopping=self.early_stopping,
-            )
-            return replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T) if in_dual else result
-
-    def _settle(
-        self, data: tuple[Design, Array, Array], result: SearchResult, ratio: float, metric: LinearMetric
-    ) -> tuple[SearchResult, Fit, LeftOut]:
-        _, y, weights = data
-        return settle(
-            result,
-            lambda strength: self._problem(*data, strength, ratio),
-            Judgement(metric, y, weights),
-            self.selection,
-        )
+        check_is_fitted(self)
+        return RiskPathDisplay.from_estimator(self).plot(ax)
 
 
-def automatic_or_given(
-    name: str,
-    given: Any,
-    ends: Callable[[], tuple[float, float]],
-    *,
-    positive: bool = True,
-    strongest: Callable[[], float] | None = None,
-) -> Grid:
-    """Strengths that were given, or so many between the ends, and beyond them where the risk falls."""
-    automatic = is_count(given)
-    values = check_strengths(name, given, ends, positive=positive)
-    return Grid(values, automatic, strongest() if automatic and strongest is not None else None)
+def _with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:
+    """Predictions of rows with their offsets in."""
+    decision = found.decision + offset[found.rows]
+    return replace(
+        found,
+        decision=decision,
+        predictions=metric.predictions(decision),
+        fitted=found.fitted + offset[found.rows],
+    )
 
 
-def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:
-    """Range of automatic strengths of a penalty with kinks, and perhaps an ℓ2 part.
-
-    From the smallest strength that makes all coefficients zero, or that at which the ℓ2 part has shrunk them
-    to about a tenth, if it comes later: down to ``eps`` times that.  An ℓ2 part does not know the units of
-    the response, as the ℓ1 part does: with large numbers it is the one that matters, and the null model is
-    many decades away.
-
-    Parameters
-    ----------
-    null : float
-        Strength that makes all coefficients zero.
-    eps : float
-    curvature : (p,) array
-        Of the loss along each column, Σ w d (x − x̄)².
-    ridge : (p,) array
-        Strength of the ℓ2 part at strength one.
-    """
-    if not 0 < eps < 1:
-        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    held = (curvature > 0) & np.isfinite(ridge)
-    shrinks = float(np.mean(ridge[held])) if held.any() else 0.0
-    if shrinks <= 0:
-        return null, eps * null
-    high, usual = float(curvature[held].sum()), float(np.median(curvature[held]))
-    reach = 10.0 ** RIDGE_DECADES[0] / shrinks
-    return min(null, reach * high), eps * min(null, reach * usual)
+# --- onefit.loo of a model that tuned itself: the refits keep its strength -------------------------------
 
 
-def curvature_of_columns(start: Fit) -> Array:
-    """Σ w d (x − x̄)² of each column at the constant model: (p,); with d = 1 where the loss is straight."""
-    problem, hessian = start.problem, start.hessian
-    if hessian.ndim > 1:  # one output like another
-        hessian = np.einsum("icc->i", hessian) / hessian.shape[1]
-    rows = hessian if np.any(hessian > 0) else problem.weights
-    return _linalg.column_norms(problem.X, rows, centred=bool(np.all(problem.intercept))) ** 2
-
-
-def decades(largest: float) -> tuple[float, float]:
-    """Range of automatic ridge strengths."""
-    high, low = RIDGE_DECADES
-    scale = largest if largest > 0 else 1.0
-    return scale * 10.0**high, scale * 10.0**low
-
-
-def with_its_choice(model: SelfTuned) -> Any:
+@reference.register(SelfTuned)
+def _with_its_choice(model: SelfTuned) -> Any:
     """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
     chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
-    if "l1_ratio" in model.get_params() and hasattr(model, "l1_ratio_"):
+    chosen |= {"cv": None, "scoring": None}
+    if "l1_ratio" in model.get_params():
         chosen["l1_ratio"] = model.l1_ratio_
     return clone(model).set_params(**chosen)
+
+
+@as_fit.register(SelfTuned)
+def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
+    if model.offset_given_:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} was fitted with an offset, which onefit.loo is not given: its own "
+            "leave-one-out is in model.loo_"
+        )
+    of_classes = has_classes(model)
+    X, target = check_rows(model, X, y, numeric=not of_classes, several_outputs=model._several_targets)
+    given = target
+    if of_classes:
+        target = class_numbers(target, model.classes_).astype(np.float64)
+    sample = Sample(X, given, target, check_weights(sample_weight, X))
+    strength = float(getattr(model, f"{model._strength}_"))
+    problem = model._problem(sample, strength, getattr(model, "l1_ratio_", 0.0))
+    reading = Reading(model._as_fit(problem), model._metric(), target, solved=True)
+    return replace(reading, classes=model.classes_) if of_classes else reading

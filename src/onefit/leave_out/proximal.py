@@ -257,7 +257,7 @@ class _Run:
     def gradient(self, active: Index) -> Array:
         """Gradient of loss and ℓ2 part: (q, a)."""
         problem = self.table.fit.problem
-        slope = self.weights[:, active] * problem.loss.gradient(problem.y[:, None], self.eta[:, active])
+        slope = self.weights[:, active] * problem.loss.gradient(problem.y[..., None], self.eta[:, active])
         smooth = (self.table.l2[:, None] * self.keep[active]) * self.stacked[:, active]
         return _linalg.product(self.table.Z.T, slope) + smooth
 
@@ -282,7 +282,7 @@ class _Run:
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
         problem, table = self.table.fit.problem, self.table
         weights = self.weights[:, active]
-        losses = np.where(weights > 0, problem.loss.value(problem.y[:, None], eta), 0.0)
+        losses = np.where(weights > 0, problem.loss.value(problem.y[..., None], eta), 0.0)
         penalty = table.l1 @ np.abs(x) + 0.5 * (table.l2 @ x**2)
         return np.einsum("nm,nm->m", weights, losses) + self.keep[active] * penalty
 
@@ -336,7 +336,7 @@ class _Run:
         """Columns off the working set that should join, and problems that have settled without them."""
         fit, problem, table = self.table.fit, self.table.fit.problem, self.table
         l1, l2 = problem.separable.strengths(fit.coef.shape)
-        slope = self.weights * problem.loss.gradient(problem.y[:, None], self.eta)
+        slope = self.weights * problem.loss.gradient(problem.y[..., None], self.eta)
         correlations = np.abs(_linalg.transposed_times(problem.X, slope))
         correlations[table.columns] = 0.0
         slack = np.multiply.outer(_linalg.column_norms(problem.X, fit.hessian, centred=False), self._drift())

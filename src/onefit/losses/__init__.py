@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
 from onefit.losses.mixture import Mixture
+from onefit.losses.offset import Offset
 from onefit.losses.piecewise import (
     EpsilonInsensitive,
     Hinge,
@@ -65,6 +66,7 @@ __all__ = [
     "Loss",
     "Mixture",
     "Multinomial",
+    "Offset",
     "PiecewiseLinear",
     "PiecewiseLoss",
     "Poisson",

@@ -31,6 +31,8 @@ class Reading:
         Whether the solver stopped before its limit of iterations.
     iterates : bool
         Whether it iterates at all.
+    solved : bool
+        Whether it is known to end at machine precision, as ours do.
     notes : tuple of str
     design : callable
         From new rows, as the estimator takes them, to rows of the fit's X.
@@ -45,6 +47,7 @@ class Reading:
     tol: float = 1e-4
     converged: bool = True
     iterates: bool = False
+    solved: bool = False
     notes: tuple[str, ...] = ()
     design: Callable[[Any], Design] | None = None
     constant: float = 0.0

@@ -73,9 +73,11 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
         return reading
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
     reached = limit is not None and steps is not None and np.max(steps) >= limit
-    tol = float(getattr(model, "tol", 1e-4))
+    tol = getattr(model, "tol", None)
     design = reading.design or partial(check_new_rows, model)
-    return replace(reading, tol=tol, converged=not reached, iterates=steps is not None, design=design)
+    iterates = steps is not None and not reading.solved
+    tol = 1e-4 if tol is None else float(tol)
+    return replace(reading, tol=tol, converged=not reached, iterates=iterates, design=design)
 
 
 def has_reading(kind: type) -> bool:

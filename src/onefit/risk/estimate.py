@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from onefit._scoring import score_pooled
+from onefit._scoring import Pooled, score
 from onefit._typing import Array, Design, Index, Mask
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut, Refinement
@@ -163,8 +163,11 @@ class RiskEstimate:
         >>> round(onefit.loo(Ridge(0.1).fit(X, y), X, y).score("r2"), 3)
         0.493
         """
-        return score_pooled(
-            scoring,
+        return score(scoring, self._pooled)
+
+    @property
+    def _pooled(self) -> Pooled:
+        return Pooled(
             np.asarray(self.y)[self.rows],
             self.predictions,
             self.decision,

@@ -9,7 +9,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
-from onefit.penalties import L2, Coordinates, Penalty, Subspace, Tangent
+from onefit.losses import Squared, UnitDispersion
+from onefit.penalties import L2, Coordinates, Penalty, SeparablePenalty, Subspace, Tangent
 from onefit.problem import Problem
 from onefit.solvers import corners, newton
 
@@ -31,6 +32,8 @@ def null_strength(problem: Problem) -> float:
     factor is the smallest for which minus its gradient is a subgradient, found by bisection.
     """
     coef, gradient = _null_fit(problem)
+    if isinstance(problem.penalty, SeparablePenalty):
+        return _of_single_coefficients(problem.penalty, gradient)
     size = float(np.abs(gradient).max(initial=0.0))
     unit = _unit(problem.penalty, gradient)
     if size <= np.finfo(float).tiny or unit <= 0:
@@ -49,6 +52,14 @@ def null_strength(problem: Problem) -> float:
     return unit * 10.0**high
 
 
+def _of_single_coefficients(penalty: SeparablePenalty, gradient: Array) -> float:
+    """The largest |∂loss| relative to its ℓ1 strength, and a rounding more."""
+    l1, l2 = penalty.strengths(gradient.shape)
+    kinked = (l1 > 0) & np.isfinite(l1) & np.isfinite(l2)
+    highest = float(np.max(np.abs(gradient[kinked]) / l1[kinked], initial=0.0))
+    return highest * (1.0 + 1e-12) if highest > np.finfo(float).tiny else 1.0
+
+
 def _is_stationary(penalty: Penalty, coef: Array, flat: Array, gradient: Array) -> bool:
     if coef.ndim == 1:
         return bool(penalty.is_stationary(flat, gradient).all())
@@ -65,9 +76,10 @@ def _unit(penalty: Penalty, gradient: Array) -> float:
 def _null_fit(problem: Problem) -> tuple[Array, Array]:
     """Coefficients that minimise the loss on the null space of the penalty, and its gradient there."""
     start = Fit.at_start(problem)
-    basis = _null_basis(problem.penalty.tangent(start.coef))
-    if start.coef.ndim == 2:
-        return start.coef, start.loss_gradient
+    tangent = problem.penalty.tangent(start.coef)
+    if start.coef.ndim == 2 or (tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)):
+        return start.coef, start.loss_gradient  # which start from the constant model itself
+    basis = _null_basis(tangent)
     inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
     solver = corners.solve if problem.loss.is_kinked else _newton
@@ -86,4 +98,7 @@ def _null_basis(tangent: Tangent) -> Array:
     if isinstance(tangent, Subspace):
         return _linalg.dense(tangent.basis)
     assert isinstance(tangent, Coordinates)
-    return np.eye(len(tangent.support))[:, np.flatnonzero(tangent.support)]
+    free = np.flatnonzero(tangent.support)
+    basis = np.zeros((len(tangent.support), len(free)))
+    basis[free, np.arange(len(free))] = 1.0
+    return basis

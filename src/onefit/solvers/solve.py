@@ -108,7 +108,8 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.is_kinked or not isinstance(first.penalty, SeparablePenalty):
         return _path_of_starts(problems)
-    return least_squares_path(problems) if first.loss.is_quadratic else newton_path(problems)
+    of_one = first.loss.is_quadratic and not first.intercept.ndim
+    return least_squares_path(problems) if of_one else newton_path(problems)
 
 
 def _path_in_lasso_coordinates(

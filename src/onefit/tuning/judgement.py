@@ -14,7 +14,7 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import Yardstick, in_passing
 from onefit.leave_out.follow import has_paths
 from onefit.leave_out.sets import Folds
-from onefit.metrics import LinearMetric
+from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.estimate import clustered, yardstick
 from onefit.solvers.newton import Solution
 
@@ -52,6 +52,11 @@ class Judgement:
     def yardstick(self) -> Yardstick:
         """By which the engine says what is exact enough."""
         return yardstick(self.metric, self.target, self.weights)
+
+    @property
+    def is_of_squares(self) -> bool:
+        """Whether it is single rows that are judged, by their squared errors."""
+        return self.sets is None and self.score is None and isinstance(self.metric, SquaredError)
 
     @cached_property
     def unit_weights(self) -> Array:

@@ -1,0 +1,137 @@
+"""Automatic strengths: where a penalty starts to matter in these data, and where it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.fit import Fit
+from onefit.problem import Problem
+from onefit.solvers.null_model import null_strength
+from onefit.tuning.grid import Grid
+from onefit.validation import check_strengths, is_count
+
+RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
+
+
+def grid_of(
+    name: str,
+    given: Any,
+    problem: Problem,
+    *,
+    kinked: bool,
+    eps: float,
+    inverse: bool = False,
+    positive: bool = True,
+) -> Grid:
+    """Strengths that were given, or so many between ends from the data, and beyond while the risk falls.
+
+    Parameters
+    ----------
+    name : str
+        What they are called.
+    given : int or array-like
+    problem : Problem
+        At strength one.
+    kinked : bool
+        Whether a penalty that grows with the strength makes coefficients zero.
+    eps : float
+        Length of an automatic path with kinks.
+    inverse : bool
+        Whether a larger value is a weaker penalty, as for ``C``.
+    positive : bool
+        Whether a strength of zero is refused.
+    """
+    if not kinked:
+        total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
+        start = Fit.at_start(problem)
+        return _grid(
+            name,
+            given,
+            lambda: decades(float(curvature_of_columns(start).sum()) / total),
+            None,
+            inverse=inverse,
+            positive=positive,
+        )
+    null = cache(lambda: null_strength(problem))
+
+    def ends() -> tuple[float, float]:
+        shape = (problem.X.shape[1], *problem.intercept.shape)
+        ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
+        return ends_of_kinked(null(), eps, curvature_of_columns(Fit.at_start(problem)), ridge)
+
+    if not 0 < eps < 1:
+        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+    return _grid(name, given, ends, null, inverse=inverse, positive=positive)
+
+
+def _grid(
+    name: str,
+    given: Any,
+    ends: Callable[[], tuple[float, float]],
+    strongest: Callable[[], float] | None,
+    *,
+    inverse: bool,
+    positive: bool,
+) -> Grid:
+    automatic = is_count(given)
+
+    def between() -> tuple[float, float]:
+        high, low = ends()
+        return (1.0 / low, 1.0 / high) if inverse else (high, low)
+
+    grid = Grid(check_strengths(name, given, between, positive=positive), automatic)
+    if automatic and strongest is not None:
+        grid = replace(grid, strongest=1.0 / strongest() if inverse else strongest())
+    return replace(grid, values=grid.values[::-1]) if inverse else grid
+
+
+def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:
+    """Range of automatic strengths of a penalty with kinks, and perhaps an ℓ2 part.
+
+    From the smallest strength that makes all coefficients zero, or that at which the ℓ2 part has shrunk them
+    to about a tenth, if it comes later: down to ``eps`` times that.  An ℓ2 part does not know the units of
+    the response, as the ℓ1 part does: with large numbers it is the one that matters, and the null model is
+    many decades away.
+
+    Parameters
+    ----------
+    null : float
+        Strength that makes all coefficients zero.
+    eps : float
+    curvature : (p,) array
+        Of the loss along each column, Σ w d (x − x̄)².
+    ridge : (p,) array
+        Strength of the ℓ2 part at strength one.
+    """
+    held = (curvature > 0) & np.isfinite(ridge)
+    shrinks = float(np.mean(ridge[held])) if held.any() else 0.0
+    if shrinks <= 0:
+        return null, eps * null
+    high, usual = float(curvature[held].sum()), float(np.median(curvature[held]))
+    reach = 10.0 ** RIDGE_DECADES[0] / shrinks
+    return min(null, reach * high), eps * min(null, reach * usual)
+
+
+def curvature_of_columns(start: Fit) -> Array:
+    """Σ w d (x − x̄)² of each column at the constant model: (p,); with d = 1 where the loss is straight."""
+    problem, hessian = start.problem, start.hessian
+    if hessian.ndim == 3:  # one output like another
+        hessian = np.einsum("icc->i", hessian) / hessian.shape[1]
+    elif hessian.ndim == 2:
+        hessian = hessian.mean(axis=1)
+    rows = hessian if np.any(hessian > 0) else problem.weights
+    return _linalg.column_norms(problem.X, rows, centred=bool(np.all(problem.intercept))) ** 2
+
+
+def decades(largest: float) -> tuple[float, float]:
+    """Range of automatic ridge strengths."""
+    high, low = RIDGE_DECADES
+    scale = largest if largest > 0 else 1.0
+    return scale * 10.0**high, scale * 10.0**low

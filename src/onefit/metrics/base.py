@@ -1,0 +1,108 @@
+"""What every metric says of itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import numpy as np
+
+from onefit._typing import Array
+
+
+class Metric(ABC):
+    """A loss of each row's prediction.
+
+    Attributes
+    ----------
+    method : str
+        The scikit-learn method whose outputs are the predictions.
+    loss_name : str
+        What the losses are, for tables and axes.
+    """
+
+    method: str
+    loss_name: str
+
+    @abstractmethod
+    def target(self, y: Any) -> Any:
+        """Return what an estimator was given in the terms of the losses: numbers, or class numbers."""
+
+    @abstractmethod
+    def of_predictions(self, target: Any, predictions: Any) -> Array:
+        """Loss of each row: (r,); missing (NaN) for predictions that are missing."""
+
+
+class LinearMetric(Metric):
+    """A metric of models with linear predictors ``eta``, (n,) or (n, c).
+
+    Attributes
+    ----------
+    refit_method : str
+        The method that refits are asked for: one whose outputs lose nothing of the linear predictors.
+    has_kinks : bool
+        Whether its derivative jumps.
+    """
+
+    refit_method: str
+    has_kinks: bool
+
+    @abstractmethod
+    def predictions(self, eta: Array) -> Array:
+        """What ``method`` returns, the inverse link: (n,) or (n, c)."""
+
+    @abstractmethod
+    def predictors(self, predictions: Array) -> Array:
+        """Linear predictors with these predictions, the link."""
+
+    @abstractmethod
+    def decision(self, eta: Array) -> Array:
+        """Return the linear predictors that users know, without a scale that is estimated along."""
+
+    @abstractmethod
+    def losses(self, target: Array, eta: Array) -> Array:
+        """Loss of each row: (n,)."""
+
+    @abstractmethod
+    def slopes(self, target: Array, eta: Array) -> Array:
+        """φ′, the derivative of each row's loss in its linear predictors: the shape of ``eta``."""
+
+    @abstractmethod
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        """How far each loss may be off, if no linear predictor of the row is by more than a bound: (n,).
+
+        For class scores, no difference of two of them.  All losses here are convex in η.
+        """
+
+    @final
+    def of_predictions(self, target: Any, predictions: Any) -> Array:
+        with np.errstate(invalid="ignore"):  # of missing predictions
+            return self.losses(target, self.predictors(floating(predictions)))
+
+    @final
+    def of_refits(self, target: Any, outputs: Any) -> Array:
+        """Loss of each row from what ``refit_method`` of a refit returned: (r,)."""
+        if self.refit_method == "decision_function":
+            with np.errstate(invalid="ignore"):  # of missing outputs
+                return self.losses(target, floating(outputs))
+        return self.of_predictions(target, outputs)
+
+
+def floating(values: Any) -> Array:
+    """Return an array of floats, of single precision if it was."""
+    values = np.asarray(values)
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+
+def numbers(y: Any) -> Array:
+    """Return a response as an array of floats."""
+    return np.asarray(y, dtype=np.float64)
+
+
+def farther(metric: LinearMetric, target: Array, eta: Array, bounds: Array) -> Array:
+    """Change of a convex loss at the end of the interval where it is larger: (n,)."""
+    finite = np.where(np.isfinite(bounds), bounds, 0.0)
+    here = metric.losses(target, eta)
+    with np.errstate(over="ignore"):
+        ends = [metric.losses(target, eta + side * finite) - here for side in (-1.0, 1.0)]
+    return np.where(np.isfinite(bounds), np.maximum(*ends), np.inf)

@@ -1,0 +1,141 @@
+"""Metrics of predicted numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.losses import Tweedie
+from onefit.metrics.base import LinearMetric, farther, numbers
+
+
+@final
+@dataclass(frozen=True)
+class SquaredError(LinearMetric):
+    """Squared error of a prediction, the mean over several outputs."""
+
+    method = refit_method = "predict"
+    loss_name = "squared error"
+    has_kinks = False
+
+    def target(self, y: Any) -> Array:
+        return numbers(y)
+
+    def predictions(self, eta: Array) -> Array:
+        return eta
+
+    def predictors(self, predictions: Array) -> Array:
+        return predictions
+
+    def decision(self, eta: Array) -> Array:
+        return eta
+
+    def losses(self, target: Array, eta: Array) -> Array:
+        squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
+        return squares if squares.ndim == 1 else squares.mean(axis=1)
+
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return 2.0 * (eta - target) / (1 if eta.ndim == 1 else eta.shape[1])
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        size = np.abs(target - eta).reshape(len(eta), -1).mean(axis=1)
+        return bounds * (2.0 * size + bounds)
+
+
+@final
+@dataclass(frozen=True)
+class PinballLoss(LinearMetric):
+    """Pinball loss of a predicted quantile."""
+
+    level: float
+    method = refit_method = "predict"
+    loss_name = "pinball loss"
+    has_kinks = True
+
+    def target(self, y: Any) -> Array:
+        return numbers(y)
+
+    def predictions(self, eta: Array) -> Array:
+        return eta
+
+    def predictors(self, predictions: Array) -> Array:
+        return predictions
+
+    def decision(self, eta: Array) -> Array:
+        return eta
+
+    def losses(self, target: Array, eta: Array) -> Array:
+        return np.maximum(self.level * (target - eta), (self.level - 1.0) * (target - eta))
+
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return np.where(target > eta, -self.level, 1.0 - self.level)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return bounds * max(self.level, 1.0 - self.level)
+
+
+@final
+@dataclass(frozen=True)
+class LocationError(LinearMetric):
+    """Squared error of the first of two linear predictors, location and scale."""
+
+    method = refit_method = "predict"
+    loss_name = "squared error"
+    has_kinks = False
+
+    def target(self, y: Any) -> Array:
+        return numbers(y)
+
+    def predictions(self, eta: Array) -> Array:
+        return eta[:, 0]
+
+    def predictors(self, predictions: Array) -> Array:
+        return np.stack([predictions, np.full(len(predictions), np.nan)], axis=1)  # the scale is not judged
+
+    def decision(self, eta: Array) -> Array:
+        return eta[:, 0]
+
+    def losses(self, target: Array, eta: Array) -> Array:
+        return (target - eta[:, 0]) ** 2
+
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return np.stack([2.0 * (eta[:, 0] - target), np.zeros(len(target))], axis=1)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        size = np.abs(target - eta[:, 0])
+        return bounds * (2.0 * size + bounds)
+
+
+@final
+@dataclass(frozen=True)
+class Deviance(LinearMetric):
+    """Unit deviance of the mean of a Tweedie family: twice its loss."""
+
+    family: Tweedie
+    method = refit_method = "predict"
+    loss_name = "deviance"
+    has_kinks = False
+
+    def target(self, y: Any) -> Array:
+        return numbers(y)
+
+    def predictions(self, eta: Array) -> Array:
+        return self.family.mean(eta)
+
+    def predictors(self, predictions: Array) -> Array:
+        return predictions if self.family.link == "identity" else np.log(predictions)
+
+    def decision(self, eta: Array) -> Array:
+        return eta
+
+    def losses(self, target: Array, eta: Array) -> Array:
+        return 2.0 * self.family.value(target, eta)
+
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return 2.0 * self.family.gradient(target, eta)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return farther(self, target, eta, bounds)

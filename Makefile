@@ -47,7 +47,7 @@ $(VENV)-papers/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-papers
 	$(VENV)-papers/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-papers/bin/python -m pip install --quiet 'torch==2.13.0'
-	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli]' optuna
+	$(VENV)-papers/bin/python -m pip install --quiet --editable '.[cli,cvxpy]' optuna
 	touch $@
 
 docs: $(VENV)-docs/.ready  ## the site, with every example run; a warning is an error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 
@@ -11,6 +10,7 @@ mpl.use("Agg")  # figures are files here, never windows
 
 import matplotlib.pyplot as plt
 import numpy as np
+import results
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -87,8 +87,9 @@ def legend_below(figure: Figure, ax: Axes | Sequence[Axes]) -> None:
     )
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a PNG, without a date, so that the same curves make the same file."""
+def save(figure: Figure, paper: str, name: str) -> None:
+    """Write a PNG beside the results, without a date, so that the same curves make the same file."""
+    path = results.OUT / f"{paper}.{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DOTS_AN_INCH, metadata={"Software": None})
     plt.close(figure)

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import plotting
+import results
 import settings
 import tables
 from matplotlib.ticker import NullFormatter
@@ -18,7 +19,7 @@ import onefit
 Array = np.ndarray
 STEPS = 800
 LENGTH = 0.02  # of a plain step (assumed)
-SAMPLES = 10
+SAMPLES = results.pick("data sets", full=10, quick=2)
 DECADES = 1e4  # bounds, either side of the first strength
 
 WAYS = {
@@ -111,6 +112,12 @@ def search(name: str, sample: Linear) -> Trace:
     return trace
 
 
+def _ordered(traces: list[Trace]) -> float:
+    """Mean strength of the irrelevant features over that of the relevant ones, of all data sets."""
+    last = np.mean([trace.strengths[-1] for trace in traces], axis=0)
+    return float(last[: RELEVANT.start].mean() / last[RELEVANT].mean())
+
+
 def draw(traces: dict[str, Trace]) -> None:
     """Left the risks, right the mean strengths of the irrelevant and the relevant features."""
     figure, axes = plotting.panels(1, 2, width=4.6, height=3.6)
@@ -121,22 +128,22 @@ def draw(traces: dict[str, Trace]) -> None:
         steps = np.arange(1, len(trace.left_out) + 1)
         left.plot(steps, trace.left_out, line, color=colour, lw=1.5, label=name)
         left.plot(steps, trace.new_data(), ":", color=colour, lw=1.5)
-        strengths = np.log(np.maximum(trace.strengths, FIRST_STRENGTH / DECADES))
+        strengths = np.array(trace.strengths)
         for columns in (irrelevant, RELEVANT):
-            right.plot(steps, np.exp(strengths[:, columns].mean(axis=1)), line, color=colour, lw=1.5)
+            right.plot(steps, strengths[:, columns].mean(axis=1), line, color=colour, lw=1.5)
     left.set_title("leave-one-out (lines), new data (dotted)")
     left.set_ylabel("mean squared error")
     left.set_yscale("log")
     left.set_yticks([0.1, 0.2, 0.4, 0.8], ["0.1", "0.2", "0.4", "0.8"])
     left.yaxis.set_minor_formatter(NullFormatter())
     right.set_title("strengths: 40 irrelevant features (up), 10 relevant (down)")
-    right.set_ylabel("geometric mean of λ")
+    right.set_ylabel("mean of λ")
     right.set_yscale("log")
     for ax in (left, right):
         ax.set_xscale("log")
         ax.set_xlabel("evaluations of the gradient")
     plotting.legend_below(figure, left)
-    plotting.save(figure, settings.FIGURES / "figure_1.png")
+    plotting.save(figure, settings.FOLDER, "figure_1")
 
 
 def main() -> None:
@@ -156,16 +163,31 @@ def main() -> None:
         f"mean of {SAMPLES} data sets", "leave-one-out", "new data", "evaluations", "seconds",
         "largest gradient in log λ",
     )  # fmt: skip
-    rows = []
+    rows, numbers, timings = [], dict[str, float](), dict[str, float]()
     for name, traces in found.items():
         last = [float(trace.new_data()[-1]) for trace in traces]
         cells = (tables.mean_and_error([t.left_out[-1] for t in traces]), tables.mean_and_error(last))
         means = (np.mean([len(t.left_out) for t in traces]), np.mean([t.seconds for t in traces]))
         steepest = max(t.gradient for t in traces)
         rows.append((name, *cells, f"{means[0]:.0f}", f"{means[1]:.2f}", f"{steepest:.1e}"))
+        numbers |= {
+            f"{name}: start": traces[0].left_out[0],
+            f"{name}: end": np.mean([t.left_out[-1] for t in traces]),
+        }
+        numbers |= {f"{name}: strengths": _ordered(traces)}
+        timings[name] = float(means[1])
     cells = tuple(tables.mean_and_error(list(column)) for column in zip(*single, strict=True))
     rows.append(("one strength for all: RidgeLOO", *cells, "", "", ""))
-    tables.report(settings.FIGURES / "figure_1.csv", head, rows)
+    results.save(
+        settings.FOLDER,
+        "figure_1",
+        head,
+        rows,
+        caption="Figures 1 and 2: ridge regression with a strength for each of 50 features, n = 150.",
+        seeds=f"0 to {SAMPLES - 1}",
+        numbers=numbers,
+        timings=timings,
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import plotting
+import results
 import settings
 import tables
 from settings import Linear
@@ -21,9 +22,9 @@ Array = np.ndarray
 STEPS = 20  # of Algorithms 1 and 2
 STRETCH, LONGEST = np.array([4.0, 1e-3]), np.array([20.0, 1.0])  # of a step in λ₁ and λ₂ (assumed)
 STRENGTHS = (100.0, 10.0)  # at which seconds are taken
-BY_COLUMNS = [(200, p) for p in (70, 90, 110, 130, 150)]
-BY_ROWS = [(n, 100) for n in (125, 250, 500, 1000)]
-SAMPLES = 10
+BY_COLUMNS = [(200, p) for p in results.pick("numbers of columns", (70, 90, 110, 130, 150), (70, 150))]
+BY_ROWS = [(n, 100) for n in results.pick("numbers of rows", (125, 250, 500, 1000), (125, 500))]
+SAMPLES = results.pick("data sets", full=10, quick=2)
 
 
 @dataclass
@@ -135,6 +136,7 @@ def draw_traces(ax: Any, traces: dict[str, Trace], reached: tuple[float, float, 
 
 def draw_seconds(middle: Any, right: Any) -> None:
     """Seconds over p and n, and their table."""
+    timings = dict[str, float]()
     kinds = (("refits", plotting.REFITS), ("one step, NumPy", plotting.PLAIN), ("ours, exact", plotting.OURS))
     rows = []
     for ax, sizes, at in ((middle, BY_COLUMNS, 1), (right, BY_ROWS, 0)):
@@ -144,6 +146,10 @@ def draw_seconds(middle: Any, right: Any) -> None:
         ax.set_yscale("log")
         for (n, p), (by_hand, step, exact) in zip(sizes, times, strict=True):
             cells = (f"{by_hand:.2f}", f"{step:.4f}", f"{exact:.4f}")
+            timings |= {
+                f"{n} × {p}: {kind}": float(by_hand / one)
+                for kind, one in (("one step", step), ("ours", exact))
+            }
             rows.append((str(n), str(p), *cells, f"{by_hand / step:.0f}", f"{by_hand / exact:.0f}"))
     middle.set_title(f"n = {BY_COLUMNS[0][0]}")
     middle.set_xlabel("p")
@@ -151,7 +157,15 @@ def draw_seconds(middle: Any, right: Any) -> None:
     right.set_title(f"p = {BY_ROWS[0][1]}")
     right.set_xlabel("n")
     head = ("n", "p", "refits s", "one step s", "ours, exact s", "refits / one step", "refits / ours")
-    tables.report(settings.FIGURES / "figure_4_seconds.csv", head, rows)
+    results.save(
+        settings.FOLDER,
+        "figure_4_seconds",
+        head,
+        rows,
+        caption="Figure 4, right: seconds of leave-one-out of an elastic net.",
+        seeds="0",
+        timings=timings,
+    )
 
 
 def report(found: dict[str, list[Trace]], reached: list[tuple[float, float, int]]) -> None:
@@ -165,7 +179,17 @@ def report(found: dict[str, list[Trace]], reached: list[tuple[float, float, int]
     cells = ("", tables.mean_and_error(exact, 0), tables.mean_and_error(new, 0))
     rows.append((f"ours, {np.mean(evaluations):.0f} evaluations", *cells))
     head = (f"mean of {SAMPLES} data sets", "refits", "one step; ours: exact", "new data")
-    tables.report(settings.FIGURES / "figure_4.csv", head, rows)
+    end = {name: np.mean([t.refits[-1] for t in traces]) for name, traces in found.items()}
+    start = np.mean([trace.refits[0] for trace in found["Algorithm 1"]])
+    results.save(
+        settings.FOLDER,
+        "figure_4",
+        head,
+        rows,
+        caption="Figure 4, left: an elastic net, n = 70, p = 50, tuned from λ₁ = λ₂ = 0.",
+        seeds=f"0 to {SAMPLES - 1}",
+        numbers={"start": start, **end, "ours": np.mean(exact)},
+    )
 
 
 def main() -> None:
@@ -182,7 +206,7 @@ def main() -> None:
     left.set_title(f"n = {samples[0].X.shape[0]}, p = {samples[0].X.shape[1]}")
     draw_seconds(middle, right)
     plotting.legend_below(figure, [left, middle])
-    plotting.save(figure, settings.FIGURES / "figure_4.png")
+    plotting.save(figure, settings.FOLDER, "figure_4")
     report(found, reached)
 
 

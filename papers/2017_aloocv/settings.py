@@ -13,7 +13,7 @@ import numpy as np
 
 Array = np.ndarray
 
-FIGURES = Path(__file__).resolve().parent / "figures"
+FOLDER = Path(__file__).resolve().parent.name
 DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
@@ -71,13 +71,21 @@ class Images:
     y_new: Array
 
 
+def _overlaps(many: int, few: int) -> Array:
+    """Share of each of many pixels of a side in each of fewer, which cover the same side: (few, many)."""
+    old, new = np.arange(many + 1) / many, np.arange(few + 1) / few
+    ends = np.minimum(new[1:, None], old[1:]) - np.maximum(new[:-1, None], old[:-1])
+    return np.maximum(ends, 0.0) * few
+
+
 def mnist(seed: int, n: int = 200) -> Images:
-    """Digits 2 and 3, the inner 20 × 20 pixels (assumed): n training images, and the 2810 others."""
+    """Digits 2 and 3, shrunk to 20 × 20 pixels by area (assumed): n images, and the others."""
     rng = np.random.default_rng(seed)
     with np.load(DATA / "mnist.npz") as file:
         images, digits = file["X_train"], file["y_train"]
     kept = (digits == 2) | (digits == 3)
-    X, y = images[kept][:, 4:24, 4:24].reshape(-1, 400) / 255.0, (digits[kept] == 3).astype(int)
+    shares = _overlaps(28, 20)
+    X, y = (shares @ (images[kept] / 255.0) @ shares.T).reshape(-1, 400), (digits[kept] == 3).astype(int)
     rows = rng.permutation(len(y))
     return Images(X[rows[:n]], y[rows[:n]], X[rows[n:]], y[rows[n:]])
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import results
+import settings
 
 Array = np.ndarray
 T = TypeVar("T")
@@ -75,18 +75,28 @@ def percent(share: float) -> str:
     return f"{share:.2g}" if share < 1e-5 else f"{100 * share:.2g} %"
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def report(panels: Sequence[Curves], path: Path) -> None:
-    """Print the table of differences, and write the curves themselves beside the picture."""
-    print(markdown(HEAD, [one.row() for one in panels]), flush=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["panel", "strength", "refits", "plain", "ours"])
-        for one in panels:
-            for values in zip(one.strengths, one.refits, one.plain, one.ours, strict=True):
-                writer.writerow([one.title.replace("\n", ", "), *(f"{value:.8g}" for value in values)])
+def report(panels: Sequence[Curves], name: str, caption: str) -> None:
+    """Write the table of differences, and the curves themselves."""
+    numbers: dict[str, float] = {}
+    timings: dict[str, float] = {}
+    for one in panels:
+        off, best = np.abs(one.plain / one.refits - 1.0), int(np.argmin(one.refits))
+        numbers |= {
+            f"{one.title}: plain, largest": float(off.max()),
+            f"{one.title}: plain, at the best": float(off[best]),
+            f"{one.title}: ours, largest": float(np.max(np.abs(one.ours / one.refits - 1.0))),
+            f"{one.title}: risk at the best": float(one.refits[best]),
+            f"{one.title}: steps between the choices": float(abs(int(np.argmin(one.plain)) - best)),
+        }
+        timings |= {f"{one.title}: {key}": seconds for key, seconds in one.seconds.items()}
+    given = {"caption": caption, "seeds": "1", "numbers": numbers, "timings": timings}
+    results.save(settings.FOLDER, name, HEAD, [one.row() for one in panels], **given)
+    lines = [
+        (one.title, *(float(f"{value:.8g}") for value in values))
+        for one in panels
+        for values in zip(one.strengths, one.refits, one.plain, one.ours, strict=True)
+    ]
+    head = ("panel", "strength", "refits", "plain", "ours")
+    results.save(
+        settings.FOLDER, f"{name}_curves", head, lines, caption="Its curves.", seeds="1", shown=False
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import plain
 import plotting
 import refits
+import results
 import settings
-from curves import Curves, Stopwatch, markdown, report
+from curves import Curves, Stopwatch, report
 from sklearn.linear_model import lasso_path
 from sklearn.model_selection import KFold
 
@@ -17,8 +16,8 @@ import onefit
 from onefit.penalties import L1
 
 Array = np.ndarray
-STRENGTHS = np.geomspace(3.0, 60.0, 10)
-SAMPLES = 40
+STRENGTHS = np.geomspace(3.0, 60.0, results.pick("strengths", full=25, quick=5))
+SAMPLES = results.pick("data sets", full=40, quick=4)
 FOLDS = (3, 5, 10)
 
 
@@ -74,7 +73,6 @@ def many() -> dict[str, Array]:
 
 def main() -> None:
     """Left one data set, right the mean over forty."""
-    start = time.perf_counter()
     sample = settings.lasso(seed=1)
     one, new = left_out(sample)
     all_risks = many()
@@ -96,16 +94,24 @@ def main() -> None:
     right.set_title(f"mean of {SAMPLES} data sets")
     plotting.label(axes, strength="strength λ", risk="risk (squared error)")
     plotting.legend_below(figure, [left, right])
-    plotting.save(figure, settings.FIGURES / "figure_1.png")
-    report([one], settings.FIGURES / "figure_1.csv")
+    plotting.save(figure, settings.FOLDER, "figure_1")
+    report([one], "figure_1", "Figure 1, left: leave-one-out of a lasso, n = 300, p = 600.")
     best = int(np.argmin(mean["new data"]))
-    rows = []
+    rows, numbers = [], dict[str, float]()
     for name, risk in all_risks.items():
         above = 100 * (risk - all_risks["new data"])[:, best] / mean["new data"][best]
         error = above.std(ddof=1) / np.sqrt(SAMPLES)
         rows.append((name, f"{mean[name][best]:.3f}", f"{above.mean():+.1f} ± {error:.1f} %"))
-    print(markdown((f"mean at λ = {STRENGTHS[best]:.3g}", "risk", "above that on new data"), rows))
-    print(f"{time.perf_counter() - start:.0f} s")
+        numbers |= {f"{name}: above": float(above.mean()), f"{name}: error": float(error)}
+    results.save(
+        settings.FOLDER,
+        "figure_1_bias",
+        (f"mean at λ = {STRENGTHS[best]:.3g}", "risk", "above that on new data"),
+        rows,
+        caption="Figure 1, right: folds and leave-one-out against new data, at the best strength.",
+        seeds=f"0 to {SAMPLES - 1}",
+        numbers=numbers,
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from sklearn.preprocessing import scale
 
 Array = np.ndarray
 
-FIGURES = Path(__file__).resolve().parent / "figures"
+FOLDER = Path(__file__).resolve().parent.name
 DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 NOISE = 0.5  # standard deviation of all Gaussian noise here (assumed)
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import plotting
+import results
 import rings
 import settings
 import tables
 from matplotlib.axes import Axes
 
 Array = np.ndarray
-SIZES = (8, 12, 20, 30, 40, 60, 100, 200)
-SEEDS = 25
+SIZES = results.pick("sizes", full=(8, 12, 20, 30, 40, 60, 100, 200), quick=(8, 20, 60))
+SEEDS = results.pick("seeds", full=25, quick=3)
 OURS, PAPER, NETWORK, SHORT, DECAY, SVM = (
     "ours", "CVGM, as in the paper", "network, as in the paper", "network, Adam, 30 steps",
     "network, Adam, decay by 5 folds", "kernel SVM, grid search",
@@ -81,7 +82,7 @@ def draw(found: dict[str, Array]) -> None:
         ax.minorticks_off()
         ax.set_xlabel("rows")
     plotting.legend_below(figure, left)
-    plotting.save(figure, settings.FIGURES / "figure_2.png")
+    plotting.save(figure, settings.FOLDER, "figure_2")
 
 
 def draw_mean(ax: Axes, values: Array, style: dict[str, Any], name: str) -> None:
@@ -118,14 +119,25 @@ def report(found: dict[str, Array], seconds: dict[str, Array]) -> None:
     for name, values in found.items():
         means = [f"{100.0 * one.mean():.1f}" for one in values]
         rows.append((name, *means, f"{seconds[name][at_60].mean():.2f}"))
-    tables.report(
-        settings.FIGURES / "figure_2.csv",
+    results.save(
+        settings.FOLDER,
+        "figure_2",
         (f"%, mean of {SEEDS} seeds", *map(str, SIZES), "seconds at 60"),
         rows,
+        caption="Figure 2: test accuracy on the rings over the number of rows.",
+        seeds=f"0 to {SEEDS - 1}",
+        numbers={
+            f"{name}: {n}": 100.0 * one.mean()
+            for name, v in found.items()
+            for n, one in zip(SIZES, v, strict=True)
+        },
+        timings={name: one[at_60].mean() for name, one in seconds.items()},
     )
     names = [name for name in STYLES if name != OURS]
     rows = [(name, *(paired(found, name, k) for k in range(len(SIZES)))) for name in names]
-    tables.report(settings.FIGURES / "figure_2_gain.csv", ("ours less, points", *map(str, SIZES)), rows)
+    head = ("ours less, points", *map(str, SIZES))
+    caption = "Figure 2: differences on the same rows."
+    results.save(settings.FOLDER, "figure_2_gain", head, rows, caption=caption, seeds=f"0 to {SEEDS - 1}")
 
 
 if __name__ == "__main__":

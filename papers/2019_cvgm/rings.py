@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import results
+import settings
 import tables
 import torch
 from scipy.stats import norm
@@ -163,16 +164,19 @@ def on_the_radius(sample: Sample) -> float:
 
 
 def report_accuracies(
-    path: Path, found: Mapping[str, Sequence[float]], paper: Mapping[str, str], seed: int
+    name: str, caption: str, found: Mapping[str, Sequence[float]], paper: Mapping[str, str], seed: int
 ) -> None:
     """Table of what each learner reaches over seeds, one of them drawn, beside the paper's one run."""
     rows = []
-    for name, values in found.items():
+    numbers: dict[str, float] = {}
+    for kind, values in found.items():
         percent = 100.0 * np.array(values)
         spread = f"{percent.min():.1f} to {percent.max():.1f}"
         mean = tables.mean_and_error(list(percent), 1)
-        rows.append((name, paper.get(name, ""), f"{percent[seed]:.1f}", mean, spread))
+        rows.append((kind, paper.get(kind, ""), f"{percent[seed]:.1f}", mean, spread))
+        numbers |= {kind: percent.mean(), f"{kind}: error": percent.std(ddof=1) / len(percent) ** 0.5}
+        numbers |= {f"{kind}: worst": percent.min()}
     seeds = len(next(iter(found.values())))
-    tables.report(
-        path, ("test accuracy, %", "paper, one run", f"seed {seed}", f"mean of {seeds}", "from … to"), rows
-    )
+    head = ("test accuracy, %", "paper, one run", f"seed {seed}", f"mean of {seeds}", "from … to")
+    given = {"caption": caption, "seeds": f"0 to {seeds - 1}", "numbers": numbers}
+    results.save(settings.FOLDER, name, head, rows, **given)

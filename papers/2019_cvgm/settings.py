@@ -16,7 +16,7 @@ import onefit
 
 Array = np.ndarray
 
-FIGURES = Path(__file__).resolve().parent / "figures"
+FOLDER = Path(__file__).resolve().parent.name
 N, N_NEW, P, INFORMATIVE, NOISE = 30, 1000, 10, 8, 100.0
 SPLITS, SHARE = 128, 0.95
 FIRST = (1e-2, 1e-4)  # λ₁ and λ₂ that the paper starts from
@@ -24,6 +24,15 @@ LEAST_L2 = 1e-7
 NARROW = (1e-4, 1e-1)  # of both strengths, as printed
 WIDE = (1e-4, 1e1)  # the same with two more decades
 STEPS, LENGTH = 100, 2e-4
+LITERAL_SEED = 10_000  # what is added to the seed for new rows with coefficients of their own
+
+
+def drawn(rows: int, seed: int) -> tuple[Array, Array]:
+    """The paper's call of scikit-learn."""
+    X, y = make_regression(
+        rows, P, n_informative=INFORMATIVE, noise=NOISE, tail_strength=0.0, random_state=seed
+    )
+    return X, y
 
 
 @dataclass(frozen=True)
@@ -47,13 +56,17 @@ class Regression:
     risk: onefit.risk.MonteCarlo
 
 
-def regression(seed: int) -> Regression:
-    """30 rows and 10 features, 8 of them informative, and 1000 new rows."""
-    X, y = make_regression(
-        N + N_NEW, P, n_informative=INFORMATIVE, noise=NOISE, tail_strength=0.0, random_state=seed
-    )
+def regression(seed: int, *, literal: bool = False) -> Regression:
+    """30 rows and 10 features, 8 of them informative, and 1000 new rows.
+
+    Read literally, "the same command" draws new coefficients for the new rows, so that nothing can be learned
+    for them; the response is then standardised by the 30 rows.
+    """
+    X, y = drawn(N + N_NEW, seed)
+    if literal:
+        X[N:], y[N:] = drawn(N_NEW, LITERAL_SEED + seed)
     mean, deviation = X[:N].mean(axis=0), X[:N].std(axis=0)
-    X, y = (X - mean) / deviation, (y - y[:N].mean()) / NOISE
+    X, y = (X - mean) / deviation, (y - y[:N].mean()) / (y[:N].std() if literal else NOISE)
     risk = onefit.risk.MonteCarlo(SPLITS, SHARE, random_state=seed)
     training = np.ones((SPLITS, N), bool)
     for one, removed in zip(training, risk.splits(N).removed, strict=True):

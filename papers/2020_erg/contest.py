@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tables
+import results
+import settings
 from scipy.stats import mannwhitneyu
 from settings import Array, Split
 from sklearn.exceptions import ConvergenceWarning
@@ -80,22 +79,15 @@ def contest(setting: str, splits: Iterable[Split]) -> list[Run]:
     return runs
 
 
-def save(path: Path, runs: list[Run]) -> None:
-    """Write a CSV with one line a run."""
-    rows = [(r.setting, r.procedure, r.draw, f"{r.r2:.5f}", f"{r.seconds:.5f}", r.iterations) for r in runs]
-    tables.save(path, HEAD, rows)
+def save(name: str, runs: list[Run]) -> None:
+    """Keep all runs, for the scripts that count or compare them."""
+    rows = [(r.setting, r.procedure, r.draw, round(r.r2, 5), round(r.seconds, 5), r.iterations) for r in runs]
+    results.save(settings.FOLDER, name, HEAD, rows, caption="Single runs.", shown=False)
 
 
-def load(path: Path) -> list[Run]:
+def load(name: str) -> list[Run]:
     """Read what ``save`` wrote."""
-    if not path.exists():
-        raise SystemExit(f"{path} is missing: run the scripts of figures 1 and 2 first")
-    with path.open(newline="") as file:
-        return [
-            Run(r["setting"], r["procedure"], int(r["draw"]), float(r["r2"]), float(r["seconds"]),
-                int(r["iterations"]))
-            for r in csv.DictReader(file)
-        ]  # fmt: skip
+    return [Run(*row) for row in results.load(settings.FOLDER, name)["rows"]]
 
 
 def settings_of(runs: list[Run]) -> list[str]:
@@ -122,9 +114,9 @@ def best(found: dict[str, Array], *, largest: bool) -> set[str]:
     }
 
 
-def report(path: Path, runs: list[Run]) -> None:
-    """Print mean R² and median milliseconds, those of the best in bold; write them as CSV."""
-    rows, plain = [], []
+def report(name: str, runs: list[Run], caption: str, draws: int) -> None:
+    """Mean R² and median milliseconds, those of the best in bold."""
+    rows = []
     for setting in settings_of(runs):
         for what, label, middle in (("r2", "R²", mean), ("seconds", "ms", milliseconds)):
             found = values(runs, setting, what)
@@ -132,10 +124,55 @@ def report(path: Path, runs: list[Run]) -> None:
             cells = {name: middle(one) for name, one in found.items()}
             marked = [f"**{cell}**" if name in winners else cell for name, cell in cells.items()]
             rows.append((setting, label, *marked))
-            plain.append((setting, label, *cells.values()))
     head = ("setting", "", *PROCEDURES)
-    print(tables.markdown(head, rows), flush=True)
-    tables.save(path, head, plain)
+    given = {
+        "caption": caption,
+        "seeds": f"0 to {draws - 1}",
+        "numbers": scores(runs),
+        "timings": times(runs),
+    }
+    results.save(settings.FOLDER, name, head, rows, **given)
+
+
+def scores(runs: list[Run]) -> dict[str, float]:
+    """What the paper claims of scores: how far its procedures are behind the best of the others."""
+    behind, worse = {}, 0
+    for setting in settings_of(runs):
+        found = values(runs, setting, "r2")
+        rivals = {name: found[name] for name in FOLDED}
+        ahead = max(one.mean() for one in rivals.values()) - max(found[name].mean() for name in PERMUTED)
+        behind[setting] = ahead
+        worse += not any(name in best({**rivals, name: found[name]}, largest=True) for name in PERMUTED)
+    each = {
+        f"{name} behind, most": max(
+            max(values(runs, s, "r2")[rival].mean() for rival in FOLDED) - values(runs, s, "r2")[name].mean()
+            for s in behind
+        )
+        for name in PERMUTED
+    }
+    return {"settings": len(behind), "behind, most": max(behind.values()), "all worse": worse, **each}
+
+
+def times(runs: list[Run]) -> dict[str, float]:
+    """What the paper claims of seconds: its procedures against those by folds, and BKK against RidgeLOO."""
+    shares = {}
+    for setting in settings_of(runs):
+        found = {name: float(np.median(one)) for name, one in values(runs, setting, "seconds").items()}
+        theirs = [found[name] for name in PERMUTED]
+        shares[setting] = [
+            np.mean([found[name] for name in FOLDED]) / np.mean(theirs),
+            min(found[name] for name in FOLDED) / max(theirs),
+            found["RidgeLOO"] / found["BKK"],
+            found["LassoLOO"] / found["SBKK"],
+        ]
+    average, least, ridge, lasso = np.array(list(shares.values())).T
+    return {
+        "speed-up, mean": average.mean(),
+        "speed-up, most": average.max(),
+        "speed-up, least of any pair": least.min(),
+        "RidgeLOO / BKK": ridge.mean(),
+        "LassoLOO / SBKK": lasso.mean(),
+    }
 
 
 def mean(scores: Array) -> str:

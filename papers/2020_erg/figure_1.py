@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contest
 import plotting
+import results
 import settings
 from boxes import draw_boxes
 
-DRAWS = 30
+DRAWS = results.pick("draws", full=100, quick=3)
 WORST = -0.4  # score at which panels end
 
 
@@ -29,7 +30,7 @@ def draw(runs: list[contest.Run], what: str, label: str, file: str) -> None:
                 ax.axvline(0.0, color="black", lw=0.6, ls=":")
     for ax in axes[-1]:
         ax.set_xlabel(label)
-    plotting.save(figure, settings.FIGURES / file)
+    plotting.save(figure, settings.FOLDER, file)
 
 
 def main() -> None:
@@ -39,10 +40,10 @@ def main() -> None:
         for scenario in settings.SCENARIOS:
             splits = (settings.synthetic(scenario, noise, seed) for seed in range(DRAWS))
             runs += contest.contest(name(scenario, noise), splits)
-    contest.save(settings.FIGURES / "figure_1_rows.csv", runs)
-    contest.report(settings.FIGURES / "figure_1.csv", runs)
-    draw(runs, "seconds", "seconds", "figure_1_seconds.png")
-    draw(runs, "r2", "R² (eq. 11)", "figure_1_r2.png")
+    contest.save("figure_1_rows", runs)
+    contest.report("figure_1", runs, "Figure 1: synthetic data, n = 100, p = 80.", DRAWS)
+    draw(runs, "seconds", "seconds", "figure_1_seconds")
+    draw(runs, "r2", "R² (eq. 11)", "figure_1_r2")
 
 
 if __name__ == "__main__":

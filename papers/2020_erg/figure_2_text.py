@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contest
 import plotting
+import results
 import settings
 
-DRAWS = 5
+DRAWS = results.pick("draws", full=100, quick=2)
+SIZES = results.pick("sizes", full=settings.TEXT_SIZES, quick=(100,))
 COLOURS = {"Ridge": "#1b6ca8", "Lasso": "#d95f02", "ElasticNet": "#4d9221"}
 KINDS = {"BKK": "Ridge", "SBKK": "Lasso", "ABKK": "ElasticNet"}
 WORST = -0.3  # score at which the panel ends
@@ -35,10 +37,10 @@ def draw(runs: list[contest.Run]) -> None:
     for row, words in zip(axes, settings.WORDS, strict=True):
         for ax, what in zip(row, ("seconds", "r2"), strict=True):
             for one in contest.PROCEDURES:
-                found = [contest.values(runs, name(words, n), what)[one].mean() for n in settings.TEXT_SIZES]
-                ax.plot(settings.TEXT_SIZES, found, label=one, **style(one))
+                found = [contest.values(runs, name(words, n), what)[one].mean() for n in SIZES]
+                ax.plot(SIZES, found, label=one, **style(one))
             ax.set_title(words)
-            ax.set_xticks(settings.TEXT_SIZES)
+            ax.set_xticks(SIZES)
         row[0].set_yscale("log")
         row[0].set_ylabel("seconds, mean")
         row[1].set_ylabel("R² (eq. 11), mean")
@@ -46,17 +48,17 @@ def draw(runs: list[contest.Run]) -> None:
     for ax in axes[-1]:
         ax.set_xlabel("texts to fit, n")
     plotting.legend_below(figure, list(axes.flat))
-    plotting.save(figure, settings.FIGURES / "figure_2_text.png")
+    plotting.save(figure, settings.FOLDER, "figure_2_text")
 
 
 def main() -> None:
     """Run, draw and report."""
     runs: list[contest.Run] = []
     for words in settings.WORDS:
-        for size in settings.TEXT_SIZES:
+        for size in SIZES:
             runs += contest.contest(name(words, size), settings.text(words, size, DRAWS))
-            contest.save(settings.FIGURES / "figure_2_text_rows.csv", runs)
-    contest.report(settings.FIGURES / "figure_2_text.csv", runs)
+            contest.save("figure_2_text_rows", runs)
+    contest.report("figure_2_text", runs, "Figure 2, right: texts of two newsgroups.", DRAWS)
     draw(runs)
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contest
 import plotting
+import results
 import settings
 from boxes import draw_boxes
 
-DRAWS = 20
+DRAWS = results.pick("draws", full=100, quick=2)
+SETS = results.pick(
+    "sets",
+    full=tuple(settings.RESPONSES),
+    quick=("yacht", "auto_mpg", "student_math", "forest_fires", "energy"),
+)
 COLUMNS = 5
 
 
@@ -21,20 +27,20 @@ def draw(runs: list[contest.Run], what: str, label: str, file: str) -> None:
         ax.set_title(one.replace(" (", "\n("))
     for ax in axes[-1]:
         ax.set_xlabel(label)
-    plotting.save(figure, settings.FIGURES / file)
+    plotting.save(figure, settings.FOLDER, file)
 
 
 def main() -> None:
     """Run, draw and report."""
     runs = []
-    for one in settings.RESPONSES:
+    for one in SETS:
         X, y = settings.uci(one)
         splits = (settings.split(X, y, seed) for seed in range(DRAWS))
         runs += contest.contest(f"{one} ({len(y)} × {X.shape[1]})", splits)
-    contest.save(settings.FIGURES / "figure_2_uci_rows.csv", runs)
-    contest.report(settings.FIGURES / "figure_2_uci.csv", runs)
-    draw(runs, "seconds", "seconds", "figure_2_uci_seconds.png")
-    draw(runs, "r2", "R² (eq. 11)", "figure_2_uci_r2.png")
+    contest.save("figure_2_uci_rows", runs)
+    contest.report("figure_2_uci", runs, "Figure 2, left: UCI sets, 80 % of the rows to fit.", DRAWS)
+    draw(runs, "seconds", "seconds", "figure_2_uci_seconds")
+    draw(runs, "r2", "R² (eq. 11)", "figure_2_uci_r2")
 
 
 if __name__ == "__main__":

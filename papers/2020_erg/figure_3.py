@@ -5,14 +5,14 @@ from __future__ import annotations
 import contest
 import numpy as np
 import plotting
+import results
 import settings
-import tables
 from figure_1 import name
 
 import onefit
 
 PERMUTATIONS = (0, 1, 10, 30, 100)
-DRAWS = 50
+DRAWS = results.pick("draws", full=100, quick=4)
 KINDS = {"BKK": ("ridge", "#1b6ca8"), "SBKK": ("sparse", "#d95f02"), "ABKK": ("aggregate", "#4d9221")}
 WHAT = {"r2": "R² (eq. 11)", "iterations": "iterations of Adam", "seconds": "seconds"}
 
@@ -79,9 +79,18 @@ def main() -> None:
         rows += means(found)
     label(axes)
     plotting.legend_below(figure, axes[0, 0])
-    plotting.save(figure, settings.FIGURES / "figure_3.png")
+    plotting.save(figure, settings.FOLDER, "figure_3")
     head = ("setting", "procedure", "T", "R²", "iterations", "milliseconds")
-    tables.report(settings.FIGURES / "figure_3.csv", head, rows)
+    numbers: dict[str, float] = {}
+    for kind in KINDS:
+        for T in PERMUTATIONS:
+            own = [row for row in rows if row[1:3] == (kind, str(T))]
+            numbers |= {f"{kind}, T = {T}: R²": float(np.mean([float(row[3]) for row in own]))}
+            numbers |= {f"{kind}, T = {T}: iterations": float(np.mean([float(row[4]) for row in own]))}
+    caption = "Figure 3: the number T of permutations."
+    results.save(
+        settings.FOLDER, "figure_3", head, rows, caption=caption, seeds=f"0 to {DRAWS - 1}", numbers=numbers
+    )
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contest
 import numpy as np
 import plotting
+import results
 import settings
-import tables
 
-SOURCES = {"synthetic": "figure_1_rows.csv", "UCI": "figure_2_uci_rows.csv", "text": "figure_2_text_rows.csv"}
+SOURCES = {"synthetic": "figure_1_rows", "UCI": "figure_2_uci_rows", "text": "figure_2_text_rows"}
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     figure, axes = plotting.panels(1, 3, width=3.0, height=2.6)
     rows = []
     for ax, (source, file) in zip(axes[0], SOURCES.items(), strict=True):
-        runs = contest.load(settings.FIGURES / file)
+        runs = contest.load(settings.FOLDER, file)
         found = {
             name: np.array([r.iterations for r in runs if r.procedure == name]) for name in contest.PERMUTED
         }
@@ -31,9 +31,11 @@ def main() -> None:
             quantiles = np.quantile(one, (0.0, 0.25, 0.5, 0.75, 1.0))
             rows.append((source, name, *(f"{q:g}" for q in quantiles)))
     axes[0, 0].set_ylabel("iterations of Adam")
-    plotting.save(figure, settings.FIGURES / "figure_4.png")
+    plotting.save(figure, settings.FOLDER, "figure_4")
     head = ("data", "procedure", "least", "lower quartile", "median", "upper quartile", "most")
-    tables.report(settings.FIGURES / "figure_4.csv", head, rows)
+    most = {f"{row[0]}, {row[1]}: most": float(row[-1]) for row in rows}
+    caption = "Figure 4: iterations of Adam, from the runs of figures 1 and 2."
+    results.save(settings.FOLDER, "figure_4", head, rows, caption=caption, numbers=most)
 
 
 if __name__ == "__main__":

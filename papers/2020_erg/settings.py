@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 Array = np.ndarray
 
-FIGURES = Path(__file__).resolve().parent / "figures"
+FOLDER = Path(__file__).resolve().parent.name
 DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contest
 import numpy as np
+import results
 import settings
-import tables
 from figure_4 import SOURCES
 from scipy.stats import mannwhitneyu
 
@@ -40,16 +40,18 @@ def main() -> None:
     """Write all comparisons; print how many go which way, and those that the test tells apart."""
     rows, counts = [], []
     for source, file in SOURCES.items():
-        runs = contest.load(settings.FIGURES / file)
+        runs = contest.load(settings.FOLDER, file)
         for ours, theirs in PAIRS:
             found = [compare(runs, setting, ours, theirs) for setting in contest.settings_of(runs)]
             verdicts = [row[6] for row in found]
             tally = (str(verdicts.count(one)) for one in ("better", "even", "worse"))
             counts.append((source, ours, theirs, *tally))
             rows += found
-    tables.save(settings.FIGURES / "table_1.csv", HEAD, rows)
-    print(tables.markdown(("data", "leave-one-out", "permuted", "better", "even", "worse"), counts))
-    print(tables.markdown(HEAD, [row for row in rows if row[6] != "even"]))
+    head = ("data", "leave-one-out", "permuted", "better", "even", "worse")
+    counted = "In how many settings a Mann–Whitney test at 5 % finds leave-one-out better, neither, or worse."
+    results.save(settings.FOLDER, "table_1", head, counts, caption=counted)
+    every = "All comparisons of leave-one-out with the permuted procedure of its kind."
+    results.save(settings.FOLDER, "table_1_rows", HEAD, rows, caption=every, shown=False)
 
 
 if __name__ == "__main__":

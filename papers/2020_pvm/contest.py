@@ -8,14 +8,26 @@ from typing import NamedTuple
 
 import networks
 import numpy as np
-import settings
+import results
 from networks import Trained, Trainer
 from settings import Case
 
 import onefit
 
-NAMES = ("grid", "random", "Bayesian", "PVM", "PVM, from scratch")
-OPTIONS = {"PVM": {}, "PVM, from scratch": {"warm_start": False}, "PVM, as printed": {"check_rounds": False}}
+OURS, SCRATCH, PRINTED = "PVM, ours", "PVM, ours, from scratch", "PVM, as printed"
+NAMES = results.pick(
+    "searches",
+    full=("grid", "random", "Bayesian", OURS, SCRATCH, PRINTED),
+    quick=("grid", OURS, PRINTED),
+)
+OPTIONS = {
+    OURS: {},
+    SCRATCH: {"warm_start": False},
+    PRINTED: {"slopes": False, "check_rounds": False, "warm_start": False},
+}
+
+
+MORE = 6  # solves of random and Bayesian search beyond the samples of PVM, as its rounds and checks take
 
 
 class End(NamedTuple):
@@ -51,7 +63,7 @@ def plain(trainer: Trainer, name: str) -> list[Trained]:
     if name == "grid":
         return networks.grid(trainer)
     run = networks.random_search if name == "random" else networks.bayesian
-    return run(trainer, settings.EQUAL[trainer.case.strengths])
+    return run(trainer, trainer.size.samples + MORE)
 
 
 def end(case: Case, name: str) -> End:
@@ -79,7 +91,9 @@ def course(case: Case, name: str) -> np.ndarray:
         found = plain(trainer, name)
         losses = [one.validation for one in found]
         return np.array([found[number].test for number in leaders(losses)])
-    search = networks.pvm(trainer, **OPTIONS[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.UnreliableWarning)
+        search = networks.pvm(trainer, **OPTIONS[name])
     leading = leaders(search["validation"])
     tests = {number: trainer.at(search["samples"][number]).test for number in set(leading)}
     after = [tests[number] for number in leading]

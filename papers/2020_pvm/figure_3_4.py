@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import plotting
 import settings
-from contest import NAMES, course, end
+from contest import NAMES, OURS, PRINTED, SCRATCH, course, end
 from settings import Case
 
 COLOURS = {
     "grid": "black",
     "random": "#7a3e9d",
     "Bayesian": "#4d9221",
-    "PVM": plotting.OURS,
-    "PVM, from scratch": "#d95f02",
+    OURS: plotting.OURS,
+    SCRATCH: "#d95f02",
+    PRINTED: "#d6006d",
 }
-LABELS = {"Bayesian": "Bayesian (TPE)", "PVM, from scratch": "from scratch"}
+LABELS = {"Bayesian": "Bayesian (TPE)", SCRATCH: "from scratch"}
 
 
 def draw(strengths: int, file: str) -> None:
@@ -43,13 +44,13 @@ def draw(strengths: int, file: str) -> None:
         ax.set_ylim(0.88 * low, 1.25 * low)
     axes[0, 0].set_ylabel("test loss at the best ξ so far")
     plotting.legend_below(figure, list(axes[0]))
-    plotting.save(figure, settings.FIGURES / file)
+    plotting.save(figure, settings.FOLDER, file)
 
 
 def main() -> None:
     """Both figures."""
-    draw(1, "figure_3.png")
-    draw(2, "figure_4.png")
+    draw(1, "figure_3")
+    draw(2, "figure_4")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import networks
 import numpy as np
 import plotting
 import settings
+from contest import OPTIONS, PRINTED
 from networks import Trainer
 from settings import Case
 
@@ -19,12 +20,12 @@ LEFT = "#d6006d"
 def one_strength() -> None:
     """Validation losses over ξ: the grid's, those that PVM retrains, and those of its joint weights."""
     figure, axes = plotting.panels(1, 2, width=4.2, height=3.0)
-    for ax, rows in zip(axes[0], (1000, 5000), strict=True):
+    for ax, rows in zip(axes[0], (1000, 10000), strict=True):
         trainer = Trainer(Case(rows, 1, 0))
         points, search = networks.grid(trainer), networks.pvm(trainer)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", onefit.UnreliableWarning)
-            printed = networks.pvm(trainer, check_rounds=False)
+            printed = networks.pvm(trainer, **OPTIONS[PRINTED])
         ax.plot(
             [one.at[0] for one in points],
             [one.validation for one in points],
@@ -47,14 +48,14 @@ def one_strength() -> None:
         ax.set_title(f"{rows} rows")
     axes[0, 0].set_ylabel("validation loss")
     plotting.legend_below(figure, list(axes[0]))
-    plotting.save(figure, settings.FIGURES / "figure_5.png")
+    plotting.save(figure, settings.FOLDER, "figure_5")
 
 
 def two_strengths() -> None:
     """The plane of both ξ: the grid's validation loss, PVM's samples, its rounds and λ*."""
     figure, axes = plotting.panels(1, 2, width=4.0, height=3.4)
-    for seed, ax in enumerate(axes[0]):
-        trainer = Trainer(Case(1000, 2, seed))
+    for rows, ax in zip((1000, 10000), axes[0], strict=True):
+        trainer = Trainer(Case(rows, 2, 0))
         points, search = networks.grid(trainer), networks.pvm(trainer)
         side = np.linspace(*settings.RANGE, trainer.size.side)
         losses = np.array([one.validation for one in points]).reshape(len(side), -1).T
@@ -71,11 +72,11 @@ def two_strengths() -> None:
         ax.plot(*search["at"], "*", color=plotting.OURS, ms=13, label="λ*")
         ax.plot(*best, "x", color="black", ms=8, mew=2, label="best of the grid")
         ax.set_xlabel("ξ of the first layer")
-        ax.set_title(f"1000 rows, seed {seed}")
-        figure.colorbar(filled, ax=ax, format="%.2f", label="validation loss" if seed else None)
+        ax.set_title(f"{rows} rows")
+        figure.colorbar(filled, ax=ax, format="%.2f", label="validation loss" if rows > 1000 else None)
     axes[0, 0].set_ylabel("ξ of the last layer")
     plotting.legend_below(figure, list(axes[0]))
-    plotting.save(figure, settings.FIGURES / "figure_6.png")
+    plotting.save(figure, settings.FOLDER, "figure_6")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The network of section 4.2, and searches for its penalties that train it once a point.
 
-Nothing of onefit: Adam on batches, always from the same weights, with a learning rate that falls to zero.
+Adam on batches, always from the same weights, with a learning rate that falls to zero.  Only ``pvm`` is of
+onefit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import results
 import settings
 import torch
 from joblib import Parallel, delayed
@@ -66,7 +68,11 @@ class Trainer:
         """What was computed under a name, or compute it."""
         case, size = self.case, self.size
         recipe = f"{size.epochs}-{size.batch}-{settings.LEARNING_RATE:g}"
-        folder = settings.KEPT / f"{case.rows}-{case.strengths}-{case.seed}-{recipe}"
+        folder = (
+            settings.KEPT
+            / results.digest("src/onefit/torch", "papers/2020_pvm")
+            / f"{case.rows}-{case.strengths}-{case.seed}-{recipe}"
+        )
         folder.mkdir(parents=True, exist_ok=True)
         (settings.KEPT / ".gitignore").write_text("*\n")
         file = folder / f"{name}.json"

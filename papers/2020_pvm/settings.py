@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import results
 
 Array = np.ndarray
 
 HERE = Path(__file__).resolve().parent
-FIGURES = HERE / "figures"
+FOLDER = Path(__file__).resolve().parent.name
 JOBS = int(os.environ.get("ONEFIT_JOBS", "2"))  # trainings of a grid at a time
 KEPT = HERE / ".runs"  # trainings that are done, so that a run that was cut off goes on
 DATA = Path(os.environ.get("ONEFIT_DATA", HERE.parents[2] / "shared" / "data"))
@@ -72,13 +73,24 @@ class Size:
     batch: int
 
 
-SIZES = {
+FULL = {
     (1000, 1): Size(5, 100, 10, 60, 125),
-    (1000, 2): Size(3, 14, 25, 60, 125),
+    (1000, 2): Size(3, 32, 50, 60, 125),
     (5000, 1): Size(2, 100, 10, 40, 250),
+    (5000, 2): Size(2, 32, 50, 40, 250),
+    (10000, 1): Size(2, 100, 10, 30, 250),
+    (10000, 2): Size(2, 32, 50, 30, 250),
 }
+REDUCED = {
+    (1000, 1): Size(2, 21, 10, 40, 125),
+    (1000, 2): Size(1, 5, 16, 40, 125),
+    (5000, 1): Size(1, 11, 10, 15, 250),
+    (5000, 2): Size(1, 5, 16, 15, 250),
+    (10000, 1): Size(1, 11, 10, 10, 250),
+    (10000, 2): Size(1, 5, 16, 10, 250),
+}
+SIZES = results.pick("seeds, points of the grid, samples and epochs", full=FULL, quick=REDUCED)
 LEARNING_RATE = 1e-2
-EQUAL = {1: 16, 2: 31}  # solves of random and Bayesian search: as many as PVM takes where it gives up at once
 
 
 def cases(strengths: int | None = None) -> list[Case]:

@@ -373,6 +373,7 @@ class _State:
         for k in failed:
             bounds[found.values_of(k)] = np.inf
         done = np.array(sorted(anew), dtype=np.intp)
+        several = np.array([k for k in done.tolist() if anew[k].several], dtype=np.intp)
         self.found = replace(
             found,
             eta=eta,
@@ -382,6 +383,7 @@ class _State:
             stepped=np.setdiff1d(found.stepped, done),
             pivoted=np.setdiff1d(found.pivoted, done),
             failed=np.union1d(found.failed, failed).astype(np.intp),
+            several=np.union1d(found.several, several).astype(np.intp),
         )
 
 

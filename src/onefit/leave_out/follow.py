@@ -16,7 +16,7 @@ from onefit.fit import Fit
 from onefit.leave_out.result import Solved
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers import left_out_corners, left_out_path
+from onefit.leave_out import follow_corners, follow_lasso
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.path import least_squares_path
 
@@ -67,9 +67,9 @@ def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
 
 
 def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
-    ends = left_out_path.leave_out_along_path(fit, rows)
+    ends = follow_lasso.leave_out_along_path(fit, rows)
     if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
-        ends = left_out_path.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
+        ends = follow_lasso.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
     done = np.flatnonzero(ends.solved)
     coef = np.zeros((done.size, fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]
@@ -78,7 +78,7 @@ def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
 
 
 def _out_of_corners(fit: Fit, rows: Index) -> dict[int, Solved]:
-    ends = left_out_corners.leave_out_along_path(fit, rows)
+    ends = follow_corners.leave_out_along_path(fit, rows)
     done = ends.solved
     return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
 

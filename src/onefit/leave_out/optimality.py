@@ -18,6 +18,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Pinned
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.leave_out.loose import strictly_held
 from onefit.losses import PiecewiseLinear
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
@@ -91,8 +92,13 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     tie = TIE * np.abs(slopes).max()
     held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
     stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
-    stays[moved.rows, np.arange(len(moved.rows))] = True
-    return stays.all(axis=0)
+    own = moved.rows, np.arange(len(moved.rows))
+    stays[own] = True
+    if not np.any(problem.intercept):
+        return stays.all(axis=0)
+    dual = moved.gradient.copy()
+    dual[own] = np.inf  # a row that left holds nothing
+    return stays.all(axis=0) & strictly_held(dual, least[:, None], most[:, None], fit.pinned[:, None], tie)
 
 
 def _reach(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
+from onefit.leave_out.loose import room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
@@ -139,8 +140,10 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
         np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
     )
-    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient) or _has_loose_intercept(fit):
+    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
         return np.full(len(rows), np.inf)
+    if any(room := room_of_intercept(fit)):  # all of these are as good
+        return np.full(len(rows), max(room))
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + TINY
@@ -152,12 +155,6 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     if change.max(initial=0.0) <= CERTIFIED * size:
         return np.asarray(2.0 * change[rows])
     return np.full(len(rows), np.inf)
-
-
-def _has_loose_intercept(fit: Fit) -> bool:
-    """Whether many intercepts are as good: no row sits on a kink that would hold one."""
-    straight = isinstance(fit.problem.loss, PiecewiseLinear)
-    return straight and bool(np.any(fit.problem.intercept)) and not fit.pinned.any()
 
 
 def _corners_hold(fit: Fit, gradient: Direction) -> bool:

@@ -6,7 +6,7 @@ round minimises the quadratic model of every problem with the common K less the 
     ½ xᵀ (K − d_i z_i z_iᵀ) x − f_iᵀ x + Σ_j l1_j |x_j|,
 
 by a primal–dual active-set method on one tableau: with the support S of the fit eliminated, a problem whose
-pattern differs from it in Q coordinates takes a system of |Q| + 1 equations (as in ``left_out_path``).  Then
+pattern differs from it in Q coordinates takes a system of |Q| + 1 equations (as in ``follow_lasso``).  Then
 the true objective is asked for the length of the step.  Columns off the working set are looked at in one
 product; those that should enter join it.
 

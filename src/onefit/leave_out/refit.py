@@ -16,6 +16,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.leave_out.loose import with_middle_intercept
 from onefit.leave_out.prove import bound_at
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.newton import Solution
@@ -33,6 +34,7 @@ class Anew(NamedTuple):
     bounds: Array  # (b,)
     coef: Array
     intercept: Array
+    several: bool = False  # other intercepts are as good
 
 
 def solution_without(
@@ -102,6 +104,6 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
         solution = solution_without(fit, removed, start=start)
     except SolverError:
         return None
-    refit = solution.fit
-    bounds = bound_at(solution, judged)
-    return Anew(refit.eta[judged], np.asarray(bounds), refit.coef, refit.intercept)
+    refit = with_middle_intercept(solution.fit)
+    bounds = bound_at(solution._replace(fit=refit), judged)
+    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, refit is not solution.fit)

@@ -90,6 +90,8 @@ class LeftOut:
         Left-out parameters of the single rows that were solved anew, iterated or followed.
     pivoted, stepped, anew, failed : int arrays
         Numbers of the sets that were followed, iterated, solved anew, or that have no refit.
+    several : int array
+        Numbers of the sets whose refit has several optima: the middle one, and bounds that reach to all.
     correction : Correction or None
         Set where what was too dear to refine was sampled.
     """
@@ -105,6 +107,7 @@ class LeftOut:
     stepped: Index = field(default_factory=_no_rows)
     anew: Index = field(default_factory=_no_rows)
     failed: Index = field(default_factory=_no_rows)
+    several: Index = field(default_factory=_no_rows)
     correction: Correction | None = None
 
     @property

@@ -553,6 +553,11 @@ def _about(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
             f"{left_out.failed.size} refits have no solution: steps from the fit stand in their place, "
             "flagged"
         )
+    if left_out.several.size:
+        notes.append(
+            f"{left_out.several.size} refits have several optima, since their intercept is undetermined: the "
+            "middle one stands for them, and the bounds reach to the others"
+        )
     return tuple(notes)
 
 

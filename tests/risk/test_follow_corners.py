@@ -17,7 +17,7 @@ from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers import corners
-from onefit.solvers.left_out_corners import leave_out_along_path
+from onefit.leave_out.follow_corners import leave_out_along_path
 
 N, P = 50, 6
 PLAIN = L2(0.5)

@@ -23,6 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
+from onefit.leave_out.loose import strictly_held
 from onefit.losses import PiecewiseLinear
 
 MOST_PIVOTS = 400
@@ -179,8 +180,15 @@ class _Paths:
         n = np.arange(len(eta))[:, None]
         slack = ACCEPTED * np.abs(self.slopes).max()
         held = (dual >= self.slopes[n, below] - slack) & (dual <= self.slopes[n, above] + slack)
-        held[rows, np.arange(rows.size)] = True
-        return held.all(axis=0)
+        own = rows, np.arange(rows.size)
+        held[own] = True
+        if not np.any(self.fit.problem.intercept):
+            return held.all(axis=0)
+        in_corner = above > below
+        in_corner[own] = False
+        return held.all(axis=0) & strictly_held(
+            dual, self.slopes[n, below], self.slopes[n, above], in_corner, slack
+        )
 
 
 class _Path:

@@ -14,7 +14,7 @@ from onefit.leave_out.step import one_step
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
-from onefit.solvers.left_out_path import leave_out_along_path
+from onefit.leave_out.follow_lasso import leave_out_along_path
 from onefit.solvers.solve import solve
 
 

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.leave_out.step import one_step
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 
 SEVERAL = [RidgeLOO(), LassoLOO(), ElasticNetLOO(), LogisticLOO(), PoissonLOO()]
 ONE_STRENGTH = [

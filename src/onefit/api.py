@@ -24,17 +24,12 @@ from onefit.readers import Reading, read
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
+from onefit.risk.by_refits import estimate_by_refits
 from onefit.risk.criteria import GCV, Criterion
-from onefit.risk.estimate import (
-    RiskEstimate,
-    clustered,
-    estimate,
-    estimate_by_refits,
-    mean_and_error,
-    warn_if_unreliable,
-    yardstick,
-)
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
+from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
+from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.named import InSample, Permutation, Splits
 from onefit.risk.sample import sampled
 from onefit.solvers.newton import Solution

@@ -20,7 +20,7 @@ from sklearn.linear_model import (
 from sklearn.preprocessing import scale
 
 import onefit
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 
 N = 90
 
@@ -207,4 +207,4 @@ def test_print(diabetes):
     assert "proven" not in text
     assert est.certified.all()
     assert re.search(rf"^rows +{N}$", text, re.MULTILINE)
-    assert re.search(rf"^made exact +{N} certified$", text, re.MULTILINE)
+    assert re.search(rf"^how known +{N} certified$", text, re.MULTILINE)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from onefit._linalg import RowGram
 from onefit.fit import Fit
+from onefit.leave_out.follow_corners import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
 from onefit.leave_out.step import leave_corners_out
@@ -17,7 +18,6 @@ from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers import corners
-from onefit.leave_out.follow_corners import leave_out_along_path
 
 N, P = 50, 6
 PLAIN = L2(0.5)

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.fit import Fit
+from onefit.leave_out.follow_lasso import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
-from onefit.leave_out.follow_lasso import leave_out_along_path
 from onefit.solvers.solve import solve
 
 

@@ -14,7 +14,8 @@ from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.risk.estimate import mean_and_error, yardstick
+from onefit.risk.judging import yardstick
+from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement

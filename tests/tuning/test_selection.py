@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 from onefit.tuning.selection import (
     choose,
     choose_strength,

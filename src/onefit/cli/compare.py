@@ -13,7 +13,7 @@ import pandas as pd
 
 from onefit.cli.errors import TableError
 from onefit.cli.words import aligned, with_error
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 
 NEEDED = ("summary.json", "predictions.csv")
 

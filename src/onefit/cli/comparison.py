@@ -16,7 +16,8 @@ from onefit.cli.judged import Judged, class_numbers
 from onefit.cli.scores import Judging, Score
 from onefit.cli.table import Table
 from onefit.risk.audit import Audit
-from onefit.risk.estimate import RiskEstimate, clustered, mean_and_error
+from onefit.risk.estimate import RiskEstimate
+from onefit.risk.means import clustered, mean_and_error
 
 
 @dataclass(frozen=True, eq=False)

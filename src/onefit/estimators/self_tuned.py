@@ -30,7 +30,8 @@ from onefit.problem import Balance, Problem
 from onefit.readers import Reading, as_fit
 from onefit.readers.conventions import class_weights
 from onefit.refits import reference
-from onefit.risk.estimate import RiskEstimate, estimate, warn_if_unreliable
+from onefit.risk.estimate import RiskEstimate
+from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path, settle

@@ -52,12 +52,15 @@ class Yardstick:
         From rows and their linear predictors to losses.
     spread : callable
         From rows, linear predictors and bounds to how far the losses may be off.
+    reach : callable
+        From linear predictors and bounds to how far predictions may be off, in spreads of the response.
     weights : (n,) array
         Of the rows in the mean.
     """
 
     losses: Callable[[Index, Array], Array]
     spread: Callable[[Index, Array, Array], Array]
+    reach: Callable[[Array, Array], Array]
     weights: Array
 
 
@@ -219,8 +222,8 @@ class _State:
         found, far = self.found, np.zeros(self.found.count, dtype=bool)
         if self.yardstick is None or self.max_error == 0:
             return far
-        spread = float(np.max(np.std(self.fit.eta, axis=0), initial=0.0))
-        far[found.fold[(found.bounds > FLAGGED * spread) & ~found.certified]] = True
+        off = self.yardstick.reach(found.eta, found.bounds)
+        far[found.fold[(off > FLAGGED) & ~found.certified]] = True
         far[np.concatenate([found.failed, found.anew, self._without_weight()]).astype(np.intp)] = False
         return far
 

@@ -13,10 +13,10 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
+from onefit.leave_out import follow_corners, follow_lasso
 from onefit.leave_out.result import Solved
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
-from onefit.leave_out import follow_corners, follow_lasso
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.path import least_squares_path
 

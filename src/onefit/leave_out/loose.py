@@ -18,7 +18,7 @@ FLAT = 1e-8  # slope, relative to those of all rows together, that is none
 
 
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
-    """How far the intercept may move down and up without a change of the objective: both 0 where it is held."""
+    """How far the intercept may move down and up at no cost: both 0 where something holds it."""
     problem, loss = fit.problem, fit.problem.loss
     if not isinstance(loss, PiecewiseLinear) or problem.intercept.ndim or not problem.intercept:
         return 0.0, 0.0
@@ -49,6 +49,6 @@ def with_middle_intercept(fit: Fit) -> Fit:
 
 
 def strictly_held(dual: Array, least: Array, most: Array, in_corner: Mask, tie: float) -> Mask:
-    """Problems, along the last axis, in which some row is strictly inside its corner and so holds the intercept."""
+    """Problems, along the last axis, in which a row strictly inside its corner holds the intercept."""
     inside = in_corner & (dual > least + tie) & (dual < most - tie)
     return np.asarray(inside.any(axis=0))

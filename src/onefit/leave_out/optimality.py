@@ -17,8 +17,8 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Pinned
 from onefit.fit import Fit
-from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.loose import strictly_held
+from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm

@@ -339,7 +339,10 @@ class _Run:
         slope = self.weights * problem.loss.gradient(problem.y[..., None], self.eta)
         correlations = np.abs(_linalg.transposed_times(problem.X, slope))
         correlations[table.columns] = 0.0
-        slack = np.multiply.outer(_linalg.column_norms(problem.X, fit.hessian, centred=False), self._drift())
+        drift = self._drift()
+        known = np.isfinite(drift)
+        norms = _linalg.column_norms(problem.X, fit.hessian, centred=False)
+        slack = np.where(known, np.multiply.outer(norms, np.where(known, drift, 0.0)), np.inf)
         held = np.isfinite(l1) & np.isfinite(l2)
         bound = l1[:, None] * self.keep
         violated = (correlations > bound * (1.0 + 1e-9)) & held[:, None]

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 from joblib import Parallel, delayed
 
 from onefit import cost

@@ -16,7 +16,7 @@ from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
 from onefit.metrics import LinearMetric
 from onefit.risk.dual_route import left_out_by_dual
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,13 +10,10 @@ import numpy as np
 
 from onefit._scoring import Pooled, score
 from onefit._typing import Array, Design, Index, Mask
-from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut, Refinement
 from onefit.leave_out.departure import Departures
-from onefit.leave_out.engine import Yardstick
-from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, FLAGGED, TINY
+from onefit.numerics import TINY
 from onefit.risk.audit import Audit
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import Influence, influence
@@ -27,9 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from onefit.displays import LeftOutDisplay
-
-LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
-UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
 
 
 class Readout(NamedTuple):
@@ -82,6 +75,9 @@ class RiskEstimate:
     rows : (n,) int array
         The row that each entry of the arrays above is for: 0 … n − 1, unless splits leave rows out more or
         less often than once.
+    flagged : (f,) int array
+        Entries whose prediction may be off by more than 1 % of the spread of responses (1 for probabilities,
+        2 between margins), after all that was affordable; and those without which a class has no row left.
     audit : Audit or None
         Unbiased estimate from a few refits of the estimator, where asked for.
     refinement : Refinement or None
@@ -118,6 +114,7 @@ class RiskEstimate:
     bounds: Array
     certified: Mask
     rows: Index
+    flagged: Index
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
     refinement: Refinement | None = None
@@ -129,16 +126,6 @@ class RiskEstimate:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the data behind: a saved result holds one value a row, never X."""
         return {**self.__dict__, "_left_out": None, "_readout": None}
-
-    @property
-    def flagged(self) -> Index:
-        """Row numbers that may be off by more than 1 % of the spread of the linear predictors.
-
-        Also those without which a class has no row left.
-        """
-        spread = float(np.max(np.std(np.asarray(self.fitted), axis=0), initial=0.0))
-        off = ~(self.bounds <= FLAGGED * max(spread, TINY)) & ~self.certified
-        return np.flatnonzero(off if self._lone is None else off | self._lone)
 
     def _share(self, rows: Mask) -> float:
         """Share of the risk that some rows carry."""
@@ -340,7 +327,7 @@ class RiskEstimate:
         if self.audit is not None:
             rows.append(("audited, 95 %", str(self.audit)))
         if self.refinement is not None:
-            rows.append(("made exact", str(self.refinement)))
+            rows.append(("how known", str(self.refinement)))
         rows.append(("trust", self._trust()))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
@@ -354,250 +341,3 @@ class RiskEstimate:
             return "rough: some rows could not be checked; exact=True or audit=30 tells"
         how = "proven" if self.guarantee == "bounded" else "95 %, from refits of a few rows"
         return f"within {self.approx_error:.2g} of refitting without each ({how})"
-
-
-def estimate(
-    left_out: LeftOut,
-    response: LinearMetric,
-    y: Any,
-    *,
-    target: Array | None = None,
-    sample_weight: Array | None = None,
-    classes: Any | None = None,
-    notes: tuple[str, ...] = (),
-    clusters: Any | None = None,
-    design: Callable[[Any], Design] | None = None,
-    constant: float = 0.0,
-) -> RiskEstimate:
-    """Judge left-out linear predictors.
-
-    Parameters
-    ----------
-    left_out : LeftOut
-    response : LinearMetric
-    y : array
-        Response in the user's terms.
-    target : array, optional
-        Response in the terms of ``response`` (class numbers for classifiers), if other than ``y``.
-    sample_weight : (n,) array, optional
-    classes : array, optional
-    notes : tuple of str
-    clusters : (n,) array, optional
-        Rows of the same cluster are not independent, and the standard error is that of the clusters.
-    design : callable, optional
-        From new rows, as the model takes them, to rows of the fit's X.
-    constant : float
-        Value of the last column of the fit's X where that stands for the intercept, else 0.
-    """
-    order = left_out.order
-    rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
-    target = np.asarray(y) if target is None else target
-    losses = response.losses(target[rows], eta)
-    weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
-    clusters = rows if clusters is None else np.asarray(clusters)[rows]
-    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
-    lone = class_lost(y, classes, sample_weight, left_out)[order]
-    spread = np.where(weights > 0, weights * response.spread(target[rows], eta, bounds), 0.0)
-    error, guarantee = float(spread.sum() / weights.sum()), "bounded"
-    if left_out.correction is not None:
-        value, error = value + left_out.correction.difference, left_out.correction.error
-        guarantee = "sampled"
-    elif not error < np.inf:
-        error, guarantee = float("inf"), "rough"
-    elif error <= EXACT * max(abs(value), TINY):
-        guarantee = "exact"
-    return RiskEstimate(
-        value=value,
-        std_error=std_error,
-        losses=losses,
-        predictions=response.predictions(eta),
-        decision=response.decision(eta),
-        fitted=response.decision(left_out.fit.eta)[rows],
-        leverages=left_out.leverages[rows],
-        effective_df=left_out.effective_df,
-        y=y,
-        sample_weight=sample_weight,
-        classes=classes,
-        loss_name=response.loss_name,
-        method=response.method,
-        approx_error=error,
-        guarantee=guarantee,
-        bounds=bounds,
-        certified=left_out.certified[order] & ~lone,
-        rows=rows,
-        notes=(*notes, *_about(left_out, rows[lone])),
-        refinement=left_out.refinement,
-        _by_row=left_out.sets is None,
-        _lone=lone,
-        _left_out=left_out,
-        _readout=None if design is None else Readout(response, design, constant),
-    )
-
-
-def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Yardstick:
-    """How the engine judges errors: by the loss that is reported."""
-    return Yardstick(
-        losses=lambda rows, eta: response.losses(target[rows], eta),
-        spread=lambda rows, eta, bounds: response.spread(target[rows], eta, bounds),
-        weights=np.ones(len(target)) if weights is None else weights,
-    )
-
-
-def estimate_by_refits(
-    losses: Array,
-    predictions: Array,
-    fitted: Array,
-    *,
-    y: Any,
-    sample_weight: Array | None,
-    folds: Folds,
-    done: Mask,
-    audit: Audit | None,
-    classes: Any | None,
-    loss_name: str,
-    method: str,
-) -> RiskEstimate:
-    """Judge predictions of refits, and of the model itself where there was none.
-
-    Parameters
-    ----------
-    losses, predictions : arrays
-        Of each of ``folds.rows``.
-    fitted : array
-        Predictions of the model for all rows.
-    done : bool array
-        Which of ``folds.rows`` were refitted.
-    audit : Audit or None
-        Then its value is the risk, and the mean of the losses of no meaning.
-    """
-    order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
-    rows = folds.rows[order]
-    weights = (np.ones(folds.n) if sample_weight is None else sample_weight)[rows]
-    value, std_error = mean_and_error(*clustered(losses[order], weights, rows))
-    notes: tuple[str, ...] = ("there is no formula for this model: every value is that of a refit",)
-    if audit is not None:
-        # rows with large losses are drawn more often, so this errs on the large side
-        value, std_error = audit.value, float(np.nanstd(audit.refitted_losses) / np.sqrt(len(folds)))
-        notes = (
-            f"there is no formula for this model: the risk is that of the audit, from {audit.m} refits; "
-            "other rows keep predictions that have seen them",
-        )
-    unknown = np.full(len(rows), np.nan)
-    return RiskEstimate(
-        value=value,
-        std_error=std_error,
-        losses=losses[order],
-        predictions=predictions[order],
-        decision=_as_decision(predictions[order], method),
-        fitted=_as_decision(fitted, method)[rows],
-        leverages=unknown,
-        effective_df=float("nan"),
-        y=y,
-        sample_weight=sample_weight,
-        classes=classes,
-        loss_name=loss_name,
-        method=method,
-        approx_error=0.0 if audit is None else 0.5 * (audit.interval[1] - audit.interval[0]),
-        guarantee="exact" if audit is None else "sampled",
-        bounds=np.where(done[order], 0.0, np.inf),
-        certified=done[order],
-        rows=rows,
-        notes=notes,
-        audit=audit,
-        refinement=None if audit is not None else Refinement(0, refitted=len(folds)),
-        _by_row=len(folds) == folds.n,
-    )
-
-
-def _as_decision(predictions: Array, method: str) -> Array:
-    """Scores whose sign, or whose largest, tells the class: log-odds for probabilities."""
-    if method != "predict_proba":
-        return predictions
-    with np.errstate(divide="ignore"):
-        scores = np.log(predictions)
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-
-def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Array]:
-    """Mean loss and total weight of each cluster."""
-    _, numbers = np.unique(clusters, return_inverse=True)
-    if len(numbers) == numbers.max(initial=-1) + 1:
-        return losses, weights
-    totals = np.bincount(numbers, weights).astype(np.float64)
-    sums = np.bincount(numbers, np.where(weights > 0, weights * losses, 0.0))
-    return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0), totals
-
-
-def class_lost(y: Any, classes: Any | None, sample_weight: Array | None, left_out: LeftOut) -> Mask:
-    """Values whose refit would not know all classes, since what left was all there is of one."""
-    if classes is None:
-        return np.zeros(len(left_out.rows), dtype=bool)
-    _, numbers = np.unique(np.ravel(y), return_inverse=True)
-    held = np.ones(len(numbers), dtype=bool) if sample_weight is None else sample_weight > 0
-    count = np.bincount(numbers, held)
-    if left_out.removed is None:
-        return (count[numbers] == 1) & held
-    gone = np.array([np.bincount(numbers[rows], held[rows], len(count)) for rows in left_out.removed])
-    return np.any((gone == count) & (count > 0), axis=1)[left_out.fold]
-
-
-def _about(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
-    """What a reader of the result should know."""
-    notes = []
-    if lone.size:
-        notes.append(
-            f"no row of some class is left without row {_shown(lone)}: a refit would not know the class"
-        )
-    if left_out.failed.size:
-        notes.append(
-            f"{left_out.failed.size} refits have no solution: steps from the fit stand in their place, "
-            "flagged"
-        )
-    if left_out.several.size:
-        notes.append(
-            f"{left_out.several.size} refits have several optima, since their intercept is undetermined: the "
-            "middle one stands for them, and the bounds reach to the others"
-        )
-    return tuple(notes)
-
-
-def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
-    """Weighted mean over rows and its standard error, √(Σ w² (l − mean)² n/(n − 1)) / Σ w."""
-    held = weights > 0
-    n, total = int(held.sum()), weights.sum()
-    mean = float(weights[held] @ losses[held] / total)
-    if n < 2:
-        return mean, float("nan")
-    spread = np.sum((weights[held] * (losses[held] - mean)) ** 2) * n / (n - 1)
-    return mean, float(np.sqrt(spread) / total)
-
-
-def warn_if_unreliable(result: RiskEstimate) -> None:
-    """Warn when the risk may be off by more than half of its standard error."""
-    if result._lone is not None and result._share(result._lone) > LONE_SHARE:
-        warnings.warn(
-            f"rows {_shown(result.rows[result._lone])} leave no other of their class: a refit without "
-            "them would not know it",
-            UnreliableWarning,
-            stacklevel=3,
-        )
-        return
-    if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
-        return
-    rows = np.flatnonzero(~np.isfinite(result.bounds))
-    shown = _shown(result.rows[rows])
-    known = (
-        f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
-        if np.isfinite(result.approx_error)
-        else f"rests on {rows.size} rows of whose refits nothing is known (rows {shown})"
-    )
-    warnings.warn(
-        f"the {result.loss_name} of {result.value:.4g} {known}: ask for exact=True, which solves without "
-        "every such row, or for audit=30, or regularise more",
-        UnreliableWarning,
-        stacklevel=3,
-    )
-
-
-def _shown(rows: Index) -> str:
-    return ", ".join(map(str, rows[:8])) + (", …" if len(rows) > 8 else "")

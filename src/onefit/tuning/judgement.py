@@ -15,7 +15,8 @@ from onefit.leave_out.engine import Yardstick, in_passing
 from onefit.leave_out.follow import has_paths
 from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric, SquaredError
-from onefit.risk.estimate import clustered, yardstick
+from onefit.risk.judging import yardstick
+from onefit.risk.means import clustered
 from onefit.solvers.newton import Solution
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses

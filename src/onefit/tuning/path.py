@@ -12,7 +12,7 @@ from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.problem import Problem
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import PATIENCE, Grid
 from onefit.tuning.judgement import Judgement

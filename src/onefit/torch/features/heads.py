@@ -16,7 +16,7 @@ from onefit._typing import Array
 from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
 from onefit.exceptions import OnefitWarning
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path

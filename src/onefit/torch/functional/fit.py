@@ -15,8 +15,8 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
 from onefit.risk.audit import Audit, audit, draw
-from onefit.risk.estimate import clustered, mean_and_error
 from onefit.risk.folds import as_folds
+from onefit.risk.means import clustered, mean_and_error
 from onefit.torch.functional import hypergradient
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.numerics.minimum import minimise

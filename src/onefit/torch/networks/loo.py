@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 from onefit.torch.networks.auditing import audited
 from onefit.torch.networks.data import read_rows
 from onefit.torch.networks.decay import Decay

@@ -1,0 +1,135 @@
+"""From left-out linear predictors to a risk, what it may be off by, and a warning where that is much."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onefit._typing import Array, Design
+from onefit.exceptions import UnreliableWarning
+from onefit.leave_out import LeftOut
+from onefit.leave_out.engine import Yardstick
+from onefit.metrics import LinearMetric
+from onefit.numerics import FLAGGED
+from onefit.risk.estimate import Readout, RiskEstimate
+from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, shown
+
+LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
+UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
+
+
+def estimate(
+    left_out: LeftOut,
+    response: LinearMetric,
+    y: Any,
+    *,
+    target: Array | None = None,
+    sample_weight: Array | None = None,
+    classes: Any | None = None,
+    notes: tuple[str, ...] = (),
+    clusters: Any | None = None,
+    design: Callable[[Any], Design] | None = None,
+    constant: float = 0.0,
+) -> RiskEstimate:
+    """Judge left-out linear predictors.
+
+    Parameters
+    ----------
+    left_out : LeftOut
+    response : LinearMetric
+    y : array
+        Response in the user's terms.
+    target : array, optional
+        Response in the terms of ``response`` (class numbers for classifiers), if other than ``y``.
+    sample_weight : (n,) array, optional
+    classes : array, optional
+    notes : tuple of str
+    clusters : (n,) array, optional
+        Rows of the same cluster are not independent, and the standard error is that of the clusters.
+    design : callable, optional
+        From new rows, as the model takes them, to rows of the fit's X.
+    constant : float
+        Value of the last column of the fit's X where that stands for the intercept, else 0.
+    """
+    order = left_out.order
+    rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
+    target = np.asarray(y) if target is None else target
+    losses = response.losses(target[rows], eta)
+    weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
+    clusters = rows if clusters is None else np.asarray(clusters)[rows]
+    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
+    off = np.where(weights > 0, weights * response.spread(target[rows], eta, bounds), 0.0)
+    error = float(off.sum() / weights.sum())
+    if left_out.correction is not None:
+        value, error = value + left_out.correction.difference, left_out.correction.error
+    lone = class_lost(y, classes, sample_weight, left_out)[order]
+    certified = left_out.certified[order] & ~lone
+    far = (reach(response, target, eta, bounds) > FLAGGED) & ~certified
+    return RiskEstimate(
+        value=value,
+        std_error=std_error,
+        losses=losses,
+        predictions=response.predictions(eta),
+        decision=response.decision(eta),
+        fitted=response.decision(left_out.fit.eta)[rows],
+        leverages=left_out.leverages[rows],
+        effective_df=left_out.effective_df,
+        y=y,
+        sample_weight=sample_weight,
+        classes=classes,
+        loss_name=response.loss_name,
+        method=response.method,
+        approx_error=error if error < np.inf else float("inf"),
+        guarantee=guarantee_of(left_out, value, error),
+        bounds=bounds,
+        certified=certified,
+        rows=rows,
+        flagged=np.flatnonzero(far | lone),
+        notes=(*notes, *notes_on(left_out, rows[lone])),
+        refinement=left_out.refinement,
+        _by_row=left_out.sets is None,
+        _lone=lone,
+        _left_out=left_out,
+        _readout=None if design is None else Readout(response, design, constant),
+    )
+
+
+def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Yardstick:
+    """How the engine judges errors: by the loss that is reported."""
+    return Yardstick(
+        losses=lambda rows, eta: response.losses(target[rows], eta),
+        spread=lambda rows, eta, bounds: response.spread(target[rows], eta, bounds),
+        reach=lambda eta, bounds: reach(response, target, eta, bounds),
+        weights=np.ones(len(target)) if weights is None else weights,
+    )
+
+
+def warn_if_unreliable(result: RiskEstimate) -> None:
+    """Warn when the risk may be off by more than half of its standard error."""
+    if result._lone is not None and result._share(result._lone) > LONE_SHARE:
+        warnings.warn(
+            f"rows {shown(result.rows[result._lone])} leave no other of their class: a refit without "
+            "them would not know it",
+            UnreliableWarning,
+            stacklevel=3,
+        )
+        return
+    if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
+        return
+    rows = np.flatnonzero(~np.isfinite(result.bounds))
+    which = shown(result.rows[rows])
+    known = (
+        f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
+        if np.isfinite(result.approx_error)
+        else f"rests on {rows.size} rows of whose refits nothing is known (rows {which})"
+    )
+    warnings.warn(
+        f"the {result.loss_name} of {result.value:.4g} {known}: ask for exact=True, which solves without "
+        "every such row, or for audit=30, or regularise more",
+        UnreliableWarning,
+        stacklevel=3,
+    )

@@ -25,11 +25,12 @@ from onefit.leave_out.loose import room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY
+from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
 from onefit.solvers.newton import Solution
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
+STATIONARY = 1e-7  # excess of a gradient, relative to its size, that ``is_stationary`` takes for none
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 
 
@@ -200,10 +201,14 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     if slope.ndim == 1 and not fit.pinned.any():
         slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
-    terms = ROUNDING * float(np.linalg.norm(fit.gradient)) * norms.max(initial=0.0)
+    # where nothing is left, gradients are the rounding of η
+    rounding = rounding_of_slack(1.0) / STATIONARY * float(np.max(np.abs(fit.hessian), initial=0.0))
+    largest = max(ROUNDING * float(np.linalg.norm(fit.gradient)), rounding * float(np.linalg.norm(fit.eta)))
+    terms = largest * norms.max(initial=0.0)
     size = max(float(np.abs(slope).max(initial=0.0)), terms)
     if slope.ndim == 1:
-        found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], size=np.array([size]))
+        sizes = np.array([size])
+        found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], STATIONARY, size=sizes)
         return bool(found[0])
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
     free = np.isfinite(l1) & np.isfinite(l2)

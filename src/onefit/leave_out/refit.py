@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from joblib import Parallel, delayed
 
@@ -99,10 +99,18 @@ def refit_sets(
 
 
 def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:
-    try:
-        solution = solution_without(fit, removed, start=start)
-    except SolverError:
+    solution = _solution_from(fit, removed, start)
+    if solution is None:
         return None
     refit = with_middle_intercept(solution.fit)
     bounds = bound_at(solution._replace(fit=refit), judged)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, refit is not solution.fit)
+
+
+def _solution_from(fit: Fit, removed: Index, start: Direction | None) -> Solution | None:
+    """Refit from a start that is thought to be near, or else from the fit, or from the constant model."""
+    attempts: list[dict[str, Any]] = [{"start": start}, {"start": None}, {"warm": False}]
+    for attempt in attempts[start is None :]:
+        with suppress(SolverError):
+            return solution_without(fit, removed, **attempt)
+    return None

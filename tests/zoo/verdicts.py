@@ -87,7 +87,7 @@ def _coverage(records: Sequence[Record]) -> Verdict:
         return Verdict(name, "none sampled", holds=True)
     held = len(sampled) - len(missed)
     p = binomtest(held, len(sampled), COVERAGE, alternative="less").pvalue
-    return Verdict(name, f"{held} of {len(sampled)}, p = {p:.2g}", p >= LEVEL, missed)
+    return Verdict(name, f"{held} of {len(sampled)}, p = {p:.2g}", bool(p >= LEVEL), missed)
 
 
 def _share_proven(records: Sequence[Record]) -> Verdict:
@@ -95,7 +95,7 @@ def _share_proven(records: Sequence[Record]) -> Verdict:
     proven = [one for one in kept if _is_proven(one)]
     share = len(proven) / max(len(kept), 1)
     counts = ", ".join(f"{n} {name}" for name, n in Counter(one.guarantee for one in kept).most_common())
-    return Verdict(f"at least {PROVEN:.0%} exact or bounded", f"{share:.1%}: {counts}", share >= PROVEN)
+    return Verdict(f"at least {PROVEN:.0%} exact or bounded", f"{share:.1%}: {counts}", bool(share >= PROVEN))
 
 
 def _tightness(records: Sequence[Record]) -> Verdict:
@@ -108,7 +108,7 @@ def _tightness(records: Sequence[Record]) -> Verdict:
     if not ratios:
         return Verdict(name, "none above", holds=True)
     median = float(np.median(ratios))
-    return Verdict(name, f"{median:.3g} over {len(ratios)}", median <= TIGHTNESS)
+    return Verdict(name, f"{median:.3g} over {len(ratios)}", bool(median <= TIGHTNESS))
 
 
 def _few_flags(records: Sequence[Record]) -> Verdict:

@@ -270,9 +270,7 @@ class _State:
             return 0.0
         tol = 1.0 if self.max_error == 0 else LOOSELY
         if self.sets is None and proximal.applies(fit):
-            which, work = _within(which, proximal.cost_of(fit), affordable)
-            self._take_iterated(which, tol, affordable)
-            return work.seconds
+            return self._take_iterated(which, tol, affordable)
         if fit.is_kinked and fit.problem.penalty.pieces is not Pieces.QUADRATIC:
             return 0.0
         which, work = _within(which, self.cost_of_chords(), affordable)
@@ -317,10 +315,8 @@ class _State:
         stepped = np.union1d(found.stepped, np.array(finite, dtype=np.intp)).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
 
-    def _take_iterated(self, which: Index, tol: float, affordable: float) -> None:
-        if which.size == 0:
-            return
-        ends = proximal.iterate(self.fit, which, tol, affordable)
+    def _take_iterated(self, which: Index, tol: float, affordable: float) -> float:
+        ends, seconds = proximal.iterate(self.fit, which, tol, affordable)
         found = self.found
         eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
         for place, k in enumerate(which.tolist()):
@@ -329,8 +325,10 @@ class _State:
             if not ends.settled[place]:
                 continue
             solved[k] = Solved(eta[k], *self.starts[k])
-        stepped = np.union1d(found.stepped, which[ends.settled]).astype(np.intp)
+        known = ends.settled & np.isfinite(ends.bounds)
+        stepped = np.union1d(found.stepped, which[known]).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
+        return seconds
 
     def follow(self, which: Index, affordable: float, progress: Progress | None) -> float:
         """Follow rows along exact paths."""

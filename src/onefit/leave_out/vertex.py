@@ -1,0 +1,70 @@
+"""Coefficients of columns that depend on each other, moved until the columns left are independent.
+
+Where columns of the support are dependent, as copies are, an ℓ1 penalty leaves open how they share: along a
+null vector v of them Xv and Σ l1 sign(β) v vanish, so that neither predictors nor objective change until a
+coefficient is zero.  There the next one starts, and in the end the support has full rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Mask
+from onefit.fit import Fit
+
+SAME = 12  # digits in which two projections of a column agree with those of a copy
+DEPENDENT = 1e-10  # eigenvalue of the correlations of columns that is none
+
+
+def at_vertex(fit: Fit) -> Fit:
+    """The fit itself, or as good a one on fewer columns, which are independent.
+
+    Parameters
+    ----------
+    fit : Fit
+        With a separable penalty and one output.
+    """
+    problem = fit.problem
+    l1, l2 = problem.separable.strengths(fit.coef.shape)
+    free = np.flatnonzero((fit.coef != 0) & (l1 > 0) & (l2 == 0))
+    if free.size == 0:
+        return fit
+    X = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, free)).T
+    held = problem.weights > 0
+    means = X[held].mean(axis=0) if problem.intercept else np.zeros(free.size)
+    centred = (X - means)[held]
+    norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", centred, centred)), np.finfo(float).tiny)
+    centred /= norms
+    values, vectors = np.linalg.eigh(_linalg.product(centred.T, centred))
+    null = vectors[:, values < DEPENDENT] / norms[:, None]
+    if null.shape[1] == 0:
+        return fit
+    coef = fit.coef.copy()
+    while null.shape[1]:
+        v = null[:, 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            until = np.where(np.abs(v) > DEPENDENT * np.abs(v).max(), coef[free] / v, np.inf)
+        j = int(np.argmin(np.abs(until)))
+        coef[free] -= until[j] * v
+        coef[free[j]] = 0.0
+        null = null[:, 1:] - np.outer(v, null[j, 1:] / v[j])
+    level = fit.intercept + means @ (fit.coef - coef)[free]
+    return fit.moved(coef, level).known(eta=fit.eta, gradient=fit.gradient)
+
+
+def copies(fit: Fit) -> Mask:
+    """Columns that are another one, or minus it, and as strongly penalised: (p,), all but one of each kind.
+
+    The one that stays is in the support where any is; columns that share an ℓ2 part are none.
+    """
+    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
+    marks = np.abs(_linalg.transposed_times(fit.problem.X, probes))
+    marks = (marks / max(float(marks.max(initial=0.0)), np.finfo(float).tiny)).round(SAME)
+    order = np.lexsort((fit.coef == 0, l1, *marks.T))
+    same = np.all(np.diff(marks[order], axis=0) == 0, axis=1)
+    same &= (np.diff(l1[order]) == 0) & (l2[order][1:] == 0) & (l2[order][:-1] == 0) & (l1[order][1:] > 0)
+    found = np.zeros(len(l1), dtype=bool)
+    found[order[1:][same]] = True
+    return found & (fit.coef == 0)

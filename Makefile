@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: demo test check lint types layers tests docs site-check notebooks dist compat zoo bench papers clean
+.PHONY: demo test check lint types layers tests docs site-check notebooks dist extras compat zoo bench papers clean
 
 demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
 	$(BIN)/onefit demo
@@ -68,6 +68,9 @@ $(VENV)-docs/.ready: pyproject.toml
 
 dist: $(VENV)/bin/python   ## wheel and sdist, checked, and the wheel tried in an empty environment
 	BIN=$(BIN) .ci/dist
+
+extras:                    ## each extra alone in an empty environment
+	.ci/extras
 
 compat:                    ## oldest and latest dependencies, on every Python that is here
 	.ci/compat

@@ -1,6 +1,6 @@
 """Linear algebra under one name: products with X, factorisations, dense products."""
 
-from onefit.blas import centred_gram, eigh, one_thread_if_small, product, row_matrices
+from onefit.blas import centred_gram, eigh, one_thread, one_thread_if_small, product, row_matrices
 from onefit.design import (
     BLOCK_SIZE,
     RowGram,
@@ -79,6 +79,7 @@ __all__ = [
     "is_full",
     "is_same",
     "n_stored",
+    "one_thread",
     "one_thread_if_small",
     "own_products",
     "pairing",

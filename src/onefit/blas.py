@@ -21,6 +21,11 @@ def one_thread_if_small(X: Any) -> AbstractContextManager[Any]:
     n, p = X.shape
     if float(n) * p * min(n, p) > LARGE:
         return nullcontext()
+    return one_thread()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Context in which BLAS keeps to one thread: many small products wait for a second one."""
     return _blas().limit(limits=1)
 
 
@@ -37,11 +42,12 @@ def product(A: Array, B: Array) -> Array:
     """
     if A.size == 0 or B.size == 0:
         return A @ B
+    single = A.dtype == B.dtype == np.float32
     a, trans_a = _fortran(A)
     if B.ndim == 1:
-        return blas.dgemv(1.0, a, B, trans=trans_a)
+        return (blas.sgemv if single else blas.dgemv)(1.0, a, B, trans=trans_a)
     b, trans_b = _fortran(B)
-    return blas.dgemm(1.0, a, b, trans_a=trans_a, trans_b=trans_b)
+    return (blas.sgemm if single else blas.dgemm)(1.0, a, b, trans_a=trans_a, trans_b=trans_b)
 
 
 def _fortran(A: Array) -> tuple[Array, int]:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 PER_FLOP = 4e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 2e-6  # seconds a call of NumPy on a small array
 PER_FUNCTION = 1.5e-8  # seconds an exponential or logarithm
+TALL = 20.0  # rows a column from which on fits are known from sums over the rows
+MANY = 1e5  # numbers from which on going over the rows is what takes time
 
 
 class Work(NamedTuple):
@@ -40,3 +42,8 @@ def newton_step(n: int, p: int, k: int) -> Work:
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
     return newton_step(n, p, k).times(2 if quadratic else 6)
+
+
+def is_tall(n: int, p: int) -> bool:
+    """Whether passes over the rows are what takes time, beside what is done with sums over them."""
+    return n >= TALL * p and float(n) * p >= MANY

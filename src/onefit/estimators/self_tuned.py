@@ -17,6 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
+from onefit.blocks import ArrayRows, RowValues, TunedPath
+from onefit.cost import is_tall
+from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
 from onefit.estimators.sample import Sample, leaving
 from onefit.estimators.strengths import decades, grid_of
@@ -200,18 +203,52 @@ class SelfTuned(LinearModel):
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
         jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
+        if self._goes_in_blocks(sample, judgement):
+            with jobs, _linalg.one_thread():
+                self._tune_in_blocks(sample, judgement)
+            return
         with jobs, _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios()]
             best = min(paths, key=lambda path: path.risk)
             result, fit, left_out = best.settled()
         others = [path.result for path in paths if path is not best]
-        self._take_path(result, judgement.unit_weights, *others)
+        held = result.contest
+        if held is None or others:
+            seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
+            held = contest(seen, judgement.unit_weights, self.selection)
+        self._take_path(result, held)
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
         self._take(fit)
         self.n_iter_ = len(result.strengths)
         self.offset_given_ = sample.offset is not None
         self._judge(sample, left_out)
+
+    def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
+        """Whether passes over the rows are cheaper than a fit at a time."""
+        single = sample.target.ndim == 1 and sample.offset is None and judgement.is_of_squares
+        return single and sample.clusters is None and is_tall(*sample.X.shape) and has_passes(self)
+
+    def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
+        rows = ArrayRows(
+            sample.X, sample.target, sample.weights if sample.weighted else None, n_jobs=self.n_jobs
+        )
+        found = tune_rows(self, rows)
+        self._take_rows(found)
+        values = RowValues.joined(list(rows.each(found.chosen.left_out)))
+        problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
+        fit = Fit(problem, self.coef_, np.asarray(self.intercept_)).known(eta=values.fitted)
+        self._judge(sample, found.left_out(fit, values, judgement))
+
+    def _take_rows(self, found: TunedOnRows) -> None:
+        """Set what two passes over the rows found."""
+        path = found.path
+        self._take_path(path, path.contest)
+        if hasattr(self, "l1_ratio"):
+            self.l1_ratio_ = found.ratio
+        self.coef_, self.intercept_ = path.coefs[path.best], float(path.levels[path.best])
+        self.n_iter_ = len(path.strengths)
+        self.offset_given_ = False
 
     def _candidate(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Solve and judge a path."""
@@ -269,10 +306,10 @@ class SelfTuned(LinearModel):
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: SearchResult, weights: Array, *others: SearchResult) -> None:
+    def _take_path(self, result: SearchResult | TunedPath, held: Contest) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
-        Other paths, which the choice passed over, take part in the correction of the chosen risk.
+        Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
         """
         visited, name = result.strengths, f"{self._strength}s"
         if not is_count(getattr(self, name)):
@@ -284,10 +321,6 @@ class SelfTuned(LinearModel):
         self.paired_error_path_ = result.paired_errors
         self.coef_path_ = result.coefs
         self.intercept_path_ = self._without_common(result.levels)
-        held = result.contest
-        if held is None or others:
-            paths = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
-            held = contest(paths, weights, self.selection)
         self._contest: tuple[Any, ...] = tuple(held)
 
     @property

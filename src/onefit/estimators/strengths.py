@@ -51,7 +51,7 @@ def grid_of(
     if not kinked:
         total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
         start = Fit.at_start(problem)
-        return _grid(
+        return grid_between(
             name,
             given,
             lambda: decades(float(curvature_of_columns(start).sum()) / total),
@@ -68,18 +68,19 @@ def grid_of(
 
     if not 0 < eps < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    return _grid(name, given, ends, null, inverse=inverse, positive=positive)
+    return grid_between(name, given, ends, null, inverse=inverse, positive=positive)
 
 
-def _grid(
+def grid_between(
     name: str,
     given: Any,
     ends: Callable[[], tuple[float, float]],
-    strongest: Callable[[], float] | None,
+    strongest: Callable[[], float] | None = None,
     *,
-    inverse: bool,
-    positive: bool,
+    inverse: bool = False,
+    positive: bool = True,
 ) -> Grid:
+    """Strengths that were given, or so many between ends, and none added beyond the strongest."""
     automatic = is_count(given)
 
     def between() -> tuple[float, float]:

@@ -22,7 +22,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
 from onefit.solvers.column_store import ColumnStore
-from onefit.solvers.leverages import Leverages
+from onefit.solvers.leverages import Leverages, directions_since
 
 # A column whose squared distance from the span of the support is below this share of its squared
 # length counts as dependent: rounding in the Gram matrix, amplified by an ill-conditioned support,
@@ -220,6 +220,39 @@ class ActiveSet:
         where that is cheaper than computing them afresh.
         """
         return self._leverages.at(self._store, self._slots, self._factor, self._l2)
+
+    @property
+    def slots(self) -> Index:
+        """Places of the support's columns in the store, shape (k,)."""
+        return self._slots
+
+    def directions_since(self, slots: Index) -> tuple[Array, Array, bool]:
+        """By which directions leverages change, from those of an earlier support to those of this one.
+
+        Parameters
+        ----------
+        slots : (j,) int array
+            Of the earlier support.
+
+        Returns
+        -------
+        directions : (p, m) array
+        signs : (m,) array
+            Whether the square along a direction is added or taken off.
+        afresh : bool
+            Whether they are to be added to nothing.
+        """
+        afresh = False
+        changed = directions_since(slots, self._store, self._slots, self._factor, self._l2)
+        if changed is None:
+            k, afresh = self._slots.size, True
+            own = np.zeros((self._l1.size, k))
+            own[self.support], joined = self._factor.back_solve(np.eye(k)), k
+        else:
+            own = np.zeros((self._l1.size, changed[0].shape[1]))
+            own[self._store.owner[: self._store.count]], joined = changed
+        signs = np.where(np.arange(own.shape[1]) < joined, 1.0, -1.0)
+        return own, signs, afresh
 
     # --- the method -----------------------------------------------------------------------------
 

@@ -359,7 +359,7 @@ def contest(
     paths: Sequence[tuple[Array, Array, Array]], weights: Array, selection: Selection = "min"
 ) -> Contest:
     """Strengths within reach of the best, from the (losses, risks, paired errors) of each path."""
-    within = [np.flatnonzero(_within_reach(risks, paired)) for _, risks, paired in paths]
+    within = [np.flatnonzero(within_reach(risks, paired)) for _, risks, paired in paths]
     losses = np.hstack([path[0][:, at] for path, at in zip(paths, within, strict=True)])
     risks = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
     best = smallest(risks)
@@ -387,7 +387,7 @@ def _without_tail(differences: Array) -> Array:
     return np.minimum(differences, np.where(gain > 0, LONGEST_TAIL * gain, np.inf), out=differences)
 
 
-def _within_reach(risks: Array, paired: Array) -> Mask:
+def within_reach(risks: Array, paired: Array) -> Mask:
     """Strengths that may be the best; the first one if nothing is known."""
     best = smallest(risks)
     within = np.isfinite(risks) & ~(risks > risks[best] + OUT_OF_REACH * paired)

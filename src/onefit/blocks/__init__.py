@@ -1,0 +1,33 @@
+"""Rows in blocks: squared-loss paths in two passes over the rows, a sum and a judgement.
+
+    sums = rows.total(RowSums.of)
+    path = net_path(sums, alphas)
+    losses = rows.total(path.judge)
+
+Nothing is kept whose size is that of the rows.
+"""
+
+from onefit.blocks.chosen import ChosenStrength, RowValues
+from onefit.blocks.left_out_path import LeftOutPath
+from onefit.blocks.losses import LossSums
+from onefit.blocks.paths import net_path, ridge_path
+from onefit.blocks.rows import ArrayRows, Block, Rows, block_length
+from onefit.blocks.sums import RowSums
+from onefit.blocks.tuning import TunedPath, tune_net, tune_ridge
+
+__all__ = [
+    "ArrayRows",
+    "Block",
+    "ChosenStrength",
+    "LeftOutPath",
+    "LossSums",
+    "RowSums",
+    "RowValues",
+    "Rows",
+    "TunedPath",
+    "block_length",
+    "net_path",
+    "ridge_path",
+    "tune_net",
+    "tune_ridge",
+]

@@ -1,0 +1,192 @@
+"""The second pass: left-out losses of all strengths of a squared-loss path, a block of rows at a time.
+
+At every strength the left-out residual of a row is (Golub, Heath and Wahba 1979, with what a refit on fewer
+rows takes off a penalty that goes with their weight)
+
+    (y − ȳ − zᵀβ − w/W zᵀq) / (1 − w h),      z = x − x̄,   h = zᵀK⁻¹z + 1/W,   q = K⁻¹ ∇P(β),
+
+exactly, as long as the signs of the coefficients stay.  Leverages are sums of squares along directions,
+h = Σ_m C_mj (zᵀt_m)² + 1/W, of which one product serves many strengths: eigenvectors for ridge, what joined
+and left the support for the lasso.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.blas import product
+from onefit.blocks.losses import LossSums
+from onefit.blocks.rows import Block, centred_columns
+
+LITTLE_SLACK = 0.2  # slack below which a row all but determines its own fit, and a changed sign tells
+FULL_LEVERAGE = 1e-8
+
+
+class Directions(NamedTuple):
+    """Leverages of neighbouring strengths, as sums of squares.
+
+    Attributes
+    ----------
+    strengths : slice
+    directions : (p, m) array
+        T.
+    shares : (m, J) array
+        C, of either sign.
+    """
+
+    strengths: slice
+    directions: Array
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutPath:
+    """What it takes to judge rows at every strength.
+
+    Attributes
+    ----------
+    means : (p,) array
+    y_mean : float
+        Both zero without an intercept.
+    base : float
+        Leverage of the intercept, 1/W, or 0.
+    coefs : (p, J) array
+        β.
+    drifts : (p, J) array
+        q/W, zero where a refit keeps the penalty.
+    leverages : tuple of Directions
+    reference : int
+        Strength that losses are compared with.
+    weight : float or None
+        That of every row, if they are equal.
+    single : bool
+        Whether differences between strengths are computed in single precision.
+    """
+
+    means: Array
+    y_mean: float
+    base: float
+    coefs: Array
+    drifts: Array
+    leverages: tuple[Directions, ...]
+    reference: int
+    weight: float | None
+    single: bool
+    guessed_risks: Array
+
+    @property
+    def intercepts(self) -> Array:
+        """Intercept of each strength: (J,)."""
+        return self.y_mean - self.means @ self.coefs
+
+    def judge(self, block: Block) -> LossSums:
+        """Sum the left-out losses of the rows of a block of any size."""
+        total: LossSums | None = None
+        for part in block.parts():
+            own = self._judge(part)
+            total = own if total is None else total + own
+        if total is None:
+            raise ValueError("a block has no rows: leave it out")
+        return total
+
+    def _judge(self, part: Block) -> LossSums:
+        weights = np.ones(len(part.y)) if part.weights is None else part.weights
+        residuals, strained = self.left_out_residuals(part)
+        at_reference = residuals[self.reference].astype(np.float64)
+        losses = np.square(residuals, out=residuals)
+        differences = np.subtract(losses, losses[self.reference], dtype=np.float64)
+        return LossSums.of(self.reference, at_reference**2, differences, weights, strained)
+
+    def left_out_residuals(self, part: Block) -> tuple[Array, int]:
+        """Left-out residuals y − η̃ of a piece in the cache, (J, b), and how many are strained."""
+        Z = centred_columns(part.X, self.means, self._order)
+        beta, drift = self.coefs[self._order, self.reference], self.drifts[self._order, self.reference]
+        weights = np.ones(len(part.y)) if part.weights is None else part.weights
+        own = part.y - self.y_mean - beta @ Z - weights * (drift @ Z)
+        kind = np.float32 if self.single else np.float64
+        Z, weights = Z.astype(kind, copy=False), weights.astype(kind, copy=False)
+        apart = self._apart(Z, weights)
+        np.subtract(own.astype(kind), apart, out=apart)
+        slack = self._slack(Z, weights)
+        strained = int(np.count_nonzero(slack < LITTLE_SLACK))
+        if strained:
+            np.maximum(slack, FULL_LEVERAGE, out=slack)
+        return np.divide(apart, slack, out=apart), strained
+
+    @cached_property
+    def _order(self) -> Index:
+        """Columns that are ever active, in the order in which they turn up."""
+        first = (self.coefs != 0).argmax(axis=1)
+        ever = np.flatnonzero((self.coefs != 0).any(axis=1))
+        return ever[np.argsort(first[ever], kind="stable")]
+
+    @cached_property
+    def _parts(self) -> list[Directions]:
+        """Directions on the columns in their order, as far as they reach."""
+        found = []
+        for strengths, directions, shares in self.leverages:
+            own = directions[self._order]
+            reach = int(np.flatnonzero(own.any(axis=1)).max(initial=-1)) + 1
+            kind = np.float32 if self.single else np.float64
+            found.append(Directions(strengths, own[:reach].astype(kind), shares.astype(kind)))
+        return found
+
+    @cached_property
+    def _steps(self) -> tuple[Array, Array | None]:
+        """Coefficients less those at the reference, and what refits take off if rows differ in it."""
+        kind = np.float32 if self.single else np.float64
+        apart, drifts = _apart(self.coefs, self.reference), _apart(self.drifts, self.reference)
+        if self.weight is not None:
+            return (apart + self.weight * drifts)[self._order].astype(kind), None
+        return apart[self._order].astype(kind), drifts[self._order].astype(kind) if drifts.any() else None
+
+    def _apart(self, Z: Array, weights: Array) -> Array:
+        """Linear predictors less those at the reference, with what a refit takes off: (J, b)."""
+        coefs, drifts = self._steps
+        found = product(Z.T, coefs).T
+        if drifts is not None:
+            found += product(Z.T, drifts).T * weights
+        return found
+
+    def _slack(self, Z: Array, weights: Array) -> Array:
+        """1 − w h: (J, b)."""
+        slack = np.empty((self.coefs.shape[1], Z.shape[1]), dtype=Z.dtype)
+        for strengths, directions, shares in self._parts:
+            along = product(Z[: len(directions)].T, directions)
+            forms = product(np.square(along, out=along), shares).T
+            forms += Z.dtype.type(self.base)
+            if self.weight != 1.0:
+                forms *= weights
+            np.subtract(1.0, forms, out=slack[strengths])
+        return slack
+
+
+def joined(paths: list[LeftOutPath]) -> LeftOutPath:
+    """Several paths on the same rows, to be judged in one pass."""
+    if len(paths) == 1:
+        return paths[0]
+    first, leverages, start = paths[0], list[Directions](), 0
+    for path in paths:
+        for strengths, directions, shares in path.leverages:
+            own = slice(strengths.start + start, strengths.stop + start)
+            leverages.append(Directions(own, directions, shares))
+        start += path.coefs.shape[1]
+    guessed = np.concatenate([path.guessed_risks for path in paths])
+    return replace(
+        first,
+        coefs=np.hstack([path.coefs for path in paths]),
+        drifts=np.hstack([path.drifts for path in paths]),
+        leverages=tuple(leverages),
+        reference=int(guessed.argmin()),
+        single=all(path.single for path in paths),
+        guessed_risks=guessed,
+    )
+
+
+def _apart(columns: Array, reference: int) -> Array:
+    return columns - columns[:, [reference]]

@@ -1,0 +1,129 @@
+"""Rows that come in blocks, wherever they are kept: they are summed over, or mapped in their order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+
+from onefit._typing import Array, Design, Index
+
+CACHE = 2**18  # numbers in a block: with the products of all strengths beside it, it stays in the cache
+FEWEST = 512  # rows in a block, so that products are worth a call
+
+
+class Addable(Protocol):
+    """What blocks are summed up to."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+S = TypeVar("S", bound=Addable)
+R = TypeVar("R")
+
+
+class Block(NamedTuple):
+    """Some rows: finite numbers, checked by who hands them over.
+
+    Attributes
+    ----------
+    X : (b, p) array or sparse matrix
+    y : (b,) or (b, t) array
+    weights : (b,) array or None
+        At least 0; None where every row counts as one.
+    """
+
+    X: Design
+    y: Array
+    weights: Array | None = None
+
+    def parts(self) -> Iterator[Block]:
+        """Cut into pieces that stay in the cache, dense ones."""
+        rows, p = self.X.shape
+        size = block_length(p)
+        X = self.X.tocsr() if sp.issparse(self.X) else self.X
+        for start in range(0, rows, size):
+            part = slice(start, start + size)
+            own = X[part].toarray() if sp.issparse(X) else X[part]
+            yield Block(own, self.y[part], None if self.weights is None else self.weights[part])
+
+
+def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
+    """Some columns less their means, one a row: (k, b), in double precision."""
+    own = np.array(X.T[columns], dtype=np.float64, order="C")
+    own -= means[columns, None]
+    return own
+
+
+def block_length(p: int) -> int:
+    """Rows of p columns that a piece has."""
+    return max(FEWEST, CACHE // max(p, 1))
+
+
+class Rows(ABC):
+    """A source of rows that can be gone over more than once.
+
+    Attributes
+    ----------
+    shape : tuple
+        Number of rows, None where it is not known before they are counted, and of columns.
+    """
+
+    shape: tuple[int | None, int]
+
+    @abstractmethod
+    def total(self, of: Callable[[Block], S]) -> S:
+        """Sum what ``of`` makes of each block, in any order.
+
+        Parameters
+        ----------
+        of : callable
+            Can be pickled; what it returns can be added.
+        """
+
+    @abstractmethod
+    def each(self, of: Callable[[Block], R]) -> Iterator[R]:
+        """What ``of`` makes of each block, in the order of the rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows(Rows):
+    """Rows in memory.
+
+    Parameters
+    ----------
+    X : (n, p) array or sparse matrix
+    y : (n,) or (n, t) array
+    weights : (n,) array or None
+    n_jobs : int or None
+        Threads that blocks are shared among, as in joblib.
+    """
+
+    X: Design
+    y: Array
+    weights: Array | None = None
+    n_jobs: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        n, p = self.X.shape
+        return int(n), int(p)
+
+    def _blocks(self) -> Iterator[Block]:
+        return Block(self.X, self.y, self.weights).parts()
+
+    def total(self, of: Callable[[Block], S]) -> S:
+        return reduce(add, self.each(of))
+
+    def each(self, of: Callable[[Block], R]) -> Iterator[R]:
+        if self.n_jobs in (None, 1):
+            return map(of, self._blocks())
+        shared = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        return iter(shared(delayed(of)(block) for block in self._blocks()))

@@ -1,0 +1,124 @@
+"""Estimators of squared loss on rows that come in blocks: two passes for a path, a third for every row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onefit.blocks import (
+    ChosenStrength,
+    Rows,
+    RowSums,
+    RowValues,
+    Spectrum,
+    TunedPath,
+    tune_net,
+    tune_ridge,
+)
+from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
+from onefit.fit import Fit
+from onefit.leave_out import LeftOut, leave_out
+from onefit.losses import Squared
+from onefit.penalties import L1, L2, ElasticNet
+from onefit.risk.estimate import mean_and_error
+from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
+
+if TYPE_CHECKING:
+    from onefit.estimators.self_tuned import SelfTuned
+
+ENOUGH = 0.1  # standard errors of the risk that it may be off, as for the engine
+
+
+@dataclass(frozen=True, eq=False)
+class TunedOnRows:
+    """What two passes over the rows found.
+
+    Attributes
+    ----------
+    sums : RowSums
+    ratio : float
+        Chosen share of the ℓ1 part.
+    path : TunedPath
+    chosen : ChosenStrength
+        By which single rows are judged.
+    """
+
+    sums: RowSums
+    ratio: float
+    path: TunedPath
+    chosen: ChosenStrength
+
+    def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
+        """Left-out predictors from a pass over the rows where their bounds are enough, else from the engine."""
+        own, weights = judgement.yardstick, judgement.weights
+        rows = np.arange(len(weights))
+        off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
+        _, error = mean_and_error(own.losses(rows, values.left_out), weights)
+        if not off.sum() / weights.sum() <= ENOUGH * error:
+            return leave_out(fit, max_error=ENOUGH, yardstick=own)
+        return LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
+
+
+def has_passes(model: SelfTuned) -> bool:
+    """Whether two passes over the rows tune a model: squared loss, and a penalty that columns share alike."""
+    plain = model.penalty_factors is None and model.bounds is None and not model.positive
+    if not plain or not isinstance(model._fitted_loss(), Squared) or model.cv is not None:
+        return False
+    units = [model._unit_penalty(ratio) for ratio in model._ratios()]
+    return model.scoring is None and all(
+        (isinstance(unit, L1 | ElasticNet) and model._mean_scaled)
+        or (isinstance(unit, L2) and not model._mean_scaled)
+        for unit in units
+    )
+
+
+def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
+    """Tune in two passes over the rows.
+
+    Parameters
+    ----------
+    model : SelfTuned
+        For which ``has_passes`` holds.
+    rows : Rows
+        With one response.
+    """
+    sums = rows.total(RowSums.of)
+    sums = sums if model.fit_intercept else sums.about_zero()
+    ratio, alpha = 0.0, 1.0
+    if model._mean_scaled:
+        grids = [(ratio, _kinked_grid(model, sums, ratio)) for ratio in model._ratios()]
+        ratio, path = tune_net(rows, sums, grids, model.selection, early_stopping=model.early_stopping)
+        alpha = sums.weight
+    else:
+        path = tune_ridge(rows, sums, _ridge_grid(model, sums), model.selection)
+    alpha *= float(path.strengths[path.best])
+    chosen = ChosenStrength.of(
+        sums,
+        path.coefs[path.best],
+        ratio * alpha,
+        (1.0 - ratio) * alpha,
+        mean_scaled=model._mean_scaled,
+    )
+    return TunedOnRows(sums, ratio, path, chosen)
+
+
+def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
+    highest = float(np.abs(sums.cross).max(initial=0.0)) / sums.weight / ratio
+    null = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
+    curvature = sums.gram.diagonal()
+    ridge = np.full(len(curvature), (1.0 - ratio) * sums.weight)
+    return grid_between(
+        "alphas",
+        model.alphas,
+        lambda: ends_of_kinked(null, model.eps, curvature, ridge),
+        lambda: null,
+    )
+
+
+def _ridge_grid(model: SelfTuned, sums: RowSums) -> Grid:
+    return grid_between(
+        "alphas", model.alphas, lambda: decades(Spectrum.of(sums).largest), positive=False
+    )

@@ -23,9 +23,10 @@ from onefit._typing import Array, Index
 from onefit.blas import product
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
-from onefit.factorization import cholesky, condition, factor_solve, half_solve
+from onefit.factorization import cholesky, condition, factor_solve, half_solve, pseudo_factor
 from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
 
+DEPENDENT = 1e11  # condition up to which columns are told from their like
 ROOM = 1e-12  # share of a strength that is rounding
 
 
@@ -90,12 +91,12 @@ class ChosenStrength:
         kept = 1.0 - 1.0 / sums.count if mean_scaled else 1.0
         K = sums.gram[np.ix_(support, support)] + kept * l2 * np.eye(len(support))
         L = cholesky(K)
-        if L is None:
-            raise np.linalg.LinAlgError("columns of the support depend on each other")
-        inverse = factor_solve(L, np.eye(len(L)))
-        return cls(
-            sums, support, coef[support], l1, l2, mean_scaled, inverse, rounding_of_slack(condition(L))
-        )
+        if L is None:  # columns that depend on each other, and nothing that holds them apart
+            half = pseudo_factor(K)
+            inverse, size = product(half, half.T), DEPENDENT
+        else:
+            inverse, size = factor_solve(L, np.eye(len(L))), condition(L)
+        return cls(sums, support, coef[support], l1, l2, mean_scaled, inverse, rounding_of_slack(size))
 
     def left_out(self, block: Block) -> RowValues:
         """Return the values of the rows of a block of any size."""

@@ -52,7 +52,7 @@ class TunedOnRows:
     chosen: ChosenStrength
 
     def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
-        """Left-out predictors from a pass over the rows where their bounds are enough, else from the engine."""
+        """Left-out predictors of the pass where their bounds are enough, else those of the engine."""
         own, weights = judgement.yardstick, judgement.weights
         rows = np.arange(len(weights))
         off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
@@ -119,6 +119,4 @@ def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
 
 
 def _ridge_grid(model: SelfTuned, sums: RowSums) -> Grid:
-    return grid_between(
-        "alphas", model.alphas, lambda: decades(Spectrum.of(sums).largest), positive=False
-    )
+    return grid_between("alphas", model.alphas, lambda: decades(Spectrum.of(sums).largest), positive=False)

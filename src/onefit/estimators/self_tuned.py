@@ -408,6 +408,6 @@ def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
         target = class_numbers(target, model.classes_).astype(np.float64)
     sample = Sample(X, given, target, check_weights(sample_weight, X))
     strength = float(getattr(model, f"{model._strength}_"))
-    problem = model._problem(sample, strength, getattr(model, "l1_ratio_", 0.0))
+    problem = model._problem(sample, strength, getattr(model, "l1_ratio_", model._ratios()[0]))
     reading = Reading(model._as_fit(problem), model._metric(), target, solved=True)
     return replace(reading, classes=model.classes_) if of_classes else reading

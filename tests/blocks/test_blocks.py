@@ -19,7 +19,7 @@ from onefit.blocks import (
     net_path,
     ridge_path,
 )
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 from onefit.tuning.selection import covariance_of_means, paired_errors
 
 ALPHAS = np.geomspace(2.0, 0.02, 6)

@@ -22,7 +22,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.losses import Squared
 from onefit.penalties import L1, L2, ElasticNet
-from onefit.risk.estimate import mean_and_error
+from onefit.risk.means import mean_and_error
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 

@@ -12,6 +12,8 @@ from sklearn.utils import check_consistent_length
 from onefit._linalg import column_norms, has_columns, one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
+from onefit.blocks import Rows
+from onefit.blocks.fitted import loo_in_blocks
 from onefit.exceptions import (
     NotFittedToDataError,
     NotOptimalWarning,
@@ -34,6 +36,7 @@ from onefit.risk.named import InSample, Permutation, Splits
 from onefit.risk.sample import sampled
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
+from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
 from onefit.validation import check_audit, check_max_error, check_weights
 
@@ -45,7 +48,7 @@ OTHER_SIZES = 1e4  # ratio of the norms of columns up to which solvers stop near
 def loo(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     sample_weight: Any = None,
     groups: Any = None,
     exact: bool = False,
@@ -72,7 +75,8 @@ def loo(
         ``KernelRidge``, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed).  Any
         other classifier or regressor that can be cloned, with ``audit`` or ``exact``.
     X : array-like, sparse matrix or sparse array of shape (n, p)
-        The data that the model was fitted on.
+        The data that the model was fitted on.  Or a table that may be larger than memory, see
+        ``onefit.sources``: then the result is a ``BlocksEstimate``, which keeps no row.
     y : array-like of shape (n,) or (n, t)
     sample_weight : array-like of shape (n,), optional
         The weights that the model was fitted with.  A row leaves with its whole weight, and the risk is
@@ -132,6 +136,10 @@ def loo(
     430 certified, 12 pivoted
     """
     audit = check_audit(audit)
+    source = as_source(X, y, sample_weight)
+    if source is not None:
+        asked = {"groups": groups, "exact": exact, "audit": audit, "predictions": predictions}
+        return _in_blocks(model, source, asked)
     check_consistent_length(X, y)
     sample = _Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
@@ -159,6 +167,17 @@ def loo(
         result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_unreliable(result)
     return result
+
+
+def _in_blocks(model: Any, source: Rows, asked: dict[str, Any]) -> Any:
+    """Leave-one-out over rows that are not held in memory: a ``BlocksEstimate``."""
+    for name, value in asked.items():
+        if value is not None and value is not False and not (name == "audit" and value == 0):
+            raise ValueError(
+                f"{name}={value!r} needs all rows at once: leave it out where rows come in blocks, or pass "
+                "arrays in memory"
+            )
+    return loo_in_blocks(model, source)
 
 
 def evaluate(

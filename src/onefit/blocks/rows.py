@@ -74,9 +74,12 @@ class Rows(ABC):
     ----------
     shape : tuple
         Number of rows, None where it is not known before they are counted, and of columns.
+    names : tuple of str or None
+        Names of the columns.
     """
 
     shape: tuple[int | None, int]
+    names: tuple[str, ...] | None = None
 
     @abstractmethod
     def total(self, of: Callable[[Block], S]) -> S:

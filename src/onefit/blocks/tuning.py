@@ -94,23 +94,25 @@ def _tuned(
     while True:
         paths = [solve(alphas) for solve, alphas in zip(along, strengths, strict=True)]
         guessed = [path.guessed_risks for path in paths]
-        longer = [_longer(*each) for each in zip(grids, strengths, guessed, strict=True)]
-        if all(len(a) == len(b) for a, b in zip(longer, strengths, strict=True)):
+        more = [longer(*each) for each in zip(grids, strengths, guessed, strict=True)]
+        if all(len(a) == len(b) for a, b in zip(more, strengths, strict=True)):
             losses = rows.total(joined(paths).judge)
             ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
             risks = np.split(losses.risks, ends)
-            longer = [_longer(*each) for each in zip(grids, strengths, risks, strict=True)]
-            if all(len(a) == len(b) for a, b in zip(longer, strengths, strict=True)):
-                visited = [
+            more = [longer(*each) for each in zip(grids, strengths, risks, strict=True)]
+            if all(len(a) == len(b) for a, b in zip(more, strengths, strict=True)):
+                seen = [
                     start
-                    + _visited(grid, alphas, losses.of_some(start + np.arange(len(alphas))), early_stopping)
+                    + visited(grid, alphas, losses.of_some(start + np.arange(len(alphas))), early_stopping)
                     for grid, alphas, start in zip(grids, strengths, [0, *ends], strict=True)
                 ]
-                return _chosen(np.concatenate(strengths), joined(paths), losses, visited, selection)
-        strengths = longer
+                path = joined(paths)
+                solved = path.coefs.T, path.intercepts
+                return chosen_of(np.concatenate(strengths), solved, losses, seen, selection)
+        strengths = more
 
 
-def _longer(grid: Grid, strengths: Array, risks: Array) -> Array:
+def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
     """Strengths with a decade more at an end where the risk falls."""
     decade = max(int(np.ceil(grid.step)), 1)
     below = int(np.count_nonzero(strengths < grid.values[-1]))
@@ -124,7 +126,7 @@ def _longer(grid: Grid, strengths: Array, risks: Array) -> Array:
     return strengths
 
 
-def _visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
+def visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
     """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse."""
     risks, below = losses.risks, int(np.count_nonzero(strengths < grid.values[-1]))
     first, stop = len(strengths) - len(grid.values) - below, len(strengths) - below
@@ -147,15 +149,31 @@ def _past_minimum(losses: LossSums, first: int, stop: int) -> int:
     return stop
 
 
-def _chosen(
-    strengths: Array, path: LeftOutPath, losses: LossSums, visited: list[Index], selection: Selection
+def chosen_of(
+    strengths: Array,
+    solved: tuple[Array, Array],
+    losses: LossSums,
+    seen: list[Index],
+    selection: Selection,
 ) -> list[TunedPath]:
-    """One path after the other, each first in its own contest."""
+    """Choose on one path after the other, each first in its own contest.
+
+    Parameters
+    ----------
+    strengths : (J,) array
+        Of all paths.
+    solved : (J, p) and (J,) arrays
+        Coefficients and intercepts.
+    losses : LossSums
+    seen : list of int arrays
+        Positions of the strengths of each path that count.
+    selection : "bagged", "min" or "1se"
+    """
     found = []
-    for own in visited:
-        rest = [other for other in visited if other is not own]
+    for own in seen:
+        rest = [other for other in seen if other is not own]
         at = np.concatenate([own, *rest])
-        paths = np.repeat(np.arange(len(visited)), [len(own), *map(len, rest)])
+        paths = np.repeat(np.arange(len(seen)), [len(own), *map(len, rest)])
         contest = losses.of_some(at).contest(paths, selection)
         risks = losses.risks[own]
         paired = losses.paired_errors(int(own[smallest(risks)]))[own]
@@ -166,8 +184,8 @@ def _chosen(
                 risks,
                 losses.std_errors[own],
                 paired,
-                path.coefs[:, own].T,
-                path.intercepts[own],
+                solved[0][own],
+                solved[1][own],
                 best,
                 contest,
                 losses.strained,

@@ -111,7 +111,9 @@ class LogisticLOO(SelfTuned):
             check_share("l1_ratio", ratio)
         return [float(ratio) for ratio in given]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None
+    ) -> Self:
         """Fit along the path and keep the best.
 
         Parameters
@@ -211,7 +213,9 @@ class PoissonLOO(SelfTuned):
     def _unit_penalty(self, ratio: float) -> Penalty:
         return mixed(ratio)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None
+    ) -> Self:
         """Fit along the path and keep the best.
 
         Parameters

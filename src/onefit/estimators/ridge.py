@@ -91,7 +91,7 @@ class RidgeLOO(SelfTuned):
     def _unit_penalty(self, ratio: float) -> Penalty:
         return mixed(ratio)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit at every strength and keep the best.
 
         Parameters

@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
-from onefit.blocks import ArrayRows, RowValues, TunedPath
+from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
 from onefit.estimators.sample import Sample, leaving
+from onefit.estimators.streamed import coefficients, tune_source
 from onefit.estimators.strengths import decades, grid_of
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
@@ -35,6 +36,7 @@ from onefit.readers.conventions import class_weights
 from onefit.refits import reference
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
+from onefit.sources import as_source
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path, settle
@@ -92,6 +94,7 @@ class SelfTuned(LinearModel):
     max_iter: Any
     tol: Any
     n_jobs: int | None
+    loo_: Any  # a RiskEstimate, or a BlocksEstimate of rows that are not held in memory
     _strength: ClassVar[str] = "alpha"  # what the strength is called, and sets "<strength>_"
     _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
     _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed
@@ -200,6 +203,10 @@ class SelfTuned(LinearModel):
         return row_losses(self.scoring, pooled)
 
     def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
+        source = as_source(X, y, sample_weight)
+        if source is not None:
+            self._tune_source(source, groups, offset)
+            return
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
         jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
@@ -223,6 +230,25 @@ class SelfTuned(LinearModel):
         self.n_iter_ = len(result.strengths)
         self.offset_given_ = sample.offset is not None
         self._judge(sample, left_out)
+
+    def _tune_source(self, rows: Rows, groups: Any, offset: Any) -> None:
+        """Tune on rows that are not held in memory."""
+        self._check_settings()
+        with _linalg.one_thread():
+            found = tune_source(self, rows, groups, offset)
+        self.n_features_in_ = rows.shape[1]
+        self.__dict__.pop("feature_names_in_", None)
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        if found.classes is not None:
+            self.classes_ = found.classes
+        self._take_path(found.path, found.path.contest)
+        if hasattr(self, "l1_ratio"):
+            self.l1_ratio_ = found.ratio
+        self.coef_, self.intercept_ = coefficients(found)
+        self.n_iter_ = len(found.path.strengths)
+        self.offset_given_ = False
+        self.loo_ = found.estimate
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""

@@ -72,9 +72,13 @@ def radius_of_step(R: float, norm: Array, widest: Array, spread: Spread) -> Arra
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         travelled = widest * norm
         t = np.minimum(R * travelled, LARGEST_EXPONENT)
-        bent = np.where(t > 1e-5, (np.expm1(t) - t) / t, 0.5 * t)
-        residual = (bent * spread.high + spread.off) * norm
+        residual = (bent(t) * spread.high + spread.off) * norm
     return radius(R, residual, travelled, widest, spread.low)
+
+
+def bent(t: Array) -> Array:
+    """(e^t − 1 − t)/t, the share of its gradient that a step leaves: (f,)."""
+    return np.where(t > 1e-5, (np.expm1(t) - t) / t, 0.5 * t)
 
 
 def widest_form(H: Array) -> Array:

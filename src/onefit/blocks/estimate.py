@@ -1,0 +1,263 @@
+"""Leave-one-out of rows in blocks: the risk, how far it may be off, and every row in a file on request."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.blocks.chosen import RowValues
+from onefit.blocks.losses import LossSums
+from onefit.blocks.newton import check_rows
+from onefit.blocks.rows import Block, Rows
+from onefit.exceptions import UnreliableWarning
+from onefit.metrics import LinearMetric
+from onefit.numerics import EXACT, TINY
+from onefit.risk.estimate import UNRELIABLE
+
+
+class Judge(Protocol):
+    """What tells rows apart at one strength."""
+
+    def left_out(self, block: Block) -> RowValues:
+        """Left-out values of the rows of a block."""
+
+
+@final
+@dataclass(frozen=True)
+class RowSum:
+    """Sums over the rows at one strength.
+
+    Attributes
+    ----------
+    rows : int
+    losses : LossSums
+    off : float
+        Σ w times how far a loss may be off.
+    unknown : int
+        Rows of whose refits nothing is known.
+    df, largest : float
+        Sum of the leverages, and the largest.
+    """
+
+    rows: int
+    losses: LossSums
+    off: float
+    unknown: int
+    df: float
+    largest: float
+
+    def __add__(self, other: RowSum) -> RowSum:
+        return RowSum(
+            self.rows + other.rows,
+            self.losses + other.losses,
+            self.off + other.off,
+            self.unknown + other.unknown,
+            self.df + other.df,
+            max(self.largest, other.largest),
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Summed:
+    """From a block to its RowSum."""
+
+    judge: Judge
+    metric: LinearMetric
+
+    def __call__(self, block: Block) -> RowSum:
+        values = self.judge.left_out(block)
+        target, weights = _read(block, self.metric)
+        held = weights > 0
+        losses = np.where(held, self.metric.losses(target, values.left_out), 0.0)
+        spread = np.where(held, self.metric.spread(target, values.left_out, values.bounds), 0.0)
+        known = np.isfinite(spread)
+        return RowSum(
+            len(target),
+            LossSums.of(0, losses, np.zeros((1, len(losses))), weights, 0),
+            float(weights[known] @ spread[known]),
+            int(np.count_nonzero(~known)),
+            float(values.leverages.sum()),
+            float(values.leverages.max(initial=0.0)),
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Rowwise:
+    """From a block to its rows in the columns of a file."""
+
+    judge: Judge
+    metric: LinearMetric
+    classes: Any | None
+
+    def __call__(self, block: Block) -> dict[str, Any]:
+        values = self.judge.left_out(block)
+        target, _ = _read(block, self.metric)
+        predictions = self.metric.predictions(values.left_out)
+        columns = {"y": np.asarray(block.y)}
+        if predictions.ndim == 1:
+            columns["prediction"] = predictions
+        else:
+            assert self.classes is not None
+            columns |= {
+                f"probability_{name}": part for name, part in zip(self.classes, predictions.T, strict=True)
+            }
+        return columns | {
+            "decision": self.metric.decision(values.left_out),
+            "loss": self.metric.losses(target, values.left_out),
+            "leverage": values.leverages,
+            "bound": values.bounds,
+        }
+
+
+def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
+    """Target and weights of a block."""
+    target = np.asarray(metric.target(block.y), dtype=np.float64)
+    return target, np.ones(len(target)) if block.weights is None else block.weights
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlocksEstimate:
+    """Leave-one-out risk of a model whose rows come in blocks; no row is kept.
+
+    Attributes
+    ----------
+    value : float
+        Weighted mean loss, each row left out in its turn.
+    std_error : float
+        Its sampling standard error.
+    n_rows : int
+    effective_df, largest_leverage : float
+        Sum of the leverages d_i h_i, and the largest.
+    approx_error : float
+        ``value`` is within this of the mean over exact refits; infinite where that is not known.
+    guarantee : {"exact", "bounded", "rough"}
+        To numerical precision, proven, or not known of ``n_unknown`` rows.
+    n_unknown : int
+    loss_name : str
+    classes : array or None
+    """
+
+    value: float
+    std_error: float
+    n_rows: int
+    effective_df: float
+    largest_leverage: float
+    approx_error: float
+    guarantee: str
+    n_unknown: int
+    loss_name: str
+    classes: Any | None
+    notes: tuple[str, ...]
+    _rows: Rows | None
+    _each: Callable[[Block], dict[str, Any]] | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the source behind."""
+        return {**self.__dict__, "_rows": None, "_each": None}
+
+    def rows_to(self, path: str | PathLike[str]) -> None:
+        """Write every row without itself to a Parquet file, in one more pass over the rows.
+
+        Its columns are ``y``, ``prediction`` (or ``probability_…`` of each class), ``decision``, ``loss``,
+        ``leverage`` and ``bound``, how far ``decision`` may be off; its rows are in the order of the source.
+
+        Parameters
+        ----------
+        path : path
+            Of the file, which is replaced.
+
+        Raises
+        ------
+        ValueError
+            The estimate was saved and loaded: it has left its rows behind.
+        """
+        if self._rows is None or self._each is None:
+            raise ValueError("a saved estimate leaves its rows behind: fit again, or call onefit.loo")
+        import_module("onefit.sources.table").write_rows(path, self._rows.each(self._each))
+
+    def __str__(self) -> str:
+        lines = [
+            (f"leave-one-out {self.loss_name}", f"{self.value:.6g} ± {self.std_error:.2g}"),
+            ("rows", f"{self.n_rows}"),
+            ("effective df", f"{self.effective_df:.4g}"),
+            ("largest leverage", f"{self.largest_leverage:.3g}"),
+            ("trust", self._trust()),
+        ]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(
+            [f"{name:<{width}}  {text}" for name, text in lines] + [f"note: {one}" for one in self.notes]
+        )
+
+    def _trust(self) -> str:
+        if self.guarantee == "exact":
+            return "exact: what refitting without each would give"
+        if self.guarantee == "rough":
+            return f"rough: {self.n_unknown} rows could not be checked"
+        return f"within {self.approx_error:.2g} of refitting without each (proven)"
+
+
+def estimate_rows(
+    rows: Rows,
+    judge: Judge,
+    metric: LinearMetric,
+    *,
+    count: int,
+    classes: Any | None = None,
+    notes: tuple[str, ...] = (),
+) -> BlocksEstimate:
+    """Judge all rows at one strength in a pass, and say how far the mean may be off.
+
+    Parameters
+    ----------
+    rows : Rows
+    judge : Judge
+    metric : LinearMetric
+    count : int
+        Rows with weight that the first pass saw.
+    classes : array, optional
+    notes : tuple of str
+
+    Warns
+    -----
+    UnreliableWarning
+        If the risk may be off by more than half of its standard error.
+    """
+    total = rows.total(Summed(judge, metric))
+    check_rows(total.losses.count, count)
+    value, error = float(total.losses.risks[0]), float(total.losses.std_errors[0])
+    off = np.inf if total.unknown else total.off / total.losses.weight
+    guarantee = "rough" if total.unknown else "exact" if off <= EXACT * max(abs(value), TINY) else "bounded"
+    if guarantee != "exact" and not off <= UNRELIABLE * error:
+        known = f"may be off by {off:.2g}, with a standard error of {error:.2g}"
+        warnings.warn(
+            f"the {metric.loss_name} of {value:.4g} "
+            + (f"rests on {total.unknown} rows of whose refits nothing is known" if total.unknown else known)
+            + ": regularise more, or fit a sample of the rows in memory, where rows are solved anew",
+            UnreliableWarning,
+            stacklevel=4,
+        )
+    return BlocksEstimate(
+        value,
+        error,
+        total.rows,
+        total.df,
+        total.largest,
+        off,
+        guarantee,
+        total.unknown,
+        metric.loss_name,
+        classes,
+        notes,
+        rows,
+        Rowwise(judge, metric, classes),
+    )

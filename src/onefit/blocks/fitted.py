@@ -1,0 +1,169 @@
+"""Leave-one-out of models that were fitted elsewhere, on rows that come in blocks.
+
+The estimator is read on a sample of the rows, weighted so that it stands for all of them; from there on its
+coefficients are those that Newton's method starts from.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+
+from onefit._typing import Array
+from onefit.blocks.curved import CurvedSolver, centre_of
+from onefit.blocks.estimate import BlocksEstimate, estimate_rows
+from onefit.blocks.newton import Models, Points, Quadratic, Summed, null_points
+from onefit.blocks.rows import Block, Rows
+from onefit.blocks.summary import Summarise, Summary
+from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
+from onefit.losses import CoupledLoss
+from onefit.metrics import LogLoss
+from onefit.penalties import SeparablePenalty
+from onefit.readers import Reading, read
+from onefit.validation import check_fitted
+
+OTHER_DATA = 0.05  # share of the objective that no solver misses which calls itself converged
+
+Part = TypeVar("Part")
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """What makes something of a block, after the first steps of a pipeline."""
+
+    transform: Callable[[Any], Any]
+    of: Callable[[Block], Any]
+
+    def __call__(self, block: Block) -> Any:
+        return self.of(block._replace(X=np.asarray(self.transform(block.X), dtype=np.float64)))
+
+
+@final
+@dataclass(frozen=True)
+class PreparedRows(Rows):
+    """Rows after the first steps of a fitted pipeline, block by block."""
+
+    rows: Rows
+    transform: Callable[[Any], Any]
+    names: tuple[str, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
+        return self.rows.shape
+
+    def total(self, of: Callable[[Block], Any]) -> Any:
+        return self.rows.total(Prepared(self.transform, of))
+
+    def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
+        return self.rows.each(Prepared(self.transform, of))
+
+
+def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
+    """Leave-one-out of a fitted model over rows in blocks.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of one output or two classes, with a smooth loss and a ridge, lasso or elastic net penalty; or a
+        pipeline that ends in one.
+    rows : Rows
+
+    Raises
+    ------
+    UnsupportedModelError
+    NotFittedToDataError
+
+    Warns
+    -----
+    NotOptimalWarning, UnreliableWarning
+    """
+    check_fitted(model)
+    notes: tuple[str, ...] = ()
+    if isinstance(model, Pipeline):
+        notes = ("the preprocessing steps of the pipeline were fitted on all rows and held fixed",)
+        rows, model = PreparedRows(rows, model[:-1].transform), model[-1]
+    summary = rows.total(Summarise(is_classifier(model)))
+    reading = _read(model, summary)
+    models, penalty = _models(model, reading)
+    solver = CurvedSolver(rows, summary, models, lambda _: penalty)
+    start = _point(reading, models, summary)
+    _check_optimal(solver, start, reading, type(model).__name__)
+    path = solver.path(np.ones(1), start)
+    judged = rows.total(path.judge)
+    chosen = solver.chosen(path, 0, 1.0, judged.widest)
+    classes = models.metric.classes if isinstance(models.metric, LogLoss) else None
+    return estimate_rows(rows, chosen, models.metric, count=summary.count, classes=classes, notes=notes)
+
+
+def _read(model: Any, summary: Summary) -> Reading:
+    """Read an estimator on the sample, whose weights sum to those of all rows."""
+    sample = summary.sample
+    weights = sample.weights * (summary.weight / float(sample.weights.sum()))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return read(model, sample.X, sample.y, weights)
+
+
+def _models(model: Any, reading: Reading) -> tuple[Models, SeparablePenalty]:
+    """What the estimator minimises, where blocks are enough to judge it."""
+    problem, penalty, name = reading.fit.problem, reading.fit.problem.penalty, type(model).__name__
+    smooth = problem.loss.is_smooth and not isinstance(problem.loss, CoupledLoss)
+    same = reading.fit.coef.ndim == 1 and np.array_equal(problem.y, reading.target)
+    plain = smooth and same and not reading.constant and problem.balance is None
+    if not plain or not isinstance(penalty, SeparablePenalty):
+        raise UnsupportedModelError(
+            "rows in blocks are for a smooth loss of one output or two classes with a ridge, lasso or "
+            f"elastic net penalty and without balanced classes, which this {name} is not: take a sample of "
+            "the rows into memory"
+        )
+    intercept = bool(problem.intercept)
+    return Models(problem.loss, reading.metric, (penalty,), intercept, problem.mean_scaled), penalty
+
+
+def _point(reading: Reading, models: Models, summary: Summary) -> Points:
+    """The coefficients of the estimator, for centred columns."""
+    centre, coef = centre_of(models, summary), reading.fit.coef
+    level = np.array([float(reading.fit.intercept) + float(coef @ centre)])
+    return Points(coef[None].copy(), level, centre)
+
+
+def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: str) -> None:
+    """Warn where the coefficients were not optimal, refuse those of other data."""
+    models, (penalty,) = solver.models, solver.models.penalties
+    null = null_points(models, start.centre, _constant(models, solver.summary))
+    coefs, levels = (np.concatenate([one, two]) for one, two in zip(start[:2], null[:2], strict=True))
+    points = Points(coefs, levels, start.centre)
+    both = replace(models, penalties=(penalty, penalty))
+    sums = solver.rows.total(Summed(both, points))
+    here, constant = (Quadratic.of(sums, j, intercept=models.intercept) for j in range(2))
+    change, level = here.step(start.coefs[0], penalty)
+    l2 = penalty.strengths(change.shape)[1]
+    left = 0.5 * here.decrement(change, level, l2)
+    won = constant.value - here.value - penalty.value(start.coefs[0])
+    missed = left / max(won + left, np.finfo(float).tiny)
+    if missed > OTHER_DATA and reading.converged:
+        raise NotFittedToDataError(
+            f"the coefficients of this {name} are far from optimal on these rows (they miss {missed:.1%} of "
+            "the achievable decrease of its objective): pass the rows and weights that it was fitted on"
+        )
+    if missed > max(reading.tol, 1e-6):
+        warnings.warn(
+            f"the fitted coefficients of this {name} were not optimal: they miss {missed:.2g} of the "
+            "achievable decrease of its objective. The result is for the polished model",
+            NotOptimalWarning,
+            stacklevel=4,
+        )
+
+
+def _constant(models: Models, summary: Summary) -> float:
+    """Linear predictor of the constant model, on the sample."""
+    sample = summary.sample
+    target: Array = np.asarray(models.metric.target(sample.y), dtype=np.float64)
+    return float(models.loss.start(target, sample.weights)) if models.intercept else 0.0

@@ -1,0 +1,172 @@
+"""What a first pass over the rows tells: how many there are, of what size, and a few of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.blocks.rows import Block
+
+SAMPLE = 2**20  # numbers in the sample of rows, at most
+FEWEST = 2000  # rows of the sample that are kept even where they are wide
+
+
+@final
+@dataclass(frozen=True)
+class Sample:
+    """Every ``stride``-th row of each block: where solvers start.
+
+    Attributes
+    ----------
+    X, y, weights
+        The rows.
+    stride : int
+        A power of two, doubled whenever there are too many rows.
+    """
+
+    X: Array
+    y: Any
+    weights: Array
+    stride: int = 1
+
+    @property
+    def _most(self) -> int:
+        return max(FEWEST, SAMPLE // max(self.X.shape[1], 1))
+
+    def thinned(self, stride: int = 1) -> Self:
+        """Return the rows of a wider stride, and of one so wide that they are not too many."""
+        step = max(1, stride // self.stride)
+        while len(self.X[::step]) > self._most:
+            step *= 2
+        if step == 1:
+            return self
+        kept = slice(None, None, step)
+        return type(self)(
+            self.X[kept].copy(), self.y[kept].copy(), self.weights[kept].copy(), step * self.stride
+        )
+
+    def __add__(self, other: Sample) -> Sample:
+        stride = max(self.stride, other.stride)
+        one, two = self.thinned(stride), other.thinned(stride)
+        return Sample(
+            np.concatenate([one.X, two.X]),
+            np.concatenate([one.y, two.y]),
+            np.concatenate([one.weights, two.weights]),
+            max(one.stride, two.stride),
+        ).thinned()
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """Sums over the rows that need no model.
+
+    Attributes
+    ----------
+    rows, count : int
+        Rows, and rows with weight.
+    weight, heaviest : float
+        Σ w and the largest weight.
+    means, squares : (p,) arrays
+        Weighted means of the columns, and Σ w (x − mean)².
+    sizes : (p,) array
+        Largest absolute value of each column.
+    labels, shares : (c,) arrays
+        Distinct values of y, sorted, and the weight of each; of a response of numbers Σ w y alone, beside a
+        label that means nothing.
+    sample : Sample
+    """
+
+    rows: int
+    count: int
+    weight: float
+    heaviest: float
+    means: Array
+    squares: Array
+    sizes: Array
+    labels: Any
+    shares: Array
+    sample: Sample
+
+    def __add__(self, other: Summary) -> Summary:
+        weight = self.weight + other.weight
+        part = other.weight / weight if weight > 0 else 0.0
+        apart = other.means - self.means
+        labels, shares = _joined(self, other)
+        return Summary(
+            rows=self.rows + other.rows,
+            count=self.count + other.count,
+            weight=weight,
+            heaviest=max(self.heaviest, other.heaviest),
+            means=self.means + part * apart,
+            squares=self.squares + other.squares + self.weight * part * apart**2,
+            sizes=np.maximum(self.sizes, other.sizes),
+            labels=labels,
+            shares=shares,
+            sample=self.sample + other.sample,
+        )
+
+    @property
+    def response(self) -> float:
+        """Weighted mean of a response of numbers."""
+        return float(self.shares[0] / self.weight)
+
+
+def _joined(one: Summary, two: Summary) -> tuple[Any, Array]:
+    labels, places = np.unique(np.concatenate([one.labels, two.labels]), return_inverse=True)
+    return labels, np.bincount(places, np.concatenate([one.shares, two.shares])).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True)
+class Summarise:
+    """From a block to its Summary.
+
+    Attributes
+    ----------
+    classes : bool
+        Whether y holds labels, else numbers.
+    least : float
+        Numbers below it are refused.
+    """
+
+    classes: bool
+    least: float = -np.inf
+
+    def __call__(self, block: Block) -> Summary:
+        X = np.asarray(block.X, dtype=np.float64)
+        weights = np.ones(len(X)) if block.weights is None else block.weights
+        total = float(weights.sum())
+        means = weights @ X / total if total > 0 else X.mean(axis=0)
+        y = np.asarray(block.y)
+        return Summary(
+            rows=len(X),
+            count=int(np.count_nonzero(weights)),
+            weight=total,
+            heaviest=float(weights.max()),
+            means=means,
+            squares=weights @ (X - means) ** 2,
+            sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
+            **self._response(y, weights),
+            sample=Sample(X, y, weights).thinned(),
+        )
+
+    def _response(self, y: Any, weights: Array) -> dict[str, Any]:
+        if not self.classes:
+            return {"labels": np.zeros(1), "shares": np.array([weights @ self._numbers(y)])}
+        labels, numbers = np.unique(y, return_inverse=True)
+        return {"labels": labels, "shares": np.bincount(numbers, weights, len(labels))}
+
+    def _numbers(self, y: Any) -> Array:
+        try:
+            numbers = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("the target holds what is no number") from None
+        low = numbers < self.least
+        if np.any(low):
+            row = int(np.flatnonzero(low)[0])
+            raise ValueError(f"this model needs y >= {self.least:g}, but y[{row}] = {numbers[row]:g}")
+        return numbers

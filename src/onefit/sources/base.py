@@ -1,0 +1,49 @@
+"""Tables whose rows come in blocks: from an array, from files, from the machines of a cluster."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, final
+
+from onefit.blocks import Block, Rows
+
+BLOCK_SIZE = 2**20  # numbers in a block that is read: 8 MiB
+
+Part = TypeVar("Part")
+
+
+class LocalSource(Rows):
+    """A source that this process reads, one block at a time."""
+
+    @abstractmethod
+    def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        """Yield each block, in the order of the rows, and what messages call it."""
+
+    @final
+    def total(self, of: Callable[[Block], Part]) -> Part:
+        parts = self.each(of)
+        whole: Any = next(parts, None)
+        if whole is None:
+            raise ValueError("the source has no rows")
+        for one in parts:
+            whole = whole + one
+        return whole
+
+    @final
+    def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
+        for name, block in self.named_blocks():
+            yield located(name, of, block)
+
+
+def located(name: str, of: Callable[[Block], Part], block: Block) -> Part:
+    """``of(block)``, whose complaints name the block."""
+    try:
+        return of(block)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def block_length(width: int) -> int:
+    """Rows of a block of this many columns."""
+    return max(64, BLOCK_SIZE // max(width, 1))

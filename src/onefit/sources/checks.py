@@ -1,0 +1,156 @@
+"""What every block is checked for.  Messages name the block, the column and the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+
+from onefit._typing import Array
+from onefit.blocks import Block
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """What all blocks must have in common.
+
+    Attributes
+    ----------
+    width : int
+    names : tuple of str or None
+        Names of the columns, where blocks have names.
+    first : str
+        The block that they were read from.
+    """
+
+    width: int
+    names: tuple[str, ...] | None
+    first: str
+
+    @classmethod
+    def of(cls, name: str, X: Any) -> Layout:
+        """Read it off the first block."""
+        return cls(as_matrix(name, X).shape[1], column_names(X), name)
+
+    def column(self, j: int) -> str:
+        """Return how messages call a column."""
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    def named(self, name: str, X: Any, y: Any, weights: Any = None) -> tuple[str, Block]:
+        """Check a block, and name it.
+
+        Raises
+        ------
+        ValueError
+            It is empty, not as wide as the others, lengths differ, or a number is missing or infinite.
+        """
+        matrix = as_matrix(name, X)
+        self._check_shape(name, matrix, column_names(X))
+        rows = len(matrix)
+        target = _vector(name, "y", y, rows)
+        if weights is not None:
+            weights = _checked_weights(name, _vector(name, "sample_weight", weights, rows))
+        self._check_numbers(name, matrix)
+        _check_target(name, target)
+        return name, Block(matrix, target, weights)
+
+    def _check_shape(self, name: str, X: Array, names: tuple[str, ...] | None) -> None:
+        if len(X) == 0:
+            raise ValueError(f"{name} is empty: leave empty blocks out")
+        if X.shape[1] != self.width:
+            raise ValueError(f"{name} has {X.shape[1]} columns, {self.first} has {self.width}")
+        if names is not None and self.names is not None and names != self.names:
+            j = next(j for j in range(self.width) if names[j] != self.names[j])
+            raise ValueError(
+                f"{name} has column {names[j]!r} where {self.first} has {self.names[j]!r}: blocks must have "
+                "the same columns in the same order"
+            )
+
+    def _check_numbers(self, name: str, X: Array) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(X.sum()):
+                return
+        wrong = np.argwhere(~np.isfinite(X))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            kind = "NaN" if np.isnan(X[row, column]) else "infinity"
+            raise ValueError(
+                f"{name} has {kind} in {self.column(column)}, row {row} of the block: drop such rows, or "
+                "fill them in"
+            )
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame."""
+    return tuple(str(name) for name in X.columns) if hasattr(X, "columns") else None
+
+
+def as_matrix(name: str, X: Any) -> Array:
+    """Return a block of X, dense and in float64: (r, p).
+
+    Raises
+    ------
+    ValueError
+        It has no two axes, or holds what is no number.
+    """
+    if sp.issparse(X):
+        X = X.toarray()
+    try:
+        matrix = X.to_numpy(dtype=np.float64) if hasattr(X, "to_numpy") else np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} holds what is no number{_where(X)}: encode it first") from None
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} of X must have rows and columns, got shape {matrix.shape}")
+    return matrix
+
+
+def _where(X: Any) -> str:
+    """Name the column of a data frame that holds what is no number."""
+    for name in column_names(X) or ():
+        try:
+            X[name].to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            return f" in column {name!r}"
+    return ""
+
+
+def _vector(name: str, what: str, values: Any, rows: int) -> Any:
+    vector = np.asarray(values)
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.ndim != 1:
+        raise ValueError(f"{what} of {name} must have one axis, got shape {vector.shape}")
+    if len(vector) != rows:
+        raise ValueError(f"{what} of {name} has {len(vector)} entries, X has {rows} rows")
+    return vector
+
+
+def _check_target(name: str, y: Any) -> None:
+    missing = y != y  # NaN, NaT
+    if y.dtype == object:
+        missing = np.array([value is None or value != value for value in y.tolist()])
+    elif y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    if np.any(missing):
+        row = int(np.flatnonzero(missing)[0])
+        raise ValueError(
+            f"the target of {name} is missing or infinite in row {row} of the block: drop rows without one"
+        )
+
+
+def _checked_weights(name: str, weights: Any) -> Array:
+    try:
+        own = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight of {name} holds what is no number") from None
+    wrong = ~np.isfinite(own) | (own < 0)
+    if np.any(wrong):
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"sample_weight of {name} is {own[row]:g} in row {row} of the block: weights must be finite and "
+            "not negative"
+        )
+    return own

@@ -1,0 +1,73 @@
+"""Blocks that a function makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, final
+
+from onefit.blocks import Block
+from onefit.sources.base import LocalSource
+from onefit.sources.checks import Layout
+
+
+@final
+class GeneratedSource(LocalSource):
+    """Rows that a function yields block by block, every time it is called.
+
+    Parameters
+    ----------
+    make : callable
+        ``make()`` returns an iterator of ``(X, y)`` or ``(X, y, sample_weight)``, each time of the same
+        blocks: rows are passed over several times.
+
+    Raises
+    ------
+    TypeError
+        ``make`` cannot be called: an iterator is spent after one pass.
+    ValueError
+        It yields nothing, or what is no block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit import RidgeLOO
+    >>> from onefit.sources import GeneratedSource
+    >>> def make():
+    ...     for seed in range(10):
+    ...         X = np.random.default_rng(seed).normal(size=(500, 2))
+    ...         yield X, X[:, 0] + np.sin(1000 * X[:, 1])
+    >>> RidgeLOO().fit(GeneratedSource(make)).coef_.round(1)
+    array([1., 0.])
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+        if not callable(make):
+            raise TypeError(
+                "blocks are passed over several times: give a function that returns an iterator, not "
+                f"{make!r}"
+            )
+        self._make = make
+        first = next(iter(make()), None)
+        if first is None:
+            raise ValueError("the function yields no block")
+        X = _parts(0, first)[0]
+        self._layout = Layout.of("block 0", X)
+        self.names = self._layout.names
+
+    @property
+    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
+        return None, self._layout.width
+
+    def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        for number, made in enumerate(self._make()):
+            yield self._layout.named(f"block {number}", *_parts(number, made))
+
+
+def _parts(number: int, made: Any) -> tuple[Any, Any, Any]:
+    """X, y and weights or None."""
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise ValueError(
+            f"block {number} must be (X, y) or (X, y, sample_weight), got {type(made).__name__}"
+            + (f" of length {len(made)}" if isinstance(made, tuple) else "")
+        )
+    return made if len(made) == 3 else (*made, None)

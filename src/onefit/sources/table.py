@@ -1,0 +1,211 @@
+"""Blocks of tables on disk, read by pyarrow: Parquet files and folders, and whatever else it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from onefit.blocks import Block
+from onefit.sources.base import LocalSource, block_length
+from onefit.sources.checks import Layout
+
+
+@final
+class TableSource(LocalSource):
+    """Rows of a Parquet file, of a folder of them, or of any ``pyarrow.dataset``.
+
+    Files are read one after the other, some rows at a time; each pass reads them anew.
+
+    Parameters
+    ----------
+    source : path or pyarrow.dataset.Dataset
+        A Parquet file, a folder of Parquet files, or a dataset of any format, such as
+        ``pyarrow.dataset.dataset("table.csv", format="csv")``.
+    target : str
+        Name of the column to predict.
+    sample_weight : str, optional
+        Name of the column of weights.
+    columns : sequence of str, optional
+        Columns of X; by default all others, which must then be numbers.
+
+    Raises
+    ------
+    FileNotFoundError
+    ValueError
+        A column is not there or is not of numbers, files differ in their columns, or one ends early.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from onefit import LassoLOO
+    >>> from onefit.sources import TableSource
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame(rng.normal(size=(500, 3)), columns=["a", "b", "noise"])
+    >>> table["price"] = 2 * table["a"] - table["b"] + rng.normal(size=500)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in range(2):
+    ...         table[250 * part : 250 * (part + 1)].to_parquet(f"{folder}/part{part}.parquet")
+    ...     model = LassoLOO().fit(TableSource(folder, target="price"))
+    >>> model.coef_.round()
+    array([ 2., -1.,  0.])
+    """
+
+    def __init__(
+        self,
+        source: str | PathLike[str] | ds.Dataset,
+        target: str,
+        sample_weight: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self._dataset = source if isinstance(source, ds.Dataset) else _opened(Path(source))
+        schema = self._dataset.schema
+        for what, name in (("target", target), ("sample_weight", sample_weight)):
+            if name is not None or what == "target":
+                _check_column(schema, what, name)
+        self._target, self._weight = target, sample_weight
+        own = [name for name in schema.names if name not in (target, sample_weight)]
+        own = own if columns is None else list(columns)
+        for name in own:
+            _check_column(schema, "columns", name)
+        _check_numeric(schema, own, given=columns is not None)
+        self._layout = Layout(len(own), tuple(own), "the table")
+        self._read = [*own, target, *([] if sample_weight is None else [sample_weight])]
+        _check_files(self._dataset, schema, self._read)
+        self.names: tuple[str, ...] | None = tuple(own)
+
+    @property
+    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
+        return None, self._layout.width
+
+    def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        for fragment in self._dataset.get_fragments():
+            first, file = 0, _name(fragment)
+            for batch in self._batches(fragment, file):
+                if batch.num_rows == 0:
+                    continue
+                last = first + batch.num_rows - 1
+                X = np.column_stack([_numbers(batch.column(name)) for name in self._layout.names or ()])
+                y, weights = (
+                    None if name is None else _values(batch.column(name))
+                    for name in (self._target, self._weight)
+                )
+                yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights)
+                first = last + 1
+
+    def _batches(self, fragment: ds.Fragment, file: str) -> Iterator[pa.RecordBatch]:
+        """Batches of one file, with nothing read ahead but what is needed."""
+        is_parquet = isinstance(fragment, ds.ParquetFileFragment)
+        schema = fragment.physical_schema if is_parquet else _wide(self._dataset.schema)
+        try:
+            yield from fragment.to_batches(
+                schema=schema,
+                columns=self._read,
+                batch_size=block_length(len(self._read)),
+                batch_readahead=1,
+                fragment_readahead=1,
+                use_threads=False,
+                **({"fragment_scan_options": _LEAN} if is_parquet else {}),
+            )
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"{file} cannot be read to its end: {error}") from error
+
+
+_LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+
+
+def _opened(path: Path) -> ds.Dataset:
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {str(path)!r}")
+    try:
+        dataset = ds.dataset(path, format="parquet", exclude_invalid_files=False)
+        fragments = list(dataset.get_fragments())
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} is no Parquet file, or ends early: {error}") from error
+    if not fragments:
+        raise ValueError(f"the folder {str(path)!r} holds no Parquet file")
+    return dataset
+
+
+def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
+    if not isinstance(name, str) or name not in schema.names:
+        raise ValueError(f"{what}={name!r} is no column of the table: it has {', '.join(schema.names)}")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
+    )
+
+
+def _check_numeric(schema: pa.Schema, names: list[str], *, given: bool) -> None:
+    other = [
+        f"{name!r} ({schema.field(name).type})" for name in names if not _is_number(schema.field(name).type)
+    ]
+    if other:
+        raise ValueError(
+            f"columns must be numbers, but {', '.join(other)} {'is' if len(other) == 1 else 'are'} not: "
+            + ("encode them first" if given else "encode them first, or name those to use in columns=[...]")
+        )
+
+
+def _check_files(dataset: ds.Dataset, schema: pa.Schema, names: list[str]) -> None:
+    """See that every file has the columns, of the same kind."""
+    for fragment in dataset.get_fragments():
+        try:
+            own = fragment.physical_schema
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"{_name(fragment)} is no Parquet file, or ends early: {error}") from error
+        for name in names:
+            if name not in own.names:
+                raise ValueError(
+                    f"{_name(fragment)} has no column {name!r}, which other files of the table have"
+                )
+            kinds = own.field(name).type, schema.field(name).type
+            if _is_number(kinds[0]) != _is_number(kinds[1]):
+                raise ValueError(
+                    f"column {name!r} of {_name(fragment)} holds {kinds[0]}, in other files {kinds[1]}"
+                )
+
+
+def _name(fragment: ds.Fragment) -> str:
+    return str(getattr(fragment, "path", None) or "the table")
+
+
+def _wide(schema: pa.Schema) -> pa.Schema:
+    """Whole numbers of text files in floating point: later rows may have a fraction."""
+    fields = [field.with_type(pa.float64()) if pa.types.is_integer(field.type) else field for field in schema]
+    return pa.schema(fields)
+
+
+def _numbers(column: pa.Array) -> Any:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _values(column: pa.Array) -> Any:
+    """Return a column as NumPy has it, None where it is missing."""
+    return column.to_numpy(zero_copy_only=False)
+
+
+def write_rows(path: str | PathLike[str], parts: Iterator[dict[str, Any]]) -> None:
+    """Write columns of rows, a part at a time, to a Parquet file."""
+    writer: pq.ParquetWriter | None = None
+    try:
+        for part in parts:
+            table = pa.table(part)
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema)
+            writer.write_table(table.cast(writer.schema))
+    finally:
+        if writer is not None:
+            writer.close()

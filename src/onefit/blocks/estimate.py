@@ -19,7 +19,7 @@ from onefit.blocks.rows import Block, Rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, TINY
-from onefit.risk.estimate import UNRELIABLE
+from onefit.risk.judging import UNRELIABLE
 
 
 class Judge(Protocol):

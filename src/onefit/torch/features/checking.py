@@ -1,18 +1,19 @@
 """What learned features are worth on rows that their training never saw, beside those of simpler models.
 
 The risk that a feature map was trained on is no estimate: a module with more weights than rows can drive it
-below the noise.  So the training is done once more without a fifth of the rows, which then judge its
-features, the features that it began with, and a linear model.
+below the noise.  So the training is done once before without a fifth of the rows.  They tell after how many
+steps the features are best, and judge them beside the features that it began with, and a linear model.
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onefit._typing import Array, Index, Mask
 from onefit.estimators import LogisticLOO, RidgeLOO
@@ -20,6 +21,7 @@ from onefit.exceptions import ShortPathWarning, UnreliableWarning
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import HeadLoss
 from onefit.torch.features.splits import balanced_splits
+from onefit.torch.features.training import features_of, like_weights
 
 FEWEST = 40  # rows below which a fifth of them tells nothing
 SHARE = 0.2  # of the rows that judge
@@ -57,41 +59,61 @@ def held_rows(n: int, classes: Index | None, seed: int) -> Mask | None:
     return balanced_splits(n, 1, 1.0 - SHARE, np.random.default_rng(seed), classes)[0]
 
 
-def checked(
-    learned: Tensor,
-    initial: Tensor,
-    head: ConvexHead,
-    loss: HeadLoss,
-    X: Array,
-    y: Tensor,
-    held: Mask,
-    risk: float,
-) -> Check:
-    """Judge features on held-out rows, and warn where a linear model does as well.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that a training never sees, and heads on the others judged by them.
 
-    Parameters
+    Attributes
     ----------
-    learned, initial : (n, d) tensors
-        Features of all rows.
     head, loss
-        On top of them.
+        On top of features.
     X : (n, …) array
     y : (n,) or (n, c) tensor
-    held : (n,) bool array
-    risk : float
-        That features of all rows were trained on.
+    rows : (n,) bool array
+        True where held out.
     """
-    losses = [_losses(features, head, loss, y, held) for features in (learned, initial)]
-    linear = _linear_losses(X.reshape(len(X), -1), y.cpu().numpy(), held, loss)
-    means = [float(one.mean()) for one in (*losses, linear)]
-    found = Check(means[0], means[1], means[2], np.flatnonzero(held))
-    if (
-        _is_worse(losses[0], linear)
-        or _is_worse(losses[0], losses[1])
-        or _has_collapsed(risk, losses[0], linear)
-    ):
-        warnings.warn(_told(found, risk), UnreliableWarning, stacklevel=4)
-    return found
+
+    head: ConvexHead
+    loss: HeadLoss
+    X: Array
+    y: Tensor
+    rows: Mask
+
+    def judge(self, module: nn.Module) -> float:
+        """Mean loss with the features of a module."""
+        return float(self.losses(module).mean())
+
+    def losses(self, module: nn.Module) -> Array:
+        """Loss of each held-out row by a head on the others: (h,)."""
+        out = torch.as_tensor(self.rows, device=self.y.device)
+        with torch.no_grad():
+            features = features_of(module, like_weights(self.X, module)).double()
+            theta = self.head.coefficients(features, self.y, (~out).double()[None])
+            decision = self.head.decision(theta, features[out])
+            eta = decision[..., None] if decision.ndim == 2 else decision
+            values = self.loss.value(self.loss.coded(self.y)[out], eta)[0]
+        losses: Array = (values if self.loss.is_classifier else 2.0 * values).cpu().numpy()
+        return losses
+
+    def checked(self, learned: nn.Module, initial: nn.Module, risk: float) -> Check:
+        """Judge features, and warn where simpler ones do as well.
+
+        Parameters
+        ----------
+        learned, initial : nn.Module
+            After training without the held-out rows, and before.
+        risk : float
+            That features of all rows were trained on.
+        """
+        losses, before = self.losses(learned.eval()), self.losses(initial.eval())
+        y = self.y.cpu().numpy()
+        linear = _linear_losses(self.X.reshape(len(self.X), -1), y, self.rows, self.loss)
+        found = Check(*(float(one.mean()) for one in (losses, before, linear)), np.flatnonzero(self.rows))
+        if _has_collapsed(risk, losses, linear):
+            warnings.warn(_told(found, f"risk_ is {risk:.4g}, below the noise"), UnreliableWarning, 4)
+        elif _is_worse(losses, linear) or _is_worse(losses, before):
+            warnings.warn(_told(found, "the features are worse than simpler ones"), UnreliableWarning, 4)
+        return found
 
 
 def _is_worse(losses: Array, other: Array) -> bool:
@@ -107,25 +129,13 @@ def _has_collapsed(risk: float, losses: Array, linear: Array) -> bool:
     return risk < COLLAPSED * (losses.mean() - WORSE * error) and not _is_worse(linear, losses)
 
 
-def _told(found: Check, risk: float) -> str:
+def _told(found: Check, what: str) -> str:
     return (
-        f"risk_ is {risk:.4g}, which has fallen below the noise: trained without {len(found.rows)} of the "
-        f"rows, the features have a mean loss of {found.learned:.4g} on these, those they began with "
-        f"{found.initial:.4g}, a linear model {found.linear:.4g}. Lower max_iter, take a smaller module, or "
-        "train it end to end with weight decay"
+        f"{what}: trained without {len(found.rows)} of the rows, they have a mean loss of "
+        f"{found.learned:.4g} on these, those that the training began with {found.initial:.4g}, a linear "
+        f"model {found.linear:.4g}. Leave max_iter to the held-out rows, take a smaller module, train it end "
+        "to end with weight decay, or take the linear model"
     )
-
-
-def _losses(features: Tensor, head: ConvexHead, loss: HeadLoss, y: Tensor, held: Mask) -> Array:
-    """Losses of the held-out rows by a head on the others."""
-    out = torch.as_tensor(held, device=features.device)
-    with torch.no_grad():
-        theta = head.coefficients(features, y, (~out).double()[None])
-        decision = head.decision(theta, features[out])
-        eta = decision[..., None] if decision.ndim == 2 else decision
-        values = loss.value(loss.coded(y)[out], eta)[0]
-    losses: Array = (values if loss.is_classifier else 2.0 * values).cpu().numpy()
-    return losses
 
 
 def _linear_losses(X: Array, y: Array, held: Mask, loss: HeadLoss) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
-from onefit.torch.features.checking import Check, checked, held_rows
+from onefit.torch.features.checking import Check, HeldOut, held_rows
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import LossName, loss_of
 from onefit.torch.features.splits import balanced_splits
@@ -32,11 +32,25 @@ from onefit.torch.features.training import (
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 
 
+MOST = 300  # steps that held-out rows choose from
+
+
+class Trial(NamedTuple):
+    """A training without the held-out rows: those, and the module before and after."""
+
+    held: HeldOut
+    begun: nn.Module
+    trained: Trained
+
+    def checked(self, risk: float) -> Check:
+        return self.held.checked(self.trained.module, self.begun, risk)
+
+
 class FeatureMap(TransformerMixin, BaseEstimator, ABC):
     """Fit of a feature map and its head; the subclasses know about targets and predictions."""
 
     _several_targets = False
-    _steps: int  # at most, unless told otherwise
+    _steps: int  # where there are too few rows to choose them
 
     def __init__(
         self,
@@ -103,8 +117,11 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
         classes = targets.astype(np.intp) if self._loss() != "squared" else None
         goal = torch.tensor(targets, device=device)
         risk_of = self._risk(goal, classes, seed)
-        self._keep(self._best(X, risk_of, seed, device), X, risk_of)
-        self.check_ = self._checked(X, goal, classes, seed)
+        trial = self._trial(X, goal, classes, seed)
+        chosen = self.max_iter is None and trial is not None
+        steps = trial.trained.steps + 1 if chosen and trial is not None else self._most()
+        self._keep(self._best(X, risk_of, seed, device, steps), X, risk_of)
+        self.check_ = None if trial is None else trial.checked(self.risk_)
         return self
 
     def _risk(self, y: Tensor, classes: Index | None, seed: int) -> SplitRisk:
@@ -113,29 +130,26 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
         head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept)
         return SplitRisk(head, loss_of(head.loss, y), y, torch.as_tensor(held, device=y.device).double())
 
-    def _checked(self, X: Array, y: Tensor, classes: Index | None, seed: int) -> Check | None:
-        """Train once more without a fifth of the rows, which judge."""
+    def _trial(self, X: Array, y: Tensor, classes: Index | None, seed: int) -> Trial | None:
+        """Train without a fifth of the rows, which judge; and choose the steps unless they are given."""
         out = held_rows(len(X), classes, seed)
         if out is None:
             return None
         kept = ~out
         risk_of = self._risk(y[torch.as_tensor(kept)], None if classes is None else classes[kept], seed)
+        held = HeldOut(risk_of.head, risk_of.loss, X, y, out)
         with torch.random.fork_rng(devices=[y.device] if y.device.type == "cuda" else []):
             torch.manual_seed(seed)
             begun = self._start(0, X.shape[1]).to(y.device)
             module = copy.deepcopy(begun)
-            training = self._training(lambda _step, _risk: None)
-            learned = training.run(module, like_weights(X[kept], module), risk_of).module
+            chooses = self.max_iter is None
+            training = self._training(MOST if chooses else self._most(), lambda _step, _risk: None)
+            judge = held.judge if chooses else None
+            trained = training.run(module, like_weights(X[kept], module), risk_of, judge)
+        return Trial(held, begun, trained)
 
-        def features(one: nn.Module) -> Tensor:
-            with torch.no_grad():
-                return features_of(one.eval(), like_weights(X, one)).double()
-
-        parts = (features(learned), features(begun), risk_of.head, risk_of.loss)
-        return checked(*parts, X, y, out, self.risk_)
-
-    def _training(self, report: Callback) -> Training:
-        return Training(self.optimizer, self.learning_rate, self._most(), self.patience, self.tol, report)
+    def _training(self, steps: int, report: Callback) -> Training:
+        return Training(self.optimizer, self.learning_rate, steps, self.patience, self.tol, report)
 
     def _check_parameters(self) -> None:
         check_counts(
@@ -150,7 +164,7 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
         """Steps at most."""
         return self._steps if self.max_iter is None else self.max_iter
 
-    def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device) -> Trained:
+    def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device, steps: int) -> Trained:
         """Train from each start and return what has the smallest risk."""
         show = progress_line(type(self).__name__)
         best: Trained | None = None
@@ -158,16 +172,16 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
             for number in range(self.n_starts):
                 torch.manual_seed(seed + number)
                 module = self._start(number, X.shape[1]).to(device)
-                training = self._training(self._reporting(show, number))
+                training = self._training(steps, self._reporting(show, number, steps))
                 trained = training.run(module, like_weights(X, module), risk_of)
                 if best is None or min(trained.risks) < min(best.risks):
                     best = trained
-        show(self.n_starts * self._most(), self.n_starts * self._most())
+        show(self.n_starts * steps, self.n_starts * steps)
         return cast("Trained", best)
 
-    def _reporting(self, show: Callable[[int, int], None], number: int) -> Callback:
+    def _reporting(self, show: Callable[[int, int], None], number: int, steps: int) -> Callback:
         def report(step: int, risk: float) -> object:
-            show(number * self._most() + step, self.n_starts * self._most())
+            show(number * steps + step, self.n_starts * steps)
             return self.callback(step, risk) if self.callback is not None else None
 
         return report

@@ -17,6 +17,7 @@ from onefit.torch.features.losses import HeadLoss
 from onefit.torch.numerics.rows import trained_parameters
 
 Callback: TypeAlias = Callable[[int, float], object]
+Judge: TypeAlias = Callable[[nn.Module], float]
 Optimizer: TypeAlias = Literal["adam", "sgd"] | Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
@@ -50,10 +51,20 @@ class SplitRisk:
 
 @dataclass(frozen=True)
 class Trained:
-    """A module with its weights of the smallest risk, in evaluation mode, and all risks on the way."""
+    """A module in evaluation mode with its best weights, and what was seen on the way.
+
+    Attributes
+    ----------
+    module : nn.Module
+    risks : tuple of float
+        Before each step.
+    steps : int
+        Steps to the best weights.
+    """
 
     module: nn.Module
     risks: tuple[float, ...]
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,8 @@ class Training:
     tol: float
     report: Callback
 
-    def run(self, module: nn.Module, X: Tensor, risk_of: SplitRisk) -> Trained:
-        """Descend until the risk no longer falls fast enough.
+    def run(self, module: nn.Module, X: Tensor, risk_of: SplitRisk, judge: Judge | None = None) -> Trained:
+        """Descend until what is judged by no longer falls fast enough: the risk, unless a judge is given.
 
         Raises
         ------
@@ -77,28 +88,30 @@ class Training:
         """
         descent = self._descent(trained_parameters(module))
         best, risks, start = copy.deepcopy(module.state_dict()), list[float](), None
-        module.train()
+        judged = risks if judge is None else list[float]()
         for number in range(self.max_iter):
-            features = features_of(module, X)
+            if judge is not None:
+                judged.append(judge(module.eval()))
+            features = features_of(module.train(), X)
             if not torch.isfinite(features).all():
                 raise SolverError(f"features are not finite after {number} steps: lower learning_rate")
             risk, start = risk_of(features, start)
             risks.append(risk.item())
-            if risks[-1] == min(risks):
+            if judged[-1] == min(judged):
                 best = copy.deepcopy(module.state_dict())
-            if self.report(number, risks[-1]) is True or self._stalls(risks):
+            if self.report(number, risks[-1]) is True or self._stalls(judged):
                 break
             descent.zero_grad()
             risk.backward()  # type: ignore[no-untyped-call]
             descent.step()
         descent.zero_grad()
         module.load_state_dict(best)
-        return Trained(module.eval(), tuple(risks))
+        return Trained(module.eval(), tuple(risks), judged.index(min(judged)))
 
-    def _stalls(self, risks: list[float]) -> bool:
-        """Whether the smallest risk fell by less than its share in the last steps."""
-        before = risks[: -self.patience]
-        return bool(before) and min(risks) >= (1 - self.tol) * min(before)
+    def _stalls(self, values: list[float]) -> bool:
+        """Whether the smallest value fell by less than its share in the last steps."""
+        before = values[: -self.patience]
+        return bool(before) and min(values) >= (1 - self.tol) * min(before)
 
     def _descent(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if callable(self.optimizer):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from onefit._scoring import Pooled, score
 from onefit._typing import Array, Design, Index, Mask
 from onefit.leave_out import LeftOut, Refinement
 from onefit.leave_out.departure import Departures
 from onefit.metrics import LinearMetric
 from onefit.numerics import TINY
-from onefit.risk.audit import Audit
+from onefit.risk.base import LeftOutLosses
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import Influence, influence
 from onefit.risk.interval import Method, interval
@@ -33,8 +32,8 @@ class Readout(NamedTuple):
     constant: float
 
 
-@dataclass(frozen=True, eq=False)
-class RiskEstimate:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RiskEstimate(LeftOutLosses):
     """Out-of-sample risk of a fitted model by leave-one-out.
 
     Attributes
@@ -96,27 +95,15 @@ class RiskEstimate:
     ((442,), (442,), 0)
     """
 
-    value: float
-    std_error: float
-    losses: Array
     predictions: Array
     decision: Array
     fitted: Array
-    leverages: Array
     effective_df: float
-    y: Any
-    sample_weight: Array | None
-    classes: Any | None
-    loss_name: str
-    method: str
     approx_error: float
     guarantee: str
     bounds: Array
     certified: Mask
-    rows: Index
     flagged: Index
-    notes: tuple[str, ...] = ()
-    audit: Audit | None = None
     refinement: Refinement | None = None
     _by_row: bool = field(default=True, repr=False)
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
@@ -132,36 +119,6 @@ class RiskEstimate:
         weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight[self.rows]
         carried = weights * self.losses
         return float(carried[rows].sum() / max(carried.sum(), TINY))
-
-    def score(self, scoring: str | Callable[..., float]) -> float:
-        """Score of all left-out predictions pooled, by any scikit-learn scorer.
-
-        Parameters
-        ----------
-        scoring : str or callable
-            A name that ``sklearn.metrics.get_scorer`` knows, or ``scorer(estimator, X, y)``.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from sklearn.linear_model import Ridge
-        >>> import onefit
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> round(onefit.loo(Ridge(0.1).fit(X, y), X, y).score("r2"), 3)
-        0.493
-        """
-        return score(scoring, self._pooled)
-
-    @property
-    def _pooled(self) -> Pooled:
-        return Pooled(
-            np.asarray(self.y)[self.rows],
-            self.predictions,
-            self.decision,
-            self.method,
-            self.classes,
-            None if self.sample_weight is None else self.sample_weight[self.rows],
-        )
 
     def coef(self) -> Array:
         """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
@@ -315,29 +272,20 @@ class RiskEstimate:
             flagged=self.flagged,
         ).plot(ax)
 
-    def __str__(self) -> str:
-        name = "leave-one-out " if self._by_row else "left-out "
-        rows = [
-            (name + self.loss_name, f"{self.value:.6g} ± {self.std_error:.2g}"),
-            ("rows", f"{len(self.losses)}"),
-        ]
-        if np.isfinite(self.effective_df):
-            rows.append(("effective df", f"{self.effective_df:.4g}"))
-            rows.append(("largest leverage", f"{self.leverages.max():.3g}"))
-        if self.audit is not None:
-            rows.append(("audited, 95 %", str(self.audit)))
-        if self.refinement is not None:
-            rows.append(("how known", str(self.refinement)))
-        rows.append(("trust", self._trust()))
-        width = max(len(name) for name, _ in rows)
-        lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join(lines + [f"note: {note}" for note in self.notes])
+    @property
+    def _title(self) -> str:
+        return ("leave-one-out " if self._by_row else "left-out ") + self.loss_name
 
-    def _trust(self) -> str:
-        """What the value is worth, in a line."""
-        if self.guarantee == "exact":
-            return "exact: what refitting without each would give"
-        if self.guarantee == "rough":
-            return "rough: some rows could not be checked; exact=True or audit=30 tells"
-        how = "proven" if self.guarantee == "bounded" else "95 %, from refits of a few rows"
-        return f"within {self.approx_error:.2g} of refitting without each ({how})"
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = []
+        if np.isfinite(self.effective_df):
+            facts += [
+                ("effective df", f"{self.effective_df:.4g}"),
+                ("largest leverage", f"{self.leverages.max():.3g}"),
+            ]
+        if self.refinement is not None:
+            facts.append(("how known", str(self.refinement)))
+        return facts
+
+    def _standing(self) -> tuple[str, float, str]:
+        return self.guarantee, self.approx_error, "exact=True or audit=30 tells"

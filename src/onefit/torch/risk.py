@@ -10,26 +10,20 @@ import numpy as np
 from torch import Tensor, nn
 
 from onefit._typing import Array, Index, Mask
-from onefit.risk.audit import Audit
+from onefit.risk.base import LeftOutLosses
 
 REFITS = "refits"
 STRAINED = 0.8  # leverage above which one step is not to be trusted where it is not exact
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOutRisk:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeftOutRisk(LeftOutLosses):
     """Out-of-sample risk by leaving out rows, or sets of rows.
 
     Attributes
     ----------
-    value : float
-        Weighted mean of ``losses``.
-    std_error : float
-        Its sampling standard error.
-    losses : (t,) array
-        Loss of each of ``rows`` where it is left out.
-    rows : (t,) int array
-        0 … n − 1, unless sets leave rows out more or less often than once.
+    value, std_error, losses, rows, notes, audit
+        As of ``onefit.RiskEstimate``.
     training : (t,) array
         Losses with all rows in.
     leverages : (t,) array
@@ -37,19 +31,20 @@ class LeftOutRisk:
         d_i h_i of a generalised linear model.
     flagged : int array
         Entries that are not to be trusted blindly: a leverage near 1.
-    method : str
+    by : str
         How they were left out.
     parameters : (s, k) tensor or None
         θ̃ of each set; None where they are too large to be kept.
-    audit : Audit or None
-        Unbiased estimate from a few refits.
     refitted : int
         Number of sets that were solved anew.
     retrained : dict of nn.Module
         Of a network: what the audit trained, by the row that it was trained without.
-    predictions : (n, c) array or None
-        Of a network: its outputs for each row that is left out.
-    notes : tuple of str
+    decision : (n,) or (n, c) array, or None
+        Of a network: its outputs for each row that is left out; the difference of two classes.
+    predictions : array or None
+        The same, or class probabilities where the loss is one of classes: what ``score`` judges.
+    y, classes, method
+        As of ``onefit.RiskEstimate``; of a network with one response a row.
 
     Examples
     --------
@@ -67,20 +62,12 @@ class LeftOutRisk:
     3005 ± 182, training 2890
     """
 
-    value: float
-    std_error: float
-    losses: Array
-    rows: Index
     training: Array
-    leverages: Array
     flagged: Index
-    method: str
+    by: str
     parameters: Tensor | None = field(default=None, repr=False)
-    audit: Audit | None = None
     refitted: int = 0
     retrained: Mapping[int, nn.Module] = field(default_factory=dict, repr=False)
-    predictions: Array | None = field(default=None, repr=False)
-    notes: tuple[str, ...] = ()
 
     @property
     def effective_df(self) -> float:
@@ -90,7 +77,7 @@ class LeftOutRisk:
     @property
     def certified(self) -> Mask:
         """Values that are those of refits, to the accuracy of the optimiser: (t,) bool."""
-        return np.isfinite(self.losses) & (self.method == REFITS)
+        return np.isfinite(self.losses) & (self.by == REFITS)
 
     @property
     def bounds(self) -> Array:
@@ -114,20 +101,18 @@ class LeftOutRisk:
             return "exact"
         return "rough" if self.audit is None else "sampled"
 
-    def __str__(self) -> str:
-        rows = [
-            ("leave-one-out loss", f"{self.value:.6g} ± {self.std_error:.2g}"),
-            ("training loss", f"{self.training.mean():.6g}"),
-            ("rows", f"{len(self.losses)}"),
-            ("by", self.method),
-        ]
+    @property
+    def _title(self) -> str:
+        return f"leave-one-out {self.loss_name}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("training loss", f"{self.training.mean():.6g}"), ("by", self.by)]
         if np.all(np.isfinite(self.leverages)):
-            rows.append(("largest leverage", f"{self.leverages.max():.3g}"))
-        if self.audit is not None:
-            rows.append(("audited, 95 %", str(self.audit)))
+            facts.append(("largest leverage", f"{self.leverages.max():.3g}"))
         if self.refitted:
-            rows.append(("solved anew", f"{self.refitted}"))
-        rows.append(("not to be trusted blindly", f"{len(self.flagged)} rows"))
-        width = max(len(name) for name, _ in rows)
-        lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join(lines + [f"note: {note}" for note in self.notes])
+            facts.append(("solved anew", f"{self.refitted}"))
+        facts.append(("high leverage", f"{len(self.flagged)} rows"))
+        return facts
+
+    def _standing(self) -> tuple[str, float, str]:
+        return self.guarantee, self.approx_error, "an audit tells"

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 torch = pytest.importorskip("torch")
@@ -180,6 +181,54 @@ def test_clone_pickle_and_parameters():
     twin = clone(model)
     assert twin.get_params().keys() == model.get_params().keys()
     np.testing.assert_array_equal(twin.fit(X, y).predict_proba(X), model.predict_proba(X))
+
+
+class Narrow(nn.Module):
+    """A module class with arguments."""
+
+    def __init__(self, inputs, hidden=4):
+        super().__init__()
+        self.first, self.last = nn.Linear(inputs, hidden), nn.Linear(hidden, 2)
+
+    def forward(self, X):
+        return self.last(torch.tanh(self.first(X)))
+
+
+def test_arguments_of_a_module_class_are_parameters():
+    X, y = rings(30, 0)
+    settings = {"n_splits": 8, "max_iter": 3, "random_state": 0}
+    model = FeatureMapClassifier(Narrow, module__inputs=2, module__hidden=6, **settings)
+    assert model.get_params()["module__hidden"] == 6
+    assert "module__hidden=6" in repr(model)
+    assert model.fit(X, y).module_.first.weight.shape == (6, 2)
+    twin = clone(model).fit(X, y)
+    np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
+    again = pickle.loads(pickle.dumps(model))
+    assert again.get_params()["module__inputs"] == 2
+    assert twin.set_params(module__hidden=3, C=2.0).fit(X, y).module_.first.weight.shape == (3, 2)
+    assert model.module__hidden == 6
+    search = GridSearchCV(model, {"module__hidden": [2, 5]}, cv=2).fit(X, y)
+    assert search.best_params_["module__hidden"] in (2, 5)
+
+
+def test_arguments_that_no_class_takes_are_refused():
+    X, y = rings(30, 0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hidden'"):
+        FeatureMapClassifier(Narrow, hidden=3)
+    with pytest.raises(TypeError, match=r"could not be made.*width"):
+        FeatureMapClassifier(Narrow, module__inputs=2, module__width=3).fit(X, y)
+    with pytest.raises(TypeError, match="give the class, not a module"):
+        FeatureMapClassifier(network(), module__hidden=3).fit(X, y)
+
+
+def test_held_out_rows_choose_the_steps():
+    """More rows than 40: as many steps as were best for those held out, whose loss is what the check says."""
+    X, y = rings(60, 0)
+    model = FeatureMapClassifier(network(), n_splits=8, random_state=0).fit(X, y)
+    twin = FeatureMapClassifier(network(), n_splits=8, max_iter=model.n_iter_, random_state=0)
+    assert 1 <= model.n_iter_ <= 301
+    assert model.check_.learned <= model.check_.initial
+    assert twin.fit(X, y).n_iter_ <= model.n_iter_
 
 
 def test_a_callback_sees_the_risks_and_can_stop():

@@ -83,7 +83,7 @@ def as_risk(losses, training):
         training=training,
         leverages=nothing,
         flagged=np.array([], dtype=int),
-        method="a formula",
+        by="a formula",
     )
 
 

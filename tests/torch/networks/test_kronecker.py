@@ -332,7 +332,7 @@ def test_a_linear_module_is_ridge(reduction, decay):
         theta = np.linalg.solve(Z[kept].T @ Z[kept] + ridge, Z[kept].T @ target[kept])
         expected.append((target[row] - Z[row] @ theta) ** 2)
     np.testing.assert_allclose(risk.losses, expected, rtol=1e-8)
-    assert risk.method == "all layers, Kronecker-factored curvature"
+    assert risk.by == "all layers, Kronecker-factored curvature"
 
 
 def test_several_outputs_of_a_linear_module_are_ridges():

@@ -160,7 +160,7 @@ def test_the_formula_is_near_to_retraining(name):
         risk = loo(module, loss, (X, y), weight_decay=decay, train_on=False, retrain=retrain, audit=6, rng=0)
     gap = np.abs(risk.audit.refitted_losses - risk.training[risk.audit.rows])
     assert np.abs(risk.audit.errors).sum() < 0.3 * gap.sum()
-    assert risk.method == "all layers, Gauss-Newton curvature"
+    assert risk.by == "all layers, Gauss-Newton curvature"
     assert sorted(risk.retrained) == sorted(risk.audit.rows)
 
 

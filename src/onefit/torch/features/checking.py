@@ -108,7 +108,8 @@ class HeldOut:
         losses, before = self.losses(learned.eval()), self.losses(initial.eval())
         y = self.y.cpu().numpy()
         linear = _linear_losses(self.X.reshape(len(self.X), -1), y, self.rows, self.loss)
-        found = Check(*(float(one.mean()) for one in (losses, before, linear)), np.flatnonzero(self.rows))
+        learnt, began, simple = (float(one.mean()) for one in (losses, before, linear))
+        found = Check(learnt, began, simple, np.flatnonzero(self.rows))
         if _has_collapsed(risk, losses, linear):
             warnings.warn(_told(found, f"risk_ is {risk:.4g}, below the noise"), UnreliableWarning, 4)
         elif _is_worse(losses, linear) or _is_worse(losses, before):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
+from onefit.torch.features.arguments import HasModuleArguments
 from onefit.torch.features.checking import Check, HeldOut, held_rows
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import LossName, loss_of
@@ -31,8 +33,8 @@ from onefit.torch.features.training import (
 )
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 
-
 MOST = 300  # steps that held-out rows choose from
+WAIT = 5  # times the patience, for what held-out rows say is noisy
 
 
 class Trial(NamedTuple):
@@ -46,7 +48,7 @@ class Trial(NamedTuple):
         return self.held.checked(self.trained.module, self.begun, risk)
 
 
-class FeatureMap(TransformerMixin, BaseEstimator, ABC):
+class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
     """Fit of a feature map and its head; the subclasses know about targets and predictions."""
 
     _several_targets = False
@@ -54,7 +56,7 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
 
     def __init__(
         self,
-        module: nn.Module | Callable[[int], nn.Module],
+        module: nn.Module | type[nn.Module] | Callable[..., nn.Module],
         *,
         C: float = 1.0,
         n_splits: int = 64,
@@ -69,6 +71,7 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
         callback: Callback | None = None,
         device: str | torch.device = "cpu",
         random_state: Any = None,
+        **module_arguments: Any,
     ) -> None:
         self.module = module
         self.C = C
@@ -84,6 +87,7 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
         self.callback = callback
         self.device = device
         self.random_state = random_state
+        self._take_arguments(module_arguments)
 
     @abstractmethod
     def _targets(self, y: Any) -> Array | Index:
@@ -143,7 +147,9 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
             begun = self._start(0, X.shape[1]).to(y.device)
             module = copy.deepcopy(begun)
             chooses = self.max_iter is None
-            training = self._training(MOST if chooses else self._most(), lambda _step, _risk: None)
+            training = self._training(self._most(), lambda _step, _risk: None)
+            if chooses:
+                training = replace(training, max_iter=MOST, patience=WAIT * self.patience)
             judge = held.judge if chooses else None
             trained = training.run(module, like_weights(X[kept], module), risk_of, judge)
         return Trial(held, begun, trained)
@@ -189,9 +195,11 @@ class FeatureMap(TransformerMixin, BaseEstimator, ABC):
     def _start(self, number: int, p: int) -> nn.Module:
         """Module to start from: as it was given, then with weights drawn anew."""
         if not isinstance(self.module, nn.Module) and callable(self.module):
-            made = self.module(p)
+            made = self._made(self.module, p)
             trained_parameters(made)
             return made
+        if len(self.get_params(deep=False)) > len(self._get_param_names()):
+            raise TypeError("module__* are arguments of a module class: give the class, not a module")
         trained_parameters(self.module)
         module = copy.deepcopy(self.module)
         if number > 0:

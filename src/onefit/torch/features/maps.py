@@ -24,9 +24,9 @@ class FeatureMapClassifier(ClassifierMixin, FeatureMap):
 
     Parameters
     ----------
-    module : torch.nn.Module, or callable(n_features) -> torch.nn.Module
-        Takes (n, p) and returns (n, d).  It is copied, not changed.  Batch normalisation would let held-out
-        rows into the features of the others.
+    module : torch.nn.Module, class of modules, or callable(n_features) -> torch.nn.Module
+        Takes (n, p) and returns (n, d).  A module is copied, not changed; a class is called with the
+        arguments ``module__*``.  Batch normalisation would let held-out rows into the features of the others.
     C : float, default 1.0
         The head minimises ½‖β‖² + C Σ log-loss.  The paper has 10, which overfits sooner.
     n_splits : int, default 64
@@ -56,6 +56,9 @@ class FeatureMapClassifier(ClassifierMixin, FeatureMap):
         Called before each step; stops the training if it returns True.
     device : str or torch.device, default "cpu"
     random_state : int, RandomState or None
+    **module_arguments
+        ``module__hidden=32`` and the like: arguments of a module class, as skorch has them.  They are cloned,
+        set and searched like other parameters.
 
     Attributes
     ----------
@@ -143,8 +146,8 @@ class FeatureMapRegressor(RegressorMixin, FeatureMap):
 
     Parameters
     ----------
-    module : torch.nn.Module, or callable(n_features) -> torch.nn.Module
-        Takes (n, p) and returns (n, d).  It is copied, not changed.
+    module, **module_arguments
+        As in ``FeatureMapClassifier``.
     C : float, default 1.0
         1 / C is the alpha of ``sklearn.linear_model.Ridge``.
     n_splits, train_size, fit_intercept, optimizer, learning_rate

@@ -20,6 +20,7 @@ from onefit.torch.networks.data import read_rows
 from onefit.torch.networks.decay import Decay
 from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
+from onefit.torch.networks.readout import read_out
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
 from onefit.torch.networks.training import Clock, Recipe, TrainOn, finished, missing
 from onefit.torch.numerics.rows import as_device
@@ -69,7 +70,7 @@ def loo(
         held fixed.  The last is cheaper and tells too low a risk as soon as the features have adapted to the
         rows.  The Kronecker factors are coarser than the Gauss–Newton matrix, the less rows there are for a
         parameter and the weaker the decay.  "auto" takes the Gauss–Newton matrix where it fits into 2 GiB,
-        and its Kronecker factors where it does not; ``method`` and ``notes`` of the result say which.
+        and its Kronecker factors where it does not; ``by`` and ``notes`` of the result say which.
     train_on : bool, default True
         Whether a copy of the network is first trained on to a minimum, for which the formula is meant.
         False judges the weights as they are: what a Newton step from them says, labelled so in ``notes``.
@@ -148,7 +149,7 @@ def loo(
     The same with Kronecker factors, which a larger network would need:
 
     >>> risk = loo(net, torch.nn.MSELoss(), (X, y), weight_decay=0.05, curvature="kronecker", audit=4, rng=0)
-    >>> print(f"{risk.value:.2f}, by {risk.method}")
+    >>> print(f"{risk.value:.2f}, by {risk.by}")
     0.63, by all layers, Kronecker-factored curvature
     """
     m = _n_audits(audit, train_on=train_on, has_recipe=retrain is not None)
@@ -167,7 +168,7 @@ def loo(
                 f"for the weights as they were given: their gradient is {missing(network):.1g} of the rows'",
             )
         rule, why = rule_for(curvature, network)
-        result = by_formula(network, rule, (*why, *notes))
+        result = by_formula(network, rule, loss, (*why, *notes))
         if m == 0:
             return result
         retraining = TrainOn(network, max_steps) if retrain is None else Recipe(network, retrain)
@@ -191,7 +192,7 @@ def _n_audits(given: int | None, *, train_on: bool, has_recipe: bool) -> int:
     return m
 
 
-def by_formula(network: Network, rule: Rule, notes: tuple[str, ...]) -> LeftOutRisk:
+def by_formula(network: Network, rule: Rule, loss: Any, notes: tuple[str, ...]) -> LeftOutRisk:
     """Risk by the steps of a rule."""
     training = network.row_values(network.theta).cpu().numpy()
     losses, leverages, outputs = (part.detach().cpu().numpy() for part in rule.left_out())
@@ -204,7 +205,8 @@ def by_formula(network: Network, rule: Rule, notes: tuple[str, ...]) -> LeftOutR
         training=training,
         leverages=leverages,
         flagged=np.flatnonzero((leverages > STRAINED) | ~np.isfinite(losses)),
-        method=rule.name,
-        predictions=outputs,
+        by=rule.name,
+        sample_weight=network.shares.cpu().numpy(),
         notes=notes,
+        **read_out(loss, outputs, network.rows.target),
     )

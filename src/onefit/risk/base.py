@@ -1,0 +1,130 @@
+"""What every risk by leaving out has in common, whatever the model is: values, a score of them, a summary."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onefit._scoring import score_pooled
+from onefit._typing import Array, Index
+from onefit.risk.audit import Audit
+
+TRUST = {
+    "exact": "exact: what refitting without each would give",
+    "bounded": "within {error:.2g} of refitting without each (proven)",
+    "sampled": "within {error:.2g} of refitting without each (95 %, from refits of a few rows)",
+    "rough": "rough: some rows could not be checked; {remedy}",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeftOutLosses(ABC):
+    """Out-of-sample risk by leaving rows out: ``RiskEstimate`` of a linear model, ``LeftOutRisk`` of others.
+
+    Attributes
+    ----------
+    value : float
+        Weighted mean of ``losses``.
+    std_error : float
+        Its sampling standard error.
+    losses : (t,) array
+        Loss of each of ``rows`` where it is left out.
+    rows : (t,) int array
+        0 … n − 1, unless splits leave rows out more or less often than once.
+    leverages : (t,) array
+        Share of the curvature at the row that it brings itself.
+    predictions, decision : arrays or None
+        What the model without a row says of it, as ``method`` has it, and its linear predictors or outputs.
+    y : array or None
+        The response that was given.
+    sample_weight : (n,) array or None
+    classes : array or None
+        Class labels, for classifiers.
+    method : str
+        What ``predictions`` are: ``"predict"``, ``"predict_proba"`` or ``"decision_function"``.
+    loss_name : str
+    notes : tuple of str
+        What was held fixed or assumed.
+    audit : Audit or None
+        Unbiased estimate from a few refits, where asked for.
+    """
+
+    value: float
+    std_error: float
+    losses: Array
+    rows: Index
+    leverages: Array
+    predictions: Any = None
+    decision: Any = None
+    y: Any = None
+    sample_weight: Any = None
+    classes: Any = None
+    method: str = "predict"
+    loss_name: str = "loss"
+    notes: tuple[str, ...] = ()
+    audit: Audit | None = None
+
+    @property
+    @abstractmethod
+    def _title(self) -> str:
+        """What ``value`` is."""
+
+    @abstractmethod
+    def _facts(self) -> list[tuple[str, str]]:
+        """Lines of the summary between the number of rows and the audit."""
+
+    @abstractmethod
+    def _standing(self) -> tuple[str, float, str]:
+        """How the value is known, what it may be off by, and what to do where that is not known."""
+
+    def score(self, scoring: str | Callable[..., float]) -> float:
+        """Score of all left-out predictions pooled, by any scikit-learn scorer.
+
+        Parameters
+        ----------
+        scoring : str or callable
+            A name that ``sklearn.metrics.get_scorer`` knows, or ``scorer(estimator, X, y)``.
+
+        Raises
+        ------
+        ValueError
+            If there are no predictions of rows by the model without them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> import onefit
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> round(onefit.loo(Ridge(0.1).fit(X, y), X, y).score("r2"), 3)
+        0.493
+        """
+        if self.predictions is None or self.y is None:
+            raise ValueError("there are left-out losses only, no predictions that could be scored")
+        return score_pooled(
+            scoring,
+            np.asarray(self.y)[self.rows],
+            self.predictions,
+            self.decision,
+            self.method,
+            self.classes,
+            None if self.sample_weight is None else self.sample_weight[self.rows],
+        )
+
+    def __str__(self) -> str:
+        guarantee, error, remedy = self._standing()
+        rows = [
+            (self._title, f"{self.value:.6g} ± {self.std_error:.2g}"),
+            ("rows", f"{len(self.losses)}"),
+            *self._facts(),
+        ]
+        if self.audit is not None:
+            rows.append(("audited, 95 %", str(self.audit)))
+        rows.append(("trust", TRUST[guarantee].format(error=error, remedy=remedy)))
+        width = max(len(name) for name, _ in rows)
+        lines = [f"{name:<{width}}  {text}" for name, text in rows]
+        return "\n".join(lines + [f"note: {note}" for note in self.notes])

@@ -1,0 +1,65 @@
+"""What outputs of a network mean: class probabilities or numbers, so that scorers can judge them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_softmax
+from torch import Tensor, nn
+
+from onefit._typing import Array
+from onefit.torch.networks.data import Tree
+
+
+def read_out(loss: Any, outputs: Array, target: Tree) -> dict[str, Any]:
+    """Predictions, decision, response, classes and method, as ``LeftOutRisk`` has them.
+
+    Parameters
+    ----------
+    loss : callable
+        The user's.
+    outputs : (n, c) array
+        Flat.
+    target : tree of tensors
+        With other than one response a row there are outputs only.
+    """
+    if not isinstance(target, Tensor) or target.ndim > 2 or not np.all(np.isfinite(outputs)):
+        return {"decision": outputs}
+    y = target.cpu().numpy()
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        return _of_classes(outputs, y) if y.ndim == 1 and y.dtype.kind == "i" else {"decision": outputs}
+    if isinstance(loss, nn.BCEWithLogitsLoss) and outputs.shape[1] == 1 and np.isin(y, (0.0, 1.0)).all():
+        margins = outputs[:, 0]
+        return _of_margins(margins, y.reshape(-1).astype(np.intp))
+    numbers = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    if y.size != numbers.size:
+        return {"decision": outputs}
+    return {"decision": numbers, "predictions": numbers, "y": y.reshape(numbers.shape), "method": "predict"}
+
+
+def _of_classes(outputs: Array, y: Array) -> dict[str, Any]:
+    c = outputs.shape[1]
+    if y.min() < 0 or y.max() >= c:  # targets that are ignored
+        return {"decision": outputs}
+    if c == 2:
+        return _of_margins(outputs[:, 1] - outputs[:, 0], y)
+    shares = np.exp(log_softmax(outputs, axis=1))
+    return {
+        "decision": outputs,
+        "predictions": shares,
+        "y": y,
+        "classes": np.arange(c),
+        "method": "predict_proba",
+    }
+
+
+def _of_margins(margins: Array, y: Array) -> dict[str, Any]:
+    shares = np.column_stack([expit(-margins), expit(margins)])
+    return {
+        "decision": margins,
+        "predictions": shares,
+        "y": y,
+        "classes": np.arange(2),
+        "method": "predict_proba",
+    }

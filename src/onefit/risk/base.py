@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onefit._scoring import score_pooled
+from onefit._scoring import Pooled, score
 from onefit._typing import Array, Index
 from onefit.risk.audit import Audit
 
@@ -105,8 +105,11 @@ class LeftOutLosses(ABC):
         """
         if self.predictions is None or self.y is None:
             raise ValueError("there are left-out losses only, no predictions that could be scored")
-        return score_pooled(
-            scoring,
+        return score(scoring, self._pooled)
+
+    @property
+    def _pooled(self) -> Pooled:
+        return Pooled(
             np.asarray(self.y)[self.rows],
             self.predictions,
             self.decision,

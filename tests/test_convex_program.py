@@ -274,7 +274,7 @@ def test_the_model_predicts_and_is_refitted_on_its_rows():
     fit = read(model, X, Y).fit
     np.testing.assert_allclose(model.predict(X), fit.eta, atol=1e-10)
     few = program(lambda eta: 0.5 * cp.sum_squares((Y - eta)[:30]), l1)
-    part = ConvexProgram(model.solution).fit(X[:30])
+    part = ConvexProgram(model.written).fit(X[:30])
     np.testing.assert_allclose(part.coef_, few.coef_, atol=1e-6)
     with pytest.raises(onefit.NotFittedToDataError, match="eta was not written with"):
         part.fit(X + 1.0)

@@ -89,7 +89,7 @@ REDUCED = {
     (10000, 1): Size(1, 11, 10, 10, 250),
     (10000, 2): Size(1, 5, 16, 10, 250),
 }
-SIZES = results.pick("seeds, points of the grid, samples and epochs", full=FULL, quick=REDUCED)
+SIZES = {"full": FULL, "quick": REDUCED}[results.pick("sizes of MNIST", full="full", quick="quick")]
 LEARNING_RATE = 1e-2
 
 

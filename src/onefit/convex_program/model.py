@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -12,7 +14,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.convex_program.local import ProgramLoss, solution
 from onefit.convex_program.program import SplitProgram
-from onefit.convex_program.splitting import split
+from onefit.convex_program.splitting import WrittenProgram, check_form
 from onefit.exceptions import NotFittedToDataError
 from onefit.fit import Fit
 from onefit.metrics import HingeLoss, SquaredError
@@ -41,7 +43,8 @@ def from_cvxpy(
     ----------
     problem : cvxpy.Problem
         Minimises loss(eta) + penalty(coef), with constraints on the coefficients alone.  The loss is any
-        convex sum over rows, the penalty anything convex.  Parameters must have values, which are taken over.
+        convex sum over rows, the penalty anything convex.  Parameters must have values, which are taken over;
+        by their names they are hyperparameters for ``GradientSearchCV``.
     eta : cvxpy.Expression of shape (n,) or (n, 1)
         The linear predictor X @ coef + intercept: the very object that the objective was written with.
     coef : cvxpy.Variable
@@ -93,11 +96,20 @@ def from_cvxpy(
     >>> est = onefit.loo(model, X, y)
     >>> print(f"{est.value:.3f}, {est.effective_df:.1f} degrees of freedom")
     0.251, 3.0 degrees of freedom
+    >>> a, c = cp.Parameter(nonneg=True, value=1.0, name="a"), cp.Parameter(nonneg=True, value=1.0, name="c")
+    >>> problem = cp.Problem(cp.Minimize(loss + a * cp.tv(beta) + c * cp.norm1(beta)))
+    >>> model = onefit.from_cvxpy(problem, eta, coef=beta, intercept=b)
+    >>> bounds = {"a": (1e-1, 1e1, "log"), "c": (1e-1, 1e1, "log")}
+    >>> search = onefit.GradientSearchCV(model, bounds, risk=onefit.risk.KFold(3), max_iter=3).fit(X, y)
+    >>> sorted(search.best_params_)
+    ['a', 'c']
     """
     if kind not in ("regressor", "classifier"):
         raise ValueError(f"kind must be 'regressor' or 'classifier', got {kind!r}")
-    whole = solution(split(problem, eta, coef, intercept))
-    return ConvexProgram(whole, kind)._take(whole)
+    check_form(problem, eta, coef, intercept)
+    written = WrittenProgram(problem, eta, coef, intercept)
+    model = ConvexProgram(written, kind, written.values())
+    return model._take(model.solution)
 
 
 class ConvexProgram(BaseEstimator):
@@ -105,12 +117,16 @@ class ConvexProgram(BaseEstimator):
 
     Parameters
     ----------
-    solution : Fit
-        With all rows.
+    written : WrittenProgram
+        The program as it was written.
     kind : {"regressor", "classifier"}
+    values : dict
+        Values of its parameters by name, which are hyperparameters: ``set_params`` changes them.
 
     Attributes
     ----------
+    solution : Fit
+        With all rows.
     coef_ : (p,) array
         Entries of the coefficients in C order.
     intercept_ : float
@@ -119,12 +135,44 @@ class ConvexProgram(BaseEstimator):
     n_features_in_ : int
     """
 
-    def __init__(self, solution: Fit, kind: Kind = "regressor") -> None:
-        self.solution = solution
+    def __init__(
+        self, written: WrittenProgram, kind: Kind = "regressor", values: Mapping[str, Any] | None = None
+    ) -> None:
+        self.written = written
         self.kind = kind
+        self.values = written.values() if values is None else dict(values)
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(self.solution, self.kind)
+        copied = type(self)(self.written, self.kind, self.values)
+        if "solution" in vars(self):
+            copied.__dict__["solution"] = self.solution
+        return copied
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Values of the parameters of the program by name."""
+        return dict(self.values)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change values of parameters.
+
+        Raises
+        ------
+        ValueError
+            If the program has no parameter of a name.
+        """
+        for name in params:
+            if name not in self.values:
+                known = ", ".join(self.values) or "none"
+                raise ValueError(f"the program has no parameter {name!r}: it has {known}")
+        if params:
+            self.values |= params
+            self.__dict__.pop("solution", None)
+        return self
+
+    @cached_property
+    def solution(self) -> Fit:
+        """The program solved with all rows."""
+        return solution(self.written.at(self.values))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -147,6 +195,8 @@ class ConvexProgram(BaseEstimator):
             If a row is not one of the program, or if it cannot be told which one.
         """
         program, whole = self._program, self.solution
+        if np.shape(X) == program.X.shape and np.array_equal(_linalg.dense(X), program.X):
+            return self._take(whole)
         kept = np.zeros(program.n, dtype=bool)
         kept[program.numbers_of(X)] = True
         found = program.solve(kept, whole.eta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -158,7 +159,19 @@ class SplitProgram:
         loss = replaced(self.loss, {id(self.predictor): cp.multiply(kept, u) + held})
         link = (u if len(shape) == 1 else cp.vec(u, order="C")) == self.X @ self._vector + level
         objective = cp.Minimize(loss + self.smooth + self.rough)
-        return _ByRows(cp.Problem(objective, [link, *self.constraints]), link, level, kept, held)
+        return _ByRows(cp.Problem(objective, [link, *self.constraints]), u, link, level, kept, held)
+
+    def by_rows(self, kept: Mask) -> Any:
+        """The program, a cvxpy.Problem, with the losses of some rows only."""
+        whole, shape = self._by_rows, self.predictor.shape
+        whole.kept.value = kept.astype(np.float64).reshape(shape)
+        whole.held.value = np.zeros(shape)
+        return whole.problem
+
+    def places(self, data: dict[str, Any]) -> Index:
+        """Where the linear predictors are among the variables of what ``problem_data`` returns."""
+        first = data["param_prob"].var_id_to_col[self._by_rows.predictor.id]
+        return first + np.arange(self.n)
 
     def solve(self, kept: Mask, held: Array) -> SolvedProgram:
         """Solve with some rows only, the linear predictors of the others held where they are.
@@ -195,6 +208,7 @@ class _ByRows:
     """The program with ``kept`` and ``held`` as parameters."""
 
     problem: Any
+    predictor: Any
     link: Any
     level: Any
     kept: Any
@@ -223,6 +237,34 @@ class Proximal:
         return np.asarray(self.coef.value, dtype=np.float64)
 
 
+def problem_data(problem: Any) -> dict[str, Any]:
+    """Data of a program as Clarabel takes them."""
+    return dict(problem.get_problem_data(cvxpy_module().CLARABEL)[0])
+
+
+def solved_data(problem: Any) -> tuple[dict[str, Any], Any]:
+    """Data of a program, and what Clarabel makes of them, with slacks and duals.
+
+    Raises
+    ------
+    SolverError
+    """
+    data, chain, _ = problem.get_problem_data(cvxpy_module().CLARABEL)
+    for wanted in _attempts():
+        raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=wanted)
+        if str(raw.status) in ("Solved", "AlmostSolved"):
+            return data, raw
+    raise SolverError(f"the program could not be solved to an accuracy of {ACCEPTED} ({raw.status})")
+
+
+def _attempts() -> Iterator[dict[str, float]]:
+    """Settings of Clarabel, one after the other."""
+    for tol, regularisation in ATTEMPTS:
+        wanted = {f"tol_{what}": tol for what in ("gap_abs", "gap_rel", "feas")}
+        wanted |= {f"reduced_tol_{what}": ACCEPTED for what in ("gap_abs", "gap_rel", "feas")}
+        yield wanted | {"static_regularization_constant": regularisation}
+
+
 def _solve(problem: Any) -> None:
     """Solve a program to the highest accuracy that the solver reaches.
 
@@ -231,10 +273,7 @@ def _solve(problem: Any) -> None:
     SolverError
     """
     cp, status = cvxpy_module(), ""
-    for tol, regularisation in ATTEMPTS:
-        wanted = {f"tol_{what}": tol for what in ("gap_abs", "gap_rel", "feas")}
-        wanted |= {f"reduced_tol_{what}": ACCEPTED for what in ("gap_abs", "gap_rel", "feas")}
-        wanted |= {"static_regularization_constant": regularisation}
+    for wanted in _attempts():
         try:
             with warnings.catch_warnings():  # cvxpy calls inaccurate what is merely accepted
                 warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,40 @@ from onefit._typing import Array
 from onefit.convex_program.program import SplitProgram, attributes, cvxpy_module, replaced
 
 
-def split(problem: Any, eta: Any, coef: Any, intercept: Any) -> SplitProgram:
-    """Split a program, with variables of its own and the values of its parameters.
+@dataclass(frozen=True, eq=False)
+class WrittenProgram:
+    """A program as its user wrote it: the arguments of ``from_cvxpy``."""
+
+    problem: Any
+    eta: Any
+    coef: Any
+    intercept: Any
+
+    def values(self) -> dict[str, Any]:
+        """Values of the parameters by name, as they are now.
+
+        Raises
+        ------
+        ValueError
+            If a parameter has none, or two have one name.
+        """
+        given = {id(one): one for one in [*self.problem.parameters(), *self.eta.parameters()]}
+        found = dict[str, Any]()
+        for one in given.values():
+            if one.value is None:
+                raise ValueError(f"parameter {one.name()} has no value: set it before")
+            if one.name() in found:
+                raise ValueError(f"two parameters are called {one.name()!r}: give them different names")
+            found[one.name()] = np.array(one.value)
+        return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
+
+    def at(self, values: Mapping[str, Any]) -> SplitProgram:
+        """Split the program at some values of its parameters."""
+        return split(self.problem, self.eta, self.coef, self.intercept, values)
+
+
+def split(problem: Any, eta: Any, coef: Any, intercept: Any, values: Mapping[str, Any]) -> SplitProgram:
+    """Split a program, with variables of its own and values of its parameters.
 
     Raises
     ------
@@ -20,11 +53,9 @@ def split(problem: Any, eta: Any, coef: Any, intercept: Any) -> SplitProgram:
         If the program is not of the form of ``SplitProgram``; the message names the term.
     """
     cp = cvxpy_module()
-    _check_variables(problem, eta, coef, intercept)
-    _check_parameters(problem, eta)
     own, u = cp.Variable(coef.shape, name=coef.name(), **attributes(coef)), cp.Variable(eta.shape, name="eta")
     given = {*problem.parameters(), *eta.parameters()}
-    swaps = {id(coef): own, **{id(parameter): cp.Constant(parameter.value) for parameter in given}}
+    swaps = {id(coef): own, **{id(parameter): cp.Constant(values[parameter.name()]) for parameter in given}}
     X = _design(replaced(eta, swaps), own, intercept)
     written = (problem.objective.args[0], *problem.constraints)
     objective, *constraints = (replaced(part, {**swaps, id(eta): u}, eta) for part in written)
@@ -52,7 +83,8 @@ def shown(part: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]} …"
 
 
-def _check_variables(problem: Any, eta: Any, coef: Any, intercept: Any) -> None:
+def check_form(problem: Any, eta: Any, coef: Any, intercept: Any) -> None:
+    """Refuse what is no program with a linear predictor."""
     cp = cvxpy_module()
     if not isinstance(problem, cp.Problem):
         raise TypeError(f"problem must be a cvxpy.Problem, got {type(problem).__name__}")
@@ -66,12 +98,6 @@ def _check_variables(problem: Any, eta: Any, coef: Any, intercept: Any) -> None:
         raise ValueError("eta must be the expression X @ coef + intercept of shape (n,) or (n, 1)")
     if problem.is_mixed_integer():
         raise ValueError("the program has integer or boolean variables: it is not convex")
-
-
-def _check_parameters(problem: Any, eta: Any) -> None:
-    for parameter in [*problem.parameters(), *eta.parameters()]:
-        if parameter.value is None:
-            raise ValueError(f"parameter {parameter.name()} has no value: set it before")
 
 
 def _design(eta: Any, coef: Any, intercept: Any) -> Array:

@@ -26,7 +26,7 @@ from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.tuning import judges
 from onefit.tuning.descent import WAYS, Descended, DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
-from onefit.tuning.objective import NOTHING, RiskObjective
+from onefit.tuning.objective import Objective, objective_of
 from onefit.tuning.space import Domain, Space
 from onefit.validation import check_classes_stay, check_weights
 
@@ -215,7 +215,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "optimizer='lbfgs' knows bounds, not the simplex that weights of a mixture lie on: take "
                 "'auto', 'projected' or 'adam'"
             )
-        objective = RiskObjective(model.space, model.problem_at, judge, in_length_scales)
+        objective = objective_of(model.fitted, model.space, model.problem_at, judge, in_length_scales)
         plan = DescentPlan(
             self.optimizer,
             self.max_iter,
@@ -362,14 +362,11 @@ def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None
         )
 
 
-def _warn_without_effect(objective: RiskObjective) -> None:
-    for m, changes in objective.changes.items():
-        if changes == NOTHING:
-            warnings.warn(
-                f"{objective.space.domains[m].name} changes nothing in this model: its value is arbitrary",
-                UnreliableWarning,
-                stacklevel=3,
-            )
+def _warn_without_effect(objective: Objective) -> None:
+    for name in objective.without_effect():
+        warnings.warn(
+            f"{name} changes nothing in this model: its value is arbitrary", UnreliableWarning, stacklevel=3
+        )
 
 
 def _warn_at_bounds(space: Space, t: Array) -> None:

@@ -12,7 +12,7 @@ from scipy.stats import qmc
 
 from onefit._typing import Array, Index
 from onefit.tuning.judges import LeaveOneOutJudge
-from onefit.tuning.objective import RiskObjective
+from onefit.tuning.objective import Objective
 from onefit.tuning.optimizers import Function, Minimum, Stop, Visit, adam, lbfgs, projected_gradient
 
 Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic"]
@@ -83,7 +83,7 @@ class DescentPlan:
     start: Array | None = None
 
 
-def descend(objective: RiskObjective, plan: DescentPlan) -> Descended:
+def descend(objective: Objective, plan: DescentPlan) -> Descended:
     """Minimise from each start, and keep the best.
 
     Raises
@@ -113,7 +113,7 @@ def descend(objective: RiskObjective, plan: DescentPlan) -> Descended:
     return replace(best, points=list(points), values=list(values))
 
 
-def _starts(objective: RiskObjective, plan: DescentPlan) -> Sequence[Array]:
+def _starts(objective: Objective, plan: DescentPlan) -> Sequence[Array]:
     """The one given, else the valleys of a coarse grid over one or two numbers, else the middle; then random.
 
     Beside the middle of a simplex stand its vertices: one loss of a mixture may hide what the others can do.
@@ -131,7 +131,7 @@ def _starts(objective: RiskObjective, plan: DescentPlan) -> Sequence[Array]:
     return [*first, *space.spread(qmc.LatinHypercube(len(sides), rng=plan.seed).random(plan.n_starts - 1))]
 
 
-def _valleys(objective: RiskObjective, sides: Index) -> list[Array]:
+def _valleys(objective: Objective, sides: Index) -> list[Array]:
     """Points of a coarse grid that are as low as their neighbours: the lowest first."""
     low, high = objective.space.bounds[:, sides]
     points: list[Array] = []
@@ -149,23 +149,23 @@ def _valleys(objective: RiskObjective, sides: Index) -> list[Array]:
     return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
 
 
-def _tell(objective: RiskObjective, plan: DescentPlan, t: Array, value: float) -> None:
+def _tell(objective: Objective, plan: DescentPlan, t: Array, value: float) -> None:
     if plan.callback is not None:
         plan.callback(objective.space.values(t), value)
 
 
-def _projected(objective: RiskObjective, t: Array, gradient: Array) -> Array:
+def _projected(objective: Objective, t: Array, gradient: Array) -> Array:
     """Minus the step of length one along minus the gradient that the bounds leave."""
     return t - objective.space.project(t - gradient)
 
 
-def _suited(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
+def _suited(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
     way = _lbfgs if objective.space.is_box else _projected_gradient
     return way(objective, start, plan)
 
 
-def _stop(objective: RiskObjective, plan: DescentPlan) -> Stop:
+def _stop(objective: Objective, plan: DescentPlan) -> Stop:
     """Stop at a minimum, or in kinks that no line search settles."""
     kinks = objective.has_kinks()
 
@@ -178,7 +178,7 @@ def _stop(objective: RiskObjective, plan: DescentPlan) -> Stop:
     return stop
 
 
-def _told(objective: RiskObjective, plan: DescentPlan) -> Function:
+def _told(objective: Objective, plan: DescentPlan) -> Function:
     """Return the risk and its gradient, and tell what was evaluated."""
 
     def evaluate(t: Array) -> tuple[float, Array]:
@@ -189,30 +189,30 @@ def _told(objective: RiskObjective, plan: DescentPlan) -> Function:
     return evaluate
 
 
-def _descent(objective: RiskObjective, found: Minimum) -> Descended:
+def _descent(objective: Objective, found: Minimum) -> Descended:
     gradient = _projected(objective, found.t, found.gradient)
     return Descended(found.t, found.value, gradient, [], [], found.n_iter, found.message)
 
 
-def _lbfgs(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
+def _lbfgs(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     options = {"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10}
     stop, bounds = _stop(objective, plan), objective.space.bounds.T
     return _descent(objective, lbfgs(_told(objective, plan), start, bounds, options, stop))
 
 
-def _projected_gradient(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
+def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     low, high = objective.space.bounds
     length, project = 0.1 * float(np.max(high - low)), objective.space.project
     stop, told = _stop(objective, plan), _told(objective, plan)
     return _descent(objective, projected_gradient(told, start, project, length, plan.max_iter, stop))
 
 
-def _adam(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
+def _adam(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
     return _descent(objective, adam(told, start, project, plan.learning_rate, plan.max_iter, stop))
 
 
-def _stochastic(objective: RiskObjective, start: Array, plan: DescentPlan) -> Descended:
+def _stochastic(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     """Algorithm 2 of Beirami et al. 2017: steps along the gradient of one row at a time, ever shorter."""
     judge = objective.judge
     if not isinstance(judge, LeaveOneOutJudge):
@@ -233,7 +233,7 @@ def _stochastic(objective: RiskObjective, start: Array, plan: DescentPlan) -> De
     return Descended(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)
 
 
-WAYS: dict[str, Callable[[RiskObjective, Array, DescentPlan], Descended]] = {
+WAYS: dict[str, Callable[[Objective, Array, DescentPlan], Descended]] = {
     "auto": _suited,
     "lbfgs": _lbfgs,
     "projected": _projected_gradient,

@@ -56,6 +56,7 @@ class Judge(ABC):
     """How the hyperparameters are judged."""
 
     metric: LinearMetric
+    target: Array
     in_loss: bool = True  # whether they cover changes of the loss
 
     @abstractmethod

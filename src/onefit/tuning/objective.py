@@ -6,8 +6,10 @@ Each evaluation solves the problem to machine precision from the last solution, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -52,8 +54,32 @@ def _by_points(X: Design, name: str, owed: Array) -> None:
     """Nothing is known of this kernel but its values."""
 
 
+class Objective(ABC):
+    """A risk and its gradient in the hyperparameters."""
+
+    space: Space
+    judge: Judge
+    visited: list[tuple[Array, float]]
+
+    @abstractmethod
+    def has_kinks(self) -> bool:
+        """Whether the risk has kinks all over."""
+
+    @abstractmethod
+    def value(self, t: Array) -> float:
+        """The risk; infinite where there is none."""
+
+    @abstractmethod
+    def value_and_gradient(self, t: Array) -> tuple[float, Array]:
+        """The risk and its gradient in t, which is zero where the risk is infinite."""
+
+    @abstractmethod
+    def without_effect(self) -> list[str]:
+        """Names of hyperparameters that were found to change nothing."""
+
+
 @dataclass(eq=False)
-class RiskObjective:
+class RiskObjective(Objective):
     """A risk and its gradient in the hyperparameters.
 
     Attributes
@@ -81,15 +107,16 @@ class RiskObjective:
         return {m: changes is not None for m, changes in self.changes.items()}
 
     def has_kinks(self) -> bool:
-        """Whether the risk has kinks all over: where rows come onto kinks of the loss, or of the metric."""
+        """Where rows come onto kinks of the loss, or of the metric."""
         return self.judge.metric.has_kinks or self._problem(self.space.middle).loss.is_kinked
 
+    def without_effect(self) -> list[str]:
+        return [self.space.domains[m].name for m, changes in self.changes.items() if changes == NOTHING]
+
     def value(self, t: Array) -> float:
-        """The risk; infinite where there is none."""
         return self._judged(t, gradient=False).value
 
     def value_and_gradient(self, t: Array) -> tuple[float, Array]:
-        """The risk and its gradient in t, which is zero where the risk is infinite."""
         for m in range(len(self.space.domains)):
             known = self.changes.get(m, NOTHING)
             if known is not None and not any(known):  # what has no effect here may have one elsewhere
@@ -254,6 +281,18 @@ class RiskObjective:
             return central, np.ones(len(own))
         towards = np.where(own - low <= high - own, 1.0, -1.0)
         return gradients.stencil(below=0.0, width=width), towards
+
+
+@singledispatch
+def objective_of(
+    model: Any,
+    space: Space,
+    problem_at: Callable[[dict[str, Any]], Problem],
+    judge: Judge,
+    in_gram: InGram = _by_points,
+) -> Objective:
+    """The risk of a model; register a function for one with gradients of its own."""
+    return RiskObjective(space, problem_at, judge, in_gram)
 
 
 def _along_penalty(

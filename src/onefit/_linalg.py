@@ -44,6 +44,7 @@ from onefit.design import (
 from onefit.factorization import (
     cholesky,
     condition,
+    factor_inverse,
     factor_solve,
     half_solve,
     pseudo_factor,
@@ -72,6 +73,7 @@ __all__ = [
     "dense_rows",
     "densified",
     "eigh",
+    "factor_inverse",
     "factor_solve",
     "full_gram",
     "half_solve",

@@ -42,6 +42,14 @@ def factor_solve(L: Array, rhs: Array) -> Array:
     return np.asarray(lapack.dpotrs(L, rhs, lower=1)[0]).reshape(rhs.shape)
 
 
+def factor_inverse(L: Array) -> Array:
+    """(L Lᵀ)⁻¹, full."""
+    if L.shape[0] == 0:
+        return L
+    lower = np.tril(lapack.dpotri(L, lower=1)[0])
+    return lower + np.tril(lower, -1).T
+
+
 def half_solve(L: Array, block: Array) -> Array:
     """Block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
     if block.size == 0:

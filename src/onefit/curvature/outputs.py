@@ -11,6 +11,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.curvature.row_products import RowProducts, row_products
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
@@ -91,25 +92,13 @@ class Block(Curvature):
     def _ends(self) -> Index:
         return np.concatenate([[0], np.cumsum([len(f) for f in self._free])])
 
-    def _rows(self) -> list[tuple[slice, Array]]:
-        blocks = _linalg.centred_blocks(self.problem.X, self._means)
-        return [(rows, np.hstack([block, np.ones((len(block), 1))])) for rows, block in blocks]
-
-    def _weighted(self, middle: Array) -> Array:
-        """Zᵀ E Z, blocks on and below the diagonal."""
-        ends, free = self._ends, self._free
-        K = np.zeros((ends[-1], ends[-1]), order="F")
-        for rows, Z in self._rows():
-            for a in range(len(free)):
-                Za = Z[:, free[a]].T
-                for b in range(a + 1):
-                    Zb = Z[:, free[b]] * middle[rows, a, b][:, None]
-                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += _linalg.product(Za, Zb)
-        return K
+    @cached_property
+    def _rows(self) -> RowProducts:
+        return row_products(self.problem.X, self._means, self._free)
 
     @cached_property
     def _gram(self) -> Array:
-        free, K = self._free, self._weighted(self.d)
+        free, K = self._free, self._rows.weighted(self.d)
         curved = np.vstack([self.tangent.hessian, np.zeros((1, len(free)))])
         K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
         return self._pinned(K)
@@ -147,38 +136,17 @@ class Block(Curvature):
         root = np.sqrt(np.maximum(self._gram.diagonal(), 0.0))
         return float(np.sum((root[:, None] * self._pseudo) ** 2))
 
-    def _half(self, columns: Array) -> Array:
-        """Rows (r, K) times a square root of K⁻¹."""
-        if self._cholesky is not None:
-            return _linalg.half_solve(self._cholesky, np.ascontiguousarray(columns))
-        return _linalg.product(columns, self._pseudo)
-
     def quadratic_forms(self) -> Array:
-        ends, n_outputs = self._ends, len(self._free)
-        forms = np.empty((self.problem.n, n_outputs, n_outputs))
-        size = max(16, _linalg.BLOCK_SIZE // max(1, int(ends[-1]) * n_outputs))
-        for rows, Z in self._rows():
-            for start in range(0, len(Z), size):
-                part = Z[start : start + size]
-                spread = np.zeros((len(part), n_outputs, ends[-1]))
-                for a, f in enumerate(self._free):
-                    spread[:, a, ends[a] : ends[a + 1]] = part[:, f]
-                half = self._half(spread.reshape(-1, ends[-1])).reshape(len(part), n_outputs, -1)
-                inside = slice(rows.start + start, rows.start + start + len(part))
-                forms[inside] = half @ half.transpose(0, 2, 1)
-        return forms
+        if self._cholesky is not None:
+            return self._rows.forms(_linalg.factor_inverse(self._cholesky))
+        return self._rows.forms(_linalg.product(self._pseudo, self._pseudo.T))
 
     def sandwich(self, middle: Array) -> Sandwich:
         ends, n_outputs = self._ends, len(self._free)
-        inner = self._weighted(middle)
+        inner = self._rows.weighted(middle)
         inner = np.tril(inner) + np.tril(inner, -1).T
         Q = self._inverse(self._inverse(inner).T)
-        forms = np.empty_like(middle)
-        for rows, Z in self._rows():
-            for a, b in np.ndindex(n_outputs, n_outputs):
-                part = Q[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-                along = _linalg.product(Z[:, self._free[a]], part)
-                forms[rows, a, b] = np.einsum("ij,ij->i", along, Z[:, self._free[b]])
+        forms = self._rows.forms(Q)
         free, diagonal = np.zeros((self.problem.X.shape[1] + 1, n_outputs)), Q.diagonal()
         for a, f in enumerate(self._free):
             free[f, a] = diagonal[ends[a] : ends[a + 1]]
@@ -219,6 +187,6 @@ class Block(Curvature):
         return carried
 
     def hat(self, rows: Array) -> Array:
-        gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows())
+        gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows.blocks())
         full = self._inverse_times(np.asarray(gradient))
-        return np.concatenate([np.tensordot(Z, full, (1, 0)) for _, Z in self._rows()])
+        return np.concatenate([np.tensordot(Z, full, (1, 0)) for _, Z in self._rows.blocks()])

@@ -29,6 +29,7 @@ from onefit.leave_out import prove
 from onefit.leave_out.chords import MAX_STEPS, End, FactoredAnew, Point, Refits, Solve, newton, repeat_steps
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
+from onefit.leave_out.step import largest_share
 from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK, TINY
 from onefit.problem import Problem
@@ -287,7 +288,7 @@ class _Forms(NamedTuple):
             inner = root[..., None] * self.H * root[..., None, :]
             return np.asarray(1.0 - np.linalg.eigvalsh(inner)[..., -1].max(axis=1))
         if self.coupled:
-            return np.asarray(1.0 - np.linalg.eigvals(self.D @ self.H).real.max(axis=(1, 2)))
+            return 1.0 - largest_share(self.D, self.H)[:, 0]
         return np.asarray(np.linalg.svd(self.kept, compute_uv=False)[..., -1].min(axis=1))
 
     def left_out(self, kept: Array) -> Array:

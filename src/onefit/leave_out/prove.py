@@ -23,7 +23,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.loose import room_of_intercept
 from onefit.leave_out.rescaling import Spread
-from onefit.leave_out.step import Step
+from onefit.leave_out.step import Step, largest_share
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
@@ -107,7 +107,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array) -> Array:
         return nothing
     D, H, change = fit.hessian, step.forms, eta - fit.eta
     if H.ndim == 3:
-        share = np.linalg.eigvals(D @ H).real.max(axis=1)
+        share = largest_share(D, H)
         kept = np.eye(H.shape[1]) - D @ H
         kept[share >= 1.0] = np.eye(H.shape[1])
         own = widest_form(H @ np.linalg.inv(kept))

@@ -22,7 +22,9 @@ from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.result import LeftOut
 from onefit.losses import CoupledLoss
+from onefit.numerics import TINY
 
+ROUNDING = 1e-14  # of the trace: with so much on its diagonal a singular H has a factor
 FULL_LEVERAGE = 1e-8  # slack 1 − d h below which a row determines its own fit
 
 
@@ -85,14 +87,21 @@ def _released(fit: Fit, step: Step) -> LeftOut:
 def _coupled(fit: Fit, step: Step) -> LeftOut:
     H, g, D, eye = step.forms, step.gradient, fit.hessian, np.eye(step.gradient.shape[1])
     kept = eye - D @ H
-    # D H has real eigenvalues, those of D^½ H D^½
-    slack = np.asarray(1.0 - np.linalg.eigvals(D @ H).real.max(axis=1))
+    slack = 1.0 - largest_share(D, H)
     kept = np.where(slack[:, None, None] < FULL_LEVERAGE, eye * FULL_LEVERAGE, kept)
     # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
     inside = np.linalg.solve(kept, g[:, :, None] + D @ step.shift[:, :, None])
     eta = fit.eta + (H @ inside)[:, :, 0] + step.shift
     leverages = np.einsum("nab,nba->n", D, H)
     return _result(fit, eta, np.maximum(leverages, 0.0), slack)
+
+
+def largest_share(D: Array, H: Array) -> Array:
+    """Largest eigenvalue of each D H, that of Rᵀ D R with H = R Rᵀ: (…,), for matrices (…, c, c)."""
+    eye = np.eye(H.shape[-1])
+    size = np.trace(H, axis1=-2, axis2=-1)[..., None, None]
+    R = np.linalg.cholesky(H + (ROUNDING * size + TINY) * eye)
+    return np.asarray(np.linalg.eigvalsh(R.swapaxes(-1, -2) @ D @ R)[..., -1])
 
 
 def leave_corners_out(fit: Fit) -> LeftOut:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax, xlogy
+from scipy.special import expit, xlogy
 
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
@@ -136,21 +136,24 @@ class Multinomial(CoupledLoss, UnitDispersion):
     n_classes: int
     pieces = Pieces.SMOOTH
 
-    def _one_hot(self, y: Array) -> Array:
-        return np.eye(self.n_classes)[y.astype(np.intp)]
-
     def value(self, y: Array, eta: Array) -> Array:
-        return -np.take_along_axis(log_softmax(eta, axis=1), y.astype(np.intp)[:, None], 1)[:, 0]
+        at_y = eta[np.arange(len(eta)), y.astype(np.intp)]
+        highest = eta.max(axis=1)
+        return np.log(np.exp(eta - highest[:, None]).sum(axis=1)) + (highest - at_y)
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        return softmax(eta, axis=1) - self._one_hot(y)
+        share = _shares(eta)
+        share[np.arange(len(eta)), y.astype(np.intp)] -= 1.0
+        return share
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        share = softmax(eta, axis=1)
-        return share[:, :, None] * (np.eye(self.n_classes) - share[:, None, :])
+        share = _shares(eta)
+        matrices = np.einsum("na,nb->nab", share, -share)
+        np.einsum("naa->na", matrices)[...] += share
+        return matrices
 
     def third(self, y: Array, eta: Array) -> Array:
-        p = softmax(eta, axis=1)
+        p = _shares(eta)
         eye = np.eye(self.n_classes)
         centred = eye[None] - p[:, None, :]  # (n, category, c): one-hot minus mean
         return np.einsum("na,nab,nac,nad->nbcd", p, centred, centred, centred)  # third cumulant
@@ -162,6 +165,13 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
     def self_concordance(self) -> float:
         return 1.0
+
+
+def _shares(eta: Array) -> Array:
+    """Softmax of each row."""
+    shares = np.exp(eta - eta.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 @dataclass(frozen=True)

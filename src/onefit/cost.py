@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-PER_FLOP = 4e-10  # seconds a multiply-add in a product of matrices
-PER_CALL = 2e-6  # seconds a call of NumPy on a small array
-PER_FUNCTION = 1.5e-8  # seconds an exponential or logarithm
+PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
+PER_CALL = 1e-6  # seconds a call of NumPy on a small array
+PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 20.0  # rows a column from which on fits are known from sums over the rows
 MANY = 1e5  # numbers from which on going over the rows is what takes time
 
@@ -36,12 +36,31 @@ class Work(NamedTuple):
 def newton_step(n: int, p: int, k: int) -> Work:
     """Factor K, solve with it, and look at all columns."""
     k = min(k, n)
-    return Work(float(n) * k * k + 4.0 * n * p, 60.0, 3.0 * n)
+    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, 60.0, 3.0 * n)
+
+
+def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
+    """A step with a factor that is at hand, downdated by a set of rows.
+
+    Four products with X, two solves, and a loss with its derivative for all rows; what is done besides with
+    every row (differences, masks, sums) takes about as long as one more function.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    stored : float
+        Numbers that X holds.
+    factored : int
+        Size of the factor.
+    outputs : int
+    """
+    return Work(4.0 * stored * outputs + 4.0 * float(factored) ** 2, 1.0, 3.0 * n * outputs)
 
 
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
-    return newton_step(n, p, k).times(2 if quadratic else 6)
+    return newton_step(n, p, k).times(2 if quadratic else 5)
 
 
 def is_tall(n: int, p: int) -> bool:

@@ -152,7 +152,7 @@ class SharedColumns(RowProducts):
         return found
 
     def _spread(self, Q: Array) -> Array:
-        """Q by shared columns (k, j) and pairs of outputs, with what belongs to (j, k) added below a chunk."""
+        """Q by shared columns (k, j) and pairs of outputs, below a chunk with what belongs to (j, k)."""
         left, right = self._pairs
         places, ends = [np.searchsorted(self.shared, own) for own in self.free], self.ends
         by_column = np.zeros((len(self.shared), len(self.shared), len(left)))

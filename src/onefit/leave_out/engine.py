@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from onefit import cost
+from onefit import _linalg, cost
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
@@ -31,14 +31,16 @@ from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, Solved
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
+from onefit.losses import CoupledLoss
 from onefit.numerics import FLAGGED, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.pieces import Pieces
 
-AFFORDABLE = 20.0  # fits whose time leaving rows out may take before the rest is sampled
-AT_LEAST = 2.0  # seconds that it may always take
-IN_PASSING = 0.02  # the same for a strength on a path
+AFFORDABLE = 3.0  # fits whose time leaving rows out may take before the rest is sampled
+AT_LEAST = 0.7  # seconds that it may always take
+IN_PASSING = 0.007  # the same for a strength on a path
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
+STEPS = 8.0  # with one factor, in which a set settles
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -279,11 +281,14 @@ class _State:
 
     def cost_of_chords(self) -> Work:
         """What a set takes, about."""
-        n, k = self.fit.problem.n, max(1, self.fit.tangent.size)
+        n, k, outputs = self.fit.problem.n, max(1, self.fit.tangent.size), self.fit.eta[0].size
+        factors = 1 if isinstance(self.fit.problem.loss, CoupledLoss) else outputs
         sizes = 1 if self.sets is None else max(len(rows) for rows in self.sets.removed)
         anew = cost.newton_step(n, k, k).seconds / cost.PER_FLOP if sizes > k else 0.0
-        steps = 8.0
-        return Work(steps * 2.0 * n * min(k, n) + anew, steps * 2.0, steps * n * self.fit.eta[0].size)
+        X = self.fit.problem.X
+        stored = _linalg.n_stored(X) if _linalg.has_columns(X) else n * n
+        step = cost.steps(n, stored, min(k // factors, n), outputs)
+        return step.times(STEPS)._replace(flops=STEPS * step.flops + anew)
 
     @cached_property
     def _singles(self) -> Blocks:

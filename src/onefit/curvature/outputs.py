@@ -137,6 +137,10 @@ class Block(Curvature):
         return float(np.sum((root[:, None] * self._pseudo) ** 2))
 
     def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
         if self._cholesky is not None:
             return self._rows.forms(_linalg.factor_inverse(self._cholesky))
         return self._rows.forms(_linalg.product(self._pseudo, self._pseudo.T))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import xlogy
 
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
@@ -64,16 +64,18 @@ class Logistic(UnitDispersion):
     pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
-        return np.logaddexp(0.0, eta) - y * eta
+        return np.log1p(_decay(eta)) + np.maximum(eta, 0.0) - y * eta
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        return expit(eta) - y
+        with np.errstate(over="ignore"):  # the probability is zero there
+            return 1.0 / (1.0 + np.exp(-eta)) - y
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        return expit(eta) * expit(-eta)
+        decay = _decay(eta)
+        return decay / (1.0 + decay) ** 2
 
     def third(self, y: Array, eta: Array) -> Array:
-        return expit(eta) * expit(-eta) * (expit(-eta) - expit(eta))
+        return self.hessian(y, eta) * -np.tanh(0.5 * eta)
 
     def start(self, y: Array, weights: Array) -> Array:
         share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
@@ -81,6 +83,11 @@ class Logistic(UnitDispersion):
 
     def self_concordance(self) -> float:
         return 1.0
+
+
+def _decay(eta: Array) -> Array:
+    """exp(−|η|), of which the logistic loss and its derivatives are made without a number too large."""
+    return np.exp(-np.abs(eta))
 
 
 @dataclass(frozen=True)

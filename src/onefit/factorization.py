@@ -50,6 +50,14 @@ def factor_inverse(L: Array) -> Array:
     return lower + np.tril(lower, -1).T
 
 
+def inverse_diagonal(L: Array) -> Array:
+    """Diagonal of (L Lᵀ)⁻¹."""
+    if L.shape[0] == 0:
+        return np.empty(0)
+    inverse = lapack.dtrtri(L, lower=1)[0]
+    return np.einsum("ij,ij->j", inverse, inverse)
+
+
 def half_solve(L: Array, block: Array) -> Array:
     """Block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
     if block.size == 0:

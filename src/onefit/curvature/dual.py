@@ -78,8 +78,7 @@ class Dual(ScalarCurvature):
     def quadratic_forms(self) -> Array:
         offset = 1.0 / total_curvature(self.d, self.intercept)
         if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
-            half = _linalg.half_solve(self._cholesky, np.eye(len(self.d)))
-            return (1.0 - np.einsum("ij,ij->i", half, half)) / self.d + offset
+            return (1.0 - _linalg.inverse_diagonal(self._cholesky)) / self.d + offset
         half = _linalg.half_solve(
             self._cholesky, np.ascontiguousarray(self._gram[:, self._bent] * self._root)
         )

@@ -78,7 +78,7 @@ class Logistic(UnitDispersion):
         return self.hessian(y, eta) * -np.tanh(0.5 * eta)
 
     def start(self, y: Array, weights: Array) -> Array:
-        share = np.clip(np.average(y, weights=weights), 1e-6, 1 - 1e-6)
+        share = np.clip(np.average(y, axis=0, weights=weights), 1e-6, 1 - 1e-6)
         return np.log(share / (1 - share))
 
     def self_concordance(self) -> float:

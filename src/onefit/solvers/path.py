@@ -12,18 +12,21 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction, Sandwich, ScalarCurvature
 from onefit.fit import Fit
 from onefit.problem import Problem
-from onefit.solvers import newton
+from onefit.solvers import newton, truncated
 from onefit.solvers.active_set import ActiveSet
 
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
-    last: Fit | None = None
+    last: newton.Solution | None = None
     for problem in problems:
-        start = Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept)
-        solution = newton.solve(start)
-        last = solution.fit
-        yield solution
+        start = Fit.at_start(problem)
+        if last is not None:
+            start = Fit(problem, last.fit.coef, last.fit.intercept)
+            approximately = truncated.preconditioner(start, last.curvature)
+            start = start if approximately is None else truncated.approach(start, approximately)
+        last = newton.solve(start)
+        yield last
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:

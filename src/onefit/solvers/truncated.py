@@ -1,0 +1,164 @@
+"""Truncated Newton steps: from one fit to the next without a factor of its own.
+
+Along a path K changes with the strength and with the weights of the rows, but not much: the factor of the
+last fit makes a good preconditioner of the next one.  Each Newton step is solved by conjugate gradients only
+as well as it is worth (Dembo, Eisenstat and Steihaug 1982; Eisenstat and Walker 1996), with two products
+with X for each.  What comes out is near enough to the optimum for one factored Newton step to end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from onefit import _linalg, cost
+from onefit._typing import Array
+from onefit.cost import Work
+from onefit.curvature import Curvature, Direction
+from onefit.curvature.base import total_curvature
+from onefit.fit import Fit
+from onefit.losses import CoupledLoss
+from onefit.problem import Problem
+from onefit.solvers.line_search import ROUNDING, backtrack
+
+PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
+SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
+MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
+NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
+FALLING = 0.25  # of a decrement that the next one must be, near the end
+ROUGHLY = 0.1  # error of the first steps, relative to the gradient
+DECREASE = 1e-4  # share of what the model promises that a step must bring
+
+Solve: TypeAlias = Callable[[Direction], Direction]
+
+
+def preconditioner(fit: Fit, last: Curvature) -> Solve | None:
+    """What serves conjugate gradients best at a fit; None where K had better be factored anew.
+
+    Parameters
+    ----------
+    fit : Fit
+    last : Curvature
+        Factored, of a problem like this one.
+    """
+    problem, outputs = fit.problem, fit.eta[0].size
+    if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+        return None
+    n, coupled = problem.n, isinstance(problem.loss, CoupledLoss)
+    factors = 1 if coupled else outputs
+    k = min(max(1, fit.tangent.size) // factors, n)
+    stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else n * n
+    product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs)
+    solve = Work(2.0 * float(k) ** 2 * factors)
+    singly, by_factor = SINGLY * product.seconds, product.seconds + solve.seconds
+    if PRODUCTS * min(singly, by_factor) > cost.newton_step(n, 0, k).times(factors).seconds:
+        return None
+    diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1 and singly < by_factor
+    return _singly(fit) if diagonal else last.solve
+
+
+def _singly(fit: Fit) -> Solve:
+    """Each coefficient on its own, by the diagonal of K."""
+    X, d = fit.problem.X, np.maximum(fit.hessian, 0.0)
+    columns = _linalg.column_norms(X, d, centred=False) ** 2 + fit.tangent.hessian
+    columns = np.where(columns > 0, columns, 1.0)
+    level = total_curvature(d, bool(fit.problem.intercept))
+    return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / level)
+
+
+def approach(start: Fit, solve: Solve) -> Fit:
+    """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
+
+    Parameters
+    ----------
+    start : Fit
+    solve : callable
+        About K⁻¹ times a gradient.
+    """
+    fit, first, last = start, np.inf, np.inf
+    for _ in range(MOST_STEPS):
+        gradient = _gradient(fit)
+        size = _inner(fit.problem, gradient, solve(gradient))
+        first = min(first, size)
+        loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
+        direction = _conjugate(fit, gradient, solve, loosely)
+        decrement = -_inner(fit.problem, gradient, direction)
+        near = decrement <= 1e-12 * abs(fit.objective)
+        if not decrement > NEAR**2 * abs(fit.objective) or (near and decrement > FALLING * last):
+            break
+        last = decrement
+        moved = _moved(fit, direction, decrement)
+        if moved is None:
+            break
+        fit = moved
+    return fit
+
+
+def _gradient(fit: Fit) -> Direction:
+    return Direction(
+        fit.loss_gradient + fit.tangent.gradient,
+        np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0),
+    )
+
+
+def _inner(problem: Problem, gradient: Direction, direction: Direction) -> float:
+    coef = _linalg.pairing(problem.X, gradient.coef, direction.coef)
+    return coef + float(np.sum(gradient.intercept * direction.intercept))
+
+
+def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
+    """Minus K⁻¹ gradient, to an error of ``loosely`` of the gradient in the norm of the preconditioner."""
+    problem = fit.problem
+    left = gradient
+    solved = solve(left)
+    size = first = _inner(problem, left, solved)
+    direction = Direction(np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept))
+    along = Direction(-solved.coef, -solved.intercept)
+    for _ in range(MOST_PRODUCTS):
+        bent = _curved(fit, along)
+        curved = _inner(problem, bent, along)
+        if not curved > 0:
+            break
+        length = size / curved
+        direction = _sum(direction, length, along)
+        left = _sum(left, length, bent)
+        solved = solve(left)
+        last, size = size, _inner(problem, left, solved)
+        if not size > loosely**2 * first:
+            break
+        along = Direction(
+            size / last * along.coef - solved.coef, size / last * along.intercept - solved.intercept
+        )
+    return direction
+
+
+def _sum(one: Direction, length: float, other: Direction) -> Direction:
+    return Direction(one.coef + length * other.coef, one.intercept + length * other.intercept)
+
+
+def _curved(fit: Fit, direction: Direction) -> Direction:
+    """K times a direction."""
+    problem = fit.problem
+    rows = _bent(fit, problem.linear_predictor(*direction))
+    coef = _linalg.transposed_times(problem.X, rows) + fit.tangent.curve(direction.coef)
+    return Direction(coef, np.where(problem.intercept, rows.sum(axis=0), 0.0))
+
+
+def _bent(fit: Fit, change: Array) -> Array:
+    if fit.hessian.ndim == 3:
+        return np.einsum("nab,nb->na", fit.hessian, change)
+    return np.asarray(fit.hessian * change)
+
+
+def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:
+    change = fit.problem.linear_predictor(*direction)
+
+    def at(length: float) -> Fit:
+        coef = fit.coef + length * direction.coef
+        level = fit.intercept + length * direction.intercept
+        return fit.moved(coef, level).known(eta=fit.eta + length * change)
+
+    allowed = fit.objective + ROUNDING * abs(fit.objective)
+    return backtrack(at, lambda one, length: one.objective <= allowed - DECREASE * length * decrement)

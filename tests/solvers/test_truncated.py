@@ -1,0 +1,79 @@
+"""Truncated Newton steps end where factored ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit import _linalg
+from onefit.curvature import factor
+from onefit.fit import Fit
+from onefit.losses import Logistic, Multinomial, Poisson
+from onefit.penalties import L1, L2
+from onefit.problem import Problem
+from onefit.solvers import newton, truncated
+from onefit.solvers.path import newton_path
+
+N, P, C = 120, 30, 4
+LOSSES = {"logistic": Logistic(), "poisson": Poisson(), "multinomial": Multinomial(C), "several": Logistic()}
+
+
+def _problem(name, strength, store=np.asarray, fit_intercept=True, n=N, p=P):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.4)
+    weights = rng.uniform(0.5, 2.0, n)
+    weights[::10] = 0.0
+    outputs = (C,) if name in ("multinomial", "several") else ()
+    y = rng.integers(0, C if name == "multinomial" else 2, n).astype(float)
+    if name == "several":
+        y = rng.integers(0, 2, (n, C)).astype(float)
+    return Problem(LOSSES[name], L2(strength), store(X), y, weights, np.full(outputs, fit_intercept))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("name", LOSSES)
+def test_it_ends_at_the_optimum(name, store, fit_intercept):
+    last = newton.solve(Fit.at_start(_problem(name, 10.0, store, fit_intercept)))
+    problem = _problem(name, 1.0, store, fit_intercept)
+    found = truncated.approach(Fit(problem, last.fit.coef, last.fit.intercept), last.curvature.solve)
+    optimum = newton.solve(Fit.at_start(problem)).fit
+    np.testing.assert_allclose(found.eta - found.eta.mean(), optimum.eta - optimum.eta.mean(), atol=1e-8)
+    assert found.objective == pytest.approx(optimum.objective, rel=1e-13)
+
+
+def test_in_the_coordinates_of_a_gram_matrix():
+    of_columns = _problem("logistic", 1.0, p=200)
+    gram = _linalg.RowGram(_linalg.row_gram(of_columns.X, np.ones(200)))
+    problems = [Problem(Logistic(), L2(a), gram, of_columns.y, of_columns.weights) for a in (10.0, 1.0)]
+    last = newton.solve(Fit.at_start(problems[0]))
+    found = truncated.approach(Fit(problems[1], last.fit.coef, last.fit.intercept), last.curvature.solve)
+    np.testing.assert_allclose(found.eta, newton.solve(Fit.at_start(of_columns)).fit.eta, atol=1e-8)
+
+
+def _wide():
+    columns = sp.random_array((900, 3000), density=0.01, rng=0, format="csr")
+    return [_problem("logistic", a, lambda _: columns, n=900) for a in np.geomspace(1.0, 1e-3, 4)]
+
+
+def test_a_sparse_and_wide_path_is_preconditioned_by_its_columns():
+    problems = _wide()
+    found = list(newton_path(problems))
+    first = found[0]
+    start = Fit(problems[1], first.fit.coef, first.fit.intercept)
+    solve = truncated.preconditioner(start, first.curvature)
+    assert solve is not None
+    assert solve != first.curvature.solve
+    for problem, one in zip(problems, found, strict=True):
+        expected = newton.solve(Fit.at_start(problem)).fit
+        np.testing.assert_allclose(one.fit.coef, expected.coef, atol=1e-9)
+
+
+def test_kinks_and_small_problems_are_left_to_factors():
+    problem = _problem("logistic", 1.0)
+    start = Fit.at_start(problem)
+    assert truncated.preconditioner(start, factor(start)) is None
+    wide = _wide()[0]
+    kinked = Fit.at_start(Problem(wide.loss, L1(1.0), wide.X, wide.y, wide.weights))
+    assert truncated.preconditioner(kinked, factor(kinked)) is None

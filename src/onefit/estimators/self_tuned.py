@@ -281,8 +281,9 @@ class SelfTuned(LinearModel):
         if self._is_plain_ridge(ratio) and judgement.is_of_squares and not self._mean_scaled:
             return self._by_spectrum(sample, ratio)
         grid, X = self._grid(sample, ratio), sample.X
-        # ridge with more columns than rows knows X only through its Gram matrix
+        # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
         in_dual = self._is_plain_ridge(ratio) and X.shape[1] > X.shape[0]
+        in_dual = in_dual and _linalg.n_stored(X) > X.shape[0] ** 2
         design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
         result = search_path(
             grid,

@@ -243,7 +243,7 @@ class _State:
         bounds = found.bounds.copy()
         if self.sets is None:
             if self.step is not None:
-                bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta))
+                bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
             if step_is_exact(fit) and not np.isfinite(bounds).all():
                 sure = found.slack >= LEAST_SLACK
                 known = self.step.curvature if self.step is not None else None

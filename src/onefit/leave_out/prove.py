@@ -23,7 +23,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.loose import room_of_intercept
 from onefit.leave_out.rescaling import Spread
-from onefit.leave_out.step import Step, largest_share
+from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
@@ -95,7 +95,7 @@ def largest_form(fit: Fit, forms: Array) -> float:
     return float(widest_form(forms)[fit.problem.weights > 0].max(initial=0.0))
 
 
-def bound_steps(fit: Fit, step: Step, eta: Array) -> Array:
+def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     """Bounds of the left-out predictors of all rows, one Newton step away: (n,).
 
     For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
@@ -107,7 +107,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array) -> Array:
         return nothing
     D, H, change = fit.hessian, step.forms, eta - fit.eta
     if H.ndim == 3:
-        share = largest_share(D, H)
+        share = 1.0 - slack
         kept = np.eye(H.shape[1]) - D @ H
         kept[share >= 1.0] = np.eye(H.shape[1])
         own = widest_form(H @ np.linalg.inv(kept))

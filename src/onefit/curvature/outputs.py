@@ -23,6 +23,10 @@ class Independent(Curvature):
     factors: Sequence[Curvature]
     group: Index
 
+    def of_output(self, j: int) -> Curvature:
+        """Curvature of one output alone."""
+        return self.factors[self.group[j]]
+
     @property
     def is_definite(self) -> bool:
         return all(K.is_definite for K in self.factors)
@@ -37,17 +41,28 @@ class Independent(Curvature):
 
     def solve(self, gradient: Direction) -> Direction:
         coef, intercept = np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept)
-        for j, which in enumerate(self.group):
-            one = Direction(gradient.coef[:, j], gradient.intercept[j])
-            coef[:, j], intercept[j] = self.factors[which].solve(one)
+        for which, K in enumerate(self.factors):
+            own = self.group == which
+            some = Direction(_flat(gradient.coef[:, own]), gradient.intercept[own].ravel())
+            solved = K.solve(some)
+            coef[:, own] = solved.coef.reshape(len(coef), -1, *coef.shape[2:])
+            intercept[own] = solved.intercept.reshape(-1, *coef.shape[2:])
         return Direction(coef, intercept)
 
     def predict(self, direction: Direction) -> Array:
-        columns = [
-            self.factors[which].predict(Direction(direction.coef[:, j], direction.intercept[j]))
-            for j, which in enumerate(self.group)
-        ]
-        return np.stack(columns, axis=1)
+        parts = {
+            which: K.predict(
+                Direction(
+                    _flat(direction.coef[:, self.group == which]),
+                    direction.intercept[self.group == which].ravel(),
+                )
+            )
+            for which, K in enumerate(self.factors)
+        }
+        found = np.empty((len(next(iter(parts.values()))), *direction.coef.shape[1:]))
+        for which, rows in parts.items():
+            found[:, self.group == which] = rows.reshape(len(rows), -1, *direction.coef.shape[2:])
+        return found
 
     def carry(self, new: Design, slopes: Array) -> Array:
         columns = [self.factors[which].carry(new, slopes[:, j]) for j, which in enumerate(self.group)]
@@ -60,6 +75,10 @@ class Independent(Curvature):
     def sandwich(self, middle: Array) -> Sandwich:
         parts = [self.factors[which].sandwich(middle[:, j]) for j, which in enumerate(self.group)]
         return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
+
+
+def _flat(coef: Array) -> Array:
+    return coef.reshape(len(coef), -1)
 
 
 @dataclass(frozen=True)

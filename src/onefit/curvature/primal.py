@@ -91,6 +91,10 @@ class Primal(ScalarCurvature):
         return float(np.sum((root[:, None] * self._pseudo) ** 2))
 
     def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
         offset = 1.0 / total_curvature(self.d, self.intercept)
         L = self._cholesky
         if L is not None:

@@ -17,6 +17,7 @@ from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
 from onefit.exceptions import OnefitWarning
 from onefit.risk.means import mean_and_error
+from onefit.torch.features.one_against_rest import OneAgainstRest
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path
@@ -96,6 +97,8 @@ class LogisticHead(Head):
             estimator = self._one(X, y, sample_weight, first)
             proba = binary if len(classes) == 2 else softmax
             return judged_classes((estimator,), classes, numbers, sample_weight, proba)
+        if self.n_strengths is None and not self.exact:
+            return _together(X, classes, numbers, sample_weight, first)
         heads = tuple(self._one(X, numbers == k, sample_weight, first) for k in range(len(classes)))
         return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
@@ -108,6 +111,20 @@ class LogisticHead(Head):
         else:
             model = _around(first, X, y, sample_weight)
         return made_exact(model, X, y, sample_weight, needed=self.exact)
+
+
+def _together(X: Array, classes: Any, numbers: Any, sample_weight: Any, first: float) -> Judged:
+    """Each class against the rest, at the strength that is best for all of them together."""
+    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    rows = np.arange(len(numbers))
+
+    def risk(scores: Array) -> float:
+        with np.errstate(divide="ignore"):
+            losses = -np.log(one_against_rest(scores)[rows, numbers])
+        return mean_and_error(losses, weights)[0]
+
+    heads = OneAgainstRest(X, np.eye(len(classes))[numbers], weights).tuned(first, risk)
+    return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
 
 def _first_strength(X: Array, numbers: Any, sample_weight: Any) -> float:

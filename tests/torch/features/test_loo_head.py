@@ -181,3 +181,50 @@ def test_probabilities_need_a_head_that_has_some():
     X, y = digits()
     with pytest.raises(ValueError, match="take head='logistic'"):
         LeaveOneOutHead(head="ridge").fit(X, y).predict_proba(X)
+
+
+def newton_steps(model, F, y, weights):
+    """One step a row, written out."""
+    weights = np.ones(len(y)) if weights is None else weights
+    Z, eta = np.hstack([F, np.ones((len(F), 1))]), model.decision_function(F)
+    share = 1.0 / (1.0 + np.exp(-eta))
+    g, d = weights * (share - y), weights * share * (1.0 - share)
+    K = (Z.T * d) @ Z + np.diag([*np.full(F.shape[1], 1.0 / model.C), 0.0])
+    h = np.einsum("ij,ij->i", Z, np.linalg.solve(K, Z.T).T)
+    return eta + h * g / (1.0 - d * h)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_that_are_fitted_together_are_those_fitted_one_by_one(monkeypatch, weighted):
+    monkeypatch.setattr(heads, "JOINT", 10)
+    X, y = digits(n_class=4, n=200)
+    F = X.double().numpy()[:, 20:40]
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.exceptions.OnefitWarning)
+        head = LeaveOneOutHead(scale=False).fit(F, y, weights)
+    assert len({one.C_ for one in head.estimators_}) == 1
+    for k, one in enumerate(head.estimators_):
+        model = LogisticRegression(C=one.C_, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
+        model.fit(F, y == k, weights)
+        np.testing.assert_allclose(one.coef_, model.coef_, atol=1e-6)
+        np.testing.assert_allclose(one.loo_.decision, newton_steps(model, F, y == k, weights), atol=1e-5)
+        exact = onefit.loo(model, F, y == k, sample_weight=weights, exact=True)
+        assert np.all(np.abs(one.loo_.decision - exact.decision) <= one.loo_.bounds + 1e-6)
+
+
+def test_the_strength_of_classes_together_is_better_than_its_neighbours(monkeypatch):
+    monkeypatch.setattr(heads, "JOINT", 10)
+    X, y = digits(n_class=3, n=150)
+    F = X.double().numpy()[:, 20:36]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.exceptions.OnefitWarning)
+        head = LeaveOneOutHead(scale=False).fit(F, y)
+    C, rows = head.estimators_[0].C_, np.arange(len(y))
+    for other in (C / 6.0, C * 6.0):
+        models = [LogisticRegression(C=other, tol=1e-12, max_iter=10_000).fit(F, y == k) for k in range(3)]
+        scores = np.stack(
+            [onefit.loo(one, F, y == k, max_error=np.inf).decision for k, one in enumerate(models)]
+        )
+        proba = heads.one_against_rest(scores.T)
+        assert np.mean(-np.log(proba[rows, y])) >= head.value_

@@ -113,6 +113,7 @@ class OneAgainstRest:
 
     def _judged(self, C: float, solution: Solution) -> tuple[OneClass, ...]:
         fit, curvature = solution
+        assert isinstance(curvature, Independent)  # the loss does not tie the outputs together
         metric, judged = LogLoss(np.array([False, True])), list[OneClass]()
         for k, target in enumerate(self.targets.T):
             own = Fit(

@@ -335,7 +335,7 @@ def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | 
     check_flag("positive", positive)
     if given is None and not positive:
         return None
-    if given is not None and (isinstance(given, str) or np.ndim(given) == 0 or len(given) != 2):
+    if given is not None and not (isinstance(given, tuple | list | np.ndarray) and len(given) == 2):
         raise ValueError(f"bounds must be (lower, upper), two numbers or two arrays, got {given!r}")
     ends = []
     for name, end, none in zip(("lower", "upper"), given or (None, None), (-np.inf, np.inf), strict=True):

@@ -54,12 +54,14 @@ if TYPE_CHECKING:
         UnreliableWarning,
         UnsupportedModelError,
     )
+    from onefit.risk.comparison import Comparison, compare
     from onefit.risk.estimate import RiskEstimate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CoefficientPathDisplay",
+    "Comparison",
     "ElasticNetLOO",
     "GeneralizedLinear",
     "GeneralizedLinearLOO",
@@ -82,6 +84,7 @@ __all__ = [
     "SolverError",
     "UnreliableWarning",
     "UnsupportedModelError",
+    "compare",
     "evaluate",
     "from_cvxpy",
     "loo",
@@ -103,6 +106,7 @@ _HOMES = {
     ],
     "onefit.estimators.search": ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
+    "onefit.risk.comparison": ["Comparison", "compare"],
     "onefit.risk.estimate": ["RiskEstimate"],
 }
 

@@ -160,7 +160,9 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
     """
     check_scoring(scoring)
     sign, name = _scorer(scoring)
-    return sign * _by_scorer(name, pooled)
+    by_row = _formula(name, pooled)
+    found = _by_scorer(name, pooled) if by_row is None else -float(pooled.shares @ by_row(pooled))
+    return sign * found
 
 
 def _scorer(scoring: Scoring) -> tuple[float, Scoring]:
@@ -171,8 +173,6 @@ def _scorer(scoring: Scoring) -> tuple[float, Scoring]:
 
 
 def _by_scorer(scoring: Scoring, pooled: Pooled) -> float:
-    if isinstance(scoring, str):
-        _check_kind(scoring, pooled)
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     rows = np.arange(len(pooled.predictions))[:, None]
     weights = {} if pooled.weights is None else {"sample_weight": pooled.weights}
@@ -183,12 +183,17 @@ def row_losses(scoring: Scoring, pooled: Pooled) -> Array:
     """Losses whose mean is minus the score, or the loss, and whose spread is its error: (r,)."""
     check_scoring(scoring)
     _, name = _scorer(scoring)
-    if isinstance(name, str):
-        _check_kind(name, pooled)
-    by_row = BY_ROW.get(name) if isinstance(name, str) else None
-    if by_row is not None and (pooled.predictions.ndim == 1 or pooled.classes is not None):
-        return by_row(pooled)
-    return _by_blocks(name, pooled)
+    by_row = _formula(name, pooled)
+    return _by_blocks(name, pooled) if by_row is None else by_row(pooled)
+
+
+def _formula(name: Scoring, pooled: Pooled) -> Callable[[Pooled], Array] | None:
+    """Values of each row, where there is a formula for them."""
+    if not isinstance(name, str):
+        return None
+    _check_kind(name, pooled)
+    of_one = pooled.classes is not None or pooled.predictions.ndim == 1
+    return BY_ROW.get(name) if of_one else None
 
 
 # --- values of each row --------------------------------------------------------------------------------

@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from onefit._linalg import column_norms, has_columns, one_thread_if_small
+from onefit._linalg import one_thread_if_small
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.blocks import Rows
 from onefit.blocks.fitted import loo_in_blocks
-from onefit.exceptions import (
-    NotFittedToDataError,
-    NotOptimalWarning,
-    UnreliableWarning,
-    UnsupportedModelError,
-)
+from onefit.exceptions import UnreliableWarning, UnsupportedModelError
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
+from onefit.optimum import optimum
 from onefit.readers import Reading, read
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
@@ -34,15 +30,17 @@ from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.named import InSample, Permutation, Splits
 from onefit.risk.sample import sampled
-from onefit.solvers.newton import Solution
-from onefit.solvers.polish import polish
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
-from onefit.validation import check_audit, check_max_error, check_weights
-
-# share of the objective that no solver misses which calls itself converged, or which does not iterate
-OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
-OTHER_SIZES = 1e4  # ratio of the norms of columns up to which solvers stop near the optimum
+from onefit.validation import (
+    check_audit,
+    check_fitted,
+    check_max_error,
+    check_rng,
+    check_table,
+    check_weights,
+    labels_of,
+)
 
 
 def loo(
@@ -136,10 +134,13 @@ def loo(
     430 certified, 12 pivoted
     """
     audit = check_audit(audit)
+    check_rng(rng)
+    check_fitted(model)
     source = as_source(X, y, sample_weight)
     if source is not None:
         asked = {"groups": groups, "exact": exact, "audit": audit, "predictions": predictions}
         return _in_blocks(model, source, asked)
+    check_table(X)
     check_consistent_length(X, y)
     sample = _Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
@@ -153,7 +154,8 @@ def loo(
             ) from error
         if sample_weight is not None:
             check_weights(sample_weight, X)
-        return _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
+        found = _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
+        return replace(found, labels=labels_of(X, y))
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
     result = _by_formula(
@@ -166,7 +168,7 @@ def loo(
     if audit:
         result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_unreliable(result)
-    return result
+    return replace(result, labels=labels_of(X, y))
 
 
 def _in_blocks(model: Any, source: Rows, asked: dict[str, Any]) -> Any:
@@ -226,7 +228,7 @@ def evaluate(
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
-        solution = _optimum(reading, type(model).__name__)
+        solution = optimum(reading, type(model).__name__)
         left_out = leave_out(solution.fit, max_error=np.inf, curvature=solution.curvature)
     weights = None if sample_weight is None else check_weights(sample_weight, left_out.fit.problem.X)
     if isinstance(risk, Permutation):
@@ -302,7 +304,7 @@ def _by_formula(
     sample: _Sample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
 ) -> RiskEstimate:
     with one_thread_if_small(reading.fit.problem.X):
-        solution = _optimum(reading, type(sample.model).__name__)
+        solution = optimum(reading, type(sample.model).__name__)
         weights = sample.sample_weight
         weights = None if weights is None else check_weights(weights, solution.fit.problem.X)
         judge = yardstick(reading.metric, reading.target, weights)
@@ -412,39 +414,3 @@ def _by_refits(
         loss_name=metric.loss_name,
         method=metric.method,
     )
-
-
-def _should_fit(reading: Reading) -> bool:
-    """Whether coefficients that are far from optimal cannot be what a solver left of these very data.
-
-    They can where it stopped at its limit, or where columns are of very different size, among them the one
-    of ones: then solvers call themselves converged when the largest columns are.
-    """
-    problem = reading.fit.problem
-    if not has_columns(problem.X):
-        return reading.converged
-    sizes = column_norms(problem.X, problem.weights, centred=False)
-    if not np.any(sizes):
-        return False
-    sizes = np.append(sizes[sizes > 0], np.sqrt(problem.weights.sum()))
-    return reading.converged and bool(sizes.max() <= OTHER_SIZES * sizes.min())
-
-
-def _optimum(reading: Reading, name: str) -> Solution:
-    """Polish what was fitted; refuse what was fitted on other data."""
-    solution, missed, moved = polish(reading.fit)
-    if missed > (OTHER_DATA if reading.iterates else OTHER_DATA_EXACT) and _should_fit(reading):
-        raise NotFittedToDataError(
-            f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
-            "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
-        )
-    if missed > max(reading.tol, 1e-6):
-        warnings.warn(
-            f"the fitted coefficients of this {name} were not optimal: polishing moved them by {moved:.2g} "
-            f"(relative) and the objective by {missed:.2g} of its achievable decrease. The result is for the "
-            "polished model; refit with a smaller tol or a larger max_iter, and see that X and y are "
-            "the data it was fitted on",
-            NotOptimalWarning,
-            stacklevel=3,
-        )
-    return solution

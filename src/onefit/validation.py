@@ -178,6 +178,14 @@ def _check_size(name: str, values: Any) -> None:
         )
 
 
+def labels_of(X: Any, y: Any) -> Any | None:
+    """Labels of the rows, of a table or of a response that has them."""
+    for given in (X, y):
+        if hasattr(given, "iloc"):
+            return np.asarray(given.index)
+    return None
+
+
 def _shown(value: Any) -> str:
     """An argument in a few words: arrays and tables by their kind and shape."""
     shape = getattr(value, "shape", None)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from onefit.cli import curves, scores
+from onefit.cli import scores
 from onefit.cli.scores import Judging
+from onefit.displays import curves
 
 
 def numbers(n=40, seed=0):

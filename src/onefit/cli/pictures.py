@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onefit.cli import curves
 from onefit.cli.comparison import Comparison
 from onefit.cli.drawing import drawn
 from onefit.cli.judged import class_numbers
@@ -19,6 +18,7 @@ from onefit.displays import (
     RateDisplay,
     ResidualDisplay,
     RiskPathDisplay,
+    curves,
 )
 
 Plot = tuple[str, str, Callable[[Any], Any]]  # title, caption, from axes to a display

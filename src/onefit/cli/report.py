@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import jinja2
 import numpy as np
 
-from onefit.cli import curves, rows, words
+from onefit.cli import rows, words
 from onefit.cli.comparison import Comparison
 from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
+from onefit.displays import curves
 
 MOST_COEFFICIENTS = 40  # that are listed; all are in coefficients.csv
 

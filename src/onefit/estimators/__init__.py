@@ -3,6 +3,7 @@
 They take the scale of their scikit-learn namesake and can stand in for its ``CV`` class.
 """
 
+from onefit.estimators import read_back as read_back
 from onefit.estimators.elastic_net import ElasticNetLOO, LassoLOO
 from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
 from onefit.estimators.glm import LogisticLOO, PoissonLOO

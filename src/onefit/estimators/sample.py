@@ -34,6 +34,8 @@ class Sample:
         Rows that leave together; None where every row leaves alone.
     clusters : (n,) array or None
         Group of each row, where groups leave together.
+    labels : array or None
+        Of the rows, where X or y had them.
     """
 
     X: Design
@@ -44,6 +46,7 @@ class Sample:
     offset: Array | None = None
     sets: Folds | None = None
     clusters: Index | None = None
+    labels: Any | None = None
 
     @property
     def response(self) -> Array:

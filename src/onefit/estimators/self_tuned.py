@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
@@ -24,16 +23,13 @@ from onefit.estimators.linear_model import LinearModel, check_determined, has_cl
 from onefit.estimators.sample import Sample, leaving
 from onefit.estimators.streamed import coefficients, tune_source
 from onefit.estimators.strengths import decades, grid_of
-from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
-from onefit.losses import CoupledLoss, Loss, Offset
+from onefit.losses import CoupledLoss, Loss, Offset, Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, Problem
-from onefit.readers import Reading, as_fit
 from onefit.readers.conventions import class_weights
-from onefit.refits import reference
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
@@ -48,12 +44,10 @@ from onefit.validation import (
     check_classes_stay,
     check_factors,
     check_offset,
-    check_rows,
     check_solver,
     check_strengths,
-    check_weights,
-    class_numbers,
     is_count,
+    labels_of,
 )
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
@@ -163,6 +157,7 @@ class SelfTuned(LinearModel):
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any) -> Sample:
         self._check_settings()
+        labels = labels_of(X, y)
         X, given, target, weights = self._check(X, y, sample_weight)
         of_classes = has_classes(self)
         check_class_weight(self.class_weight, getattr(self, "classes_", None))
@@ -170,7 +165,7 @@ class SelfTuned(LinearModel):
         if of_classes and sets is not None:
             check_classes_stay(sets.removed, target, weights)
         known = None if offset is None else check_offset(offset, X.shape[0])
-        return Sample(X, given, target, weights, sample_weight is not None, known, sets, clusters)
+        return Sample(X, given, target, weights, sample_weight is not None, known, sets, clusters, labels)
 
     def _check_settings(self) -> None:
         if self.selection not in SELECTIONS:
@@ -278,7 +273,8 @@ class SelfTuned(LinearModel):
 
     def _candidate(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Solve and judge a path."""
-        if self._is_plain_ridge(ratio) and judgement.is_of_squares and not self._mean_scaled:
+        of_squares = isinstance(self._fitted_loss(), Squared) and judgement.is_of_squares
+        if of_squares and self._is_plain_ridge(ratio) and not self._mean_scaled:
             return self._by_spectrum(sample, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
@@ -381,7 +377,8 @@ class SelfTuned(LinearModel):
             clusters=sample.clusters,
             design=self._check_X,
         )
-        self.loo_ = found if sample.offset is None else _with_offset(found, metric, sample.offset)
+        found = found if sample.offset is None else _with_offset(found, metric, sample.offset)
+        self.loo_ = replace(found, labels=sample.labels)
         warn_if_unreliable(self.loo_)
 
     def plot(self, ax: Any = None) -> Any:
@@ -406,35 +403,3 @@ def _with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> Ri
         predictions=metric.predictions(decision),
         fitted=found.fitted + offset[found.rows],
     )
-
-
-# --- onefit.loo of a model that tuned itself: the refits keep its strength -------------------------------
-
-
-@reference.register(SelfTuned)
-def _with_its_choice(model: SelfTuned) -> Any:
-    """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
-    chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
-    chosen |= {"cv": None, "scoring": None}
-    if "l1_ratio" in model.get_params():
-        chosen["l1_ratio"] = model.l1_ratio_
-    return clone(model).set_params(**chosen)
-
-
-@as_fit.register(SelfTuned)
-def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
-    if model.offset_given_:
-        raise UnsupportedModelError(
-            f"this {type(model).__name__} was fitted with an offset, which onefit.loo is not given: its own "
-            "leave-one-out is in model.loo_"
-        )
-    of_classes = has_classes(model)
-    X, target = check_rows(model, X, y, numeric=not of_classes, several_outputs=model._several_targets)
-    given = target
-    if of_classes:
-        target = class_numbers(target, model.classes_).astype(np.float64)
-    sample = Sample(X, given, target, check_weights(sample_weight, X))
-    strength = float(getattr(model, f"{model._strength}_"))
-    problem = model._problem(sample, strength, getattr(model, "l1_ratio_", model._ratios()[0]))
-    reading = Reading(model._as_fit(problem), model._metric(), target, solved=True)
-    return replace(reading, classes=model.classes_) if of_classes else reading

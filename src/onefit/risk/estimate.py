@@ -17,11 +17,12 @@ from onefit.risk.base import LeftOutLosses
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import Influence, influence
 from onefit.risk.interval import Method, interval
+from onefit.risk.presentation import by_column, frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from onefit.displays import LeftOutDisplay
+    from onefit.displays.base import Display
 
 
 class Readout(NamedTuple):
@@ -32,7 +33,7 @@ class Readout(NamedTuple):
     constant: float
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RiskEstimate(LeftOutLosses):
     """Out-of-sample risk of a fitted model by leave-one-out.
 
@@ -79,6 +80,8 @@ class RiskEstimate(LeftOutLosses):
         2 between margins), after all that was affordable; and those without which a class has no row left.
     audit : Audit or None
         Unbiased estimate from a few refits of the estimator, where asked for.
+    labels : array or None
+        Labels of all rows, where X or y had them.
     refinement : Refinement or None
         What it took to make every value exact, where asked for.
 
@@ -105,6 +108,7 @@ class RiskEstimate(LeftOutLosses):
     certified: Mask
     flagged: Index
     refinement: Refinement | None = None
+    labels: Any | None = None
     _by_row: bool = field(default=True, repr=False)
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
     _readout: Readout | None = field(default=None, repr=False)
@@ -119,6 +123,20 @@ class RiskEstimate(LeftOutLosses):
         weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight[self.rows]
         carried = weights * self.losses
         return float(carried[rows].sum() / max(carried.sum(), TINY))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each judged row, under the labels that X or y came with.
+
+        Columns: response, left-out prediction (one for each class or target), loss, leverage, bound, and
+        whether the row is flagged.
+        """
+        rows = self.rows
+        classes = None if self.classes is None else list(self.classes)
+        columns: dict[str, Any] = by_column("y", np.asarray(self.y)[rows])
+        columns |= by_column("prediction", self.predictions, classes)
+        columns |= {"loss": self.losses, "leverage": self.leverages, "bound": self.bounds}
+        columns["flagged"] = np.isin(np.arange(len(rows)), self.flagged)
+        return frame(columns, rows if self.labels is None else np.asarray(self.labels)[rows])
 
     def coef(self) -> Array:
         """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
@@ -261,10 +279,27 @@ class RiskEstimate(LeftOutLosses):
             raise ValueError(f"{asked} needs the fits without each row, and {self._what_is_missing()}")
         return Departures(self._left_out), self._readout
 
-    def plot(self, ax: Axes | None = None) -> LeftOutDisplay:
-        """Left-out against fitted values, coloured by leverage."""
-        from onefit.displays import LeftOutDisplay
+    def plot(self, ax: Axes | None = None, *, kind: str = "left-out") -> Display:
+        """Draw what left-out values say.
 
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"left-out", "calibration", "roc", "precision-recall", "thresholds"}, default "left-out"
+            Left-out against fitted values, coloured by leverage; or a curve of the left-out probabilities of
+            two classes.
+        """
+        from onefit.displays import LeftOutDisplay
+        from onefit.displays.probabilities import curve
+
+        if kind != "left-out":
+            if self.method != "predict_proba" or self.predictions.shape[1] != 2:
+                raise ValueError(
+                    f"kind={kind!r} draws probabilities of two classes, which this model has not"
+                )
+            weights = np.ones(len(self.rows)) if self._weights is None else self._weights
+            positive = np.asarray(self.y)[self.rows] == np.asarray(self.classes)[1]
+            return curve(kind, positive, self.predictions[:, 1], weights).plot(ax)
         return LeftOutDisplay(
             fitted=self.fitted,
             left_out=self.decision,

@@ -35,7 +35,9 @@ def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]
     for problem in problems:
         if active is None:
             active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=bool(problem.intercept))
-        active.solve(*problem.separable.strengths((problem.X.shape[1],)))
+        l1, l2 = problem.separable.strengths((problem.X.shape[1],))
+        fixed = np.isinf(l2)  # at zero, by either strength
+        active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
         fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
         yield newton.Solution(fit, ActiveSetCurvature(active, active.support.copy()))
 

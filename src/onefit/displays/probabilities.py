@@ -1,0 +1,90 @@
+"""What left-out probabilities of two classes are worth: curves by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit._typing import Array
+from onefit.displays import curves
+from onefit.displays.base import Display
+from onefit.displays.rates import RateDisplay
+from onefit.displays.style import BLUE, GREY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CURVES = ("calibration", "roc", "precision-recall", "thresholds")
+
+
+class ThresholdDisplay(Display):
+    """Precision, recall and accuracy of calling a row positive from a probability on.
+
+    Parameters
+    ----------
+    found : list of Confusion
+        From the lowest threshold to the highest.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.displays.probabilities import curve
+    >>> positive = np.array([True, True, False, False])
+    >>> display = curve("thresholds", positive, np.array([0.9, 0.4, 0.6, 0.1]), np.ones(4))
+    >>> [round(one.recall, 1) for one in display.found][:3]
+    [1.0, 1.0, 1.0]
+    """
+
+    size = (5.4, 4.4)
+
+    def __init__(self, found: list[curves.Confusion]) -> None:
+        self.found = found
+
+    def _draw(self, ax: Axes) -> None:
+        at = [one.threshold for one in self.found]
+        ax.plot(at, [one.recall for one in self.found], color=BLUE, label="recall")
+        ax.plot(at, [one.precision for one in self.found], color=BLUE, linestyle="--", label="precision")
+        ax.plot(at, [one.accuracy for one in self.found], color=GREY, label="accuracy")
+        ax.set(xlabel="threshold", ylabel="share of rows", ylim=(0, 1.02))
+        ax.legend(frameon=False)
+
+
+def curve(kind: str, positive: Any, probabilities: Array, weights: Array) -> Display:
+    """A curve of two classes.
+
+    Parameters
+    ----------
+    kind : "calibration", "roc", "precision-recall" or "thresholds"
+    positive : (n,) bool array
+    probabilities, weights : (n,) arrays
+
+    Raises
+    ------
+    ValueError
+        For another kind.
+    """
+    found = curves.counts(positive, probabilities, weights)
+    share = float(np.average(positive, weights=weights))
+    if kind == "calibration":
+        expected, seen, error, _ = curves.calibration(positive, probabilities, weights)
+        names = "left-out probability", "share of positive rows"
+        return RateDisplay(
+            expected, seen, *names, error=error, reference=[(0, 0), (1, 1)], label="calibrated"
+        )
+    if kind == "roc":
+        names = "false positive rate", "true positive rate"
+        return RateDisplay(*curves.roc(found), *names, reference=[(0, 0), (1, 1)], label="chance")
+    if kind == "precision-recall":
+        ends = [(0, share), (1, share)]
+        return RateDisplay(
+            *curves.precision_recall(found), "recall", "precision", reference=ends, label="guessing"
+        )
+    if kind == "thresholds":
+        return ThresholdDisplay(curves.thresholds(found))
+    raise ValueError(f"kind must be one of left-out, {', '.join(CURVES)}, got {kind!r}")

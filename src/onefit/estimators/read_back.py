@@ -1,0 +1,46 @@
+"""``onefit.loo`` of a model that tuned itself: the refits keep its strength."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from onefit.estimators.linear_model import has_classes
+from onefit.estimators.sample import Sample
+from onefit.estimators.self_tuned import SelfTuned
+from onefit.exceptions import UnsupportedModelError
+from onefit.readers import Reading, as_fit
+from onefit.refits import reference
+from onefit.validation import check_rows, check_weights, class_numbers
+
+
+@reference.register(SelfTuned)
+def _with_its_choice(model: SelfTuned) -> Any:
+    """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
+    chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
+    chosen |= {"cv": None, "scoring": None}
+    if "l1_ratio" in model.get_params():
+        chosen["l1_ratio"] = model.l1_ratio_
+    return clone(model).set_params(**chosen)
+
+
+@as_fit.register(SelfTuned)
+def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
+    if model.offset_given_:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} was fitted with an offset, which onefit.loo is not given: its own "
+            "leave-one-out is in model.loo_"
+        )
+    of_classes = has_classes(model)
+    X, target = check_rows(model, X, y, numeric=not of_classes, several_outputs=model._several_targets)
+    given = target
+    if of_classes:
+        target = class_numbers(target, model.classes_).astype(np.float64)
+    sample = Sample(X, given, target, check_weights(sample_weight, X))
+    strength = float(getattr(model, f"{model._strength}_"))
+    problem = model._problem(sample, strength, getattr(model, "l1_ratio_", model._ratios()[0]))
+    reading = Reading(model._as_fit(problem), model._metric(), target, solved=True)
+    return replace(reading, classes=model.classes_) if of_classes else reading

@@ -1,0 +1,58 @@
+"""The optimum that fitted coefficients are near to; data that they were not fitted on are found out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from onefit._linalg import column_norms, has_columns
+from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
+from onefit.readers import Reading
+from onefit.solvers.newton import Solution
+from onefit.solvers.polish import polish
+
+# share of the objective that no solver misses which calls itself converged, or which does not iterate
+OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
+OTHER_SIZES = 1e4  # ratio of the norms of columns up to which solvers stop near the optimum
+
+
+def _should_fit(reading: Reading) -> bool:
+    """Whether coefficients that are far from optimal cannot be what a solver left of these very data.
+
+    They can where it stopped at its limit, or where columns are of very different size, among them the one
+    of ones: then solvers call themselves converged when the largest columns are.
+    """
+    problem = reading.fit.problem
+    if not has_columns(problem.X):
+        return reading.converged
+    sizes = column_norms(problem.X, problem.weights, centred=False)
+    if not np.any(sizes):
+        return False
+    sizes = np.append(sizes[sizes > 0], np.sqrt(problem.weights.sum()))
+    return reading.converged and bool(sizes.max() <= OTHER_SIZES * sizes.min())
+
+
+def optimum(reading: Reading, name: str) -> Solution:
+    """Polish what was fitted; refuse what was fitted on other data.
+
+    Raises
+    ------
+    NotFittedToDataError
+    """
+    solution, missed, moved = polish(reading.fit)
+    if missed > (OTHER_DATA if reading.iterates else OTHER_DATA_EXACT) and _should_fit(reading):
+        raise NotFittedToDataError(
+            f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
+            "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
+        )
+    if missed > max(reading.tol, 1e-6):
+        warnings.warn(
+            f"the fitted coefficients of this {name} were not optimal: polishing moved them by {moved:.2g} "
+            f"(relative) and the objective by {missed:.2g} of its achievable decrease. The result is for the "
+            "polished model; refit with a smaller tol or a larger max_iter, and see that X and y are "
+            "the data it was fitted on",
+            NotOptimalWarning,
+            stacklevel=4,
+        )
+    return solution

@@ -35,11 +35,11 @@ def read_me(stored: list[dict[str, Any]]) -> str:
     rows = []
     for claim in claims.CLAIMS:
         found = by_name.get((claim.paper, claim.result))
-        shown = ("not run", "", "not run")
+        shown = ("", "", "not run", "no result is stored")
         if found is not None:
             ours, verdict = claim.judged({**found["numbers"], **found["timings"]})
-            shown = (ours, found["size"], verdict)
-        rows.append((claims.PAPERS[claim.paper], claim.says, *shown, claim.why))
+            shown = (ours, found["size"], verdict, claim.why)
+        rows.append((claims.PAPERS[claim.paper], claim.says, *shown))
     head = ("paper", "claim", "ours", "size", "verdict", "why, or by how much")
     made = [
         (f"{one['paper']}: {one['name']}", one["size"], *(str(one["made"][key]) for key in KEYS))

@@ -10,9 +10,19 @@ PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 0.2  # seconds between two changes of the line
 
 
-def progress_line(label: str) -> Callable[[int, int], None]:
-    """Return a function to call with how many are done, of how many."""
+def progress_line(label: str, expected: float = 0.0) -> Callable[[int, int], None]:
+    """Return a function to call with how many are done, of how many.
+
+    Parameters
+    ----------
+    label : str
+    expected : float
+        Seconds that the whole is thought to take: said at once where that is long.
+    """
     started = shown = time.monotonic()
+    if expected > PATIENCE and sys.stderr.isatty():
+        sys.stderr.write(f"\r{label}: about {expected:.0f} s")
+        sys.stderr.flush()
 
     def show(done: int, total: int) -> None:
         nonlocal shown
@@ -21,7 +31,9 @@ def progress_line(label: str) -> Callable[[int, int], None]:
         if not ended and (now - started < PATIENCE or now - shown < PAUSE or not sys.stderr.isatty()):
             return
         shown = now
-        sys.stderr.write(f"\r{label}: {done} of {total}" + ("\n" if done == total else ""))
+        left = (now - started) * (total - done) / done if done else expected
+        end = "\n" if done == total else f", about {left:.0f} s left "
+        sys.stderr.write(f"\r{label}: {done} of {total}{end}")
         sys.stderr.flush()
 
     return show

@@ -20,6 +20,7 @@ except ImportError as error:
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.loo_head import LeaveOneOutHead
 from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
+from onefit.torch.features.stream import embedded_rows
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.problem import FunctionalProblem
 from onefit.torch.functional.tuning import Tuning
@@ -41,6 +42,7 @@ __all__ = [
     "LeftOutRisk",
     "Tuning",
     "ValueFunctionSearch",
+    "embedded_rows",
     "influence",
     "loo",
 ]

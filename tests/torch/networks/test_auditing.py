@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,19 @@ def test_a_risk_that_the_loss_cannot_have_is_replaced():
     assert (sound.value, notes) == (pytest.approx(1.0), ())
     below = possible(as_risk(-losses, -losses), drawn, -exact[drawn.rows], np.ones(N))
     assert below[1] == ()  # a log-density may be negative: nothing is impossible
+
+
+def test_a_long_run_says_how_long_it_takes(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("onefit._progress.PATIENCE", -1.0)
+    monkeypatch.setattr("onefit._progress.PAUSE", 0.0)
+    torch.manual_seed(0)
+    X = torch.randn(N, 3).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loo(torch.nn.Linear(3, 1), torch.nn.MSELoss(), (X, X[:, :1]), weight_decay=0.1, audit=3, rng=0)
+    told = capsys.readouterr().err
+    assert "training on, steps at most: 1 of 2000, about" in told
+    assert "retraining: about" in told
+    assert "retraining: 1 of 3, about" in told
+    assert told.endswith("retraining: 3 of 3\n")

@@ -60,24 +60,39 @@ def embedded(
     ValueError
         If the module does not return numbers for each row, or they are not finite.
     """
-    parts: list[list[Array]] = []
-    targets: list[Array] = []
-    place = device if module is not None else torch.device("cpu")
+    read = list(embedded_batches(module, X, batch_size=batch_size, device=device, autocast=autocast))
+    stacked = np.concatenate([batch.X for batch in read])
+    targets = [batch.y for batch in read if batch.y is not None]
+    return Features(stacked, read[0].layers, np.concatenate(targets) if targets else None)
+
+
+def embedded_batches(
+    module: nn.Module | None, X: Any, *, batch_size: int, device: torch.device, autocast: torch.dtype | None
+) -> Iterator[Features]:
+    """The same, batch by batch.
+
+    Raises
+    ------
+    ValueError
+    """
+    place, before = device if module is not None else torch.device("cpu"), 0
     with _running(module, place), torch.no_grad():
         precise = nullcontext() if autocast is None else torch.autocast(place.type, autocast)
         for inputs, target in _batches(X, batch_size):
             moved = tree_map(lambda leaf: _for(module, leaf, place), inputs)
             with precise:
                 outputs = moved if module is None else _called(module, moved)
-            parts.append([_rows(leaf, len(tree_flatten(inputs)[0][0])) for leaf in tree_flatten(outputs)[0]])
-            if target is not None:
-                targets.append(np.asarray(target))
-    layers = np.repeat(np.arange(len(parts[0])), [part.shape[1] for part in parts[0]])
-    stacked = np.concatenate([np.concatenate(batch, axis=1) for batch in parts])
-    wrong = np.flatnonzero(~np.isfinite(stacked).all(axis=1))
-    if wrong.size:
-        raise ValueError(f"the features of row {wrong[0]} are not finite ({wrong.size} rows in all)")
-    return Features(stacked, layers, np.concatenate(targets) if targets else None)
+            n = len(tree_flatten(inputs)[0][0])
+            parts = [_rows(leaf, n) for leaf in tree_flatten(outputs)[0]]
+            layers = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+            stacked = np.concatenate(parts, axis=1)
+            wrong = np.flatnonzero(~np.isfinite(stacked).all(axis=1))
+            if wrong.size:
+                raise ValueError(
+                    f"the features of row {before + wrong[0]} are not finite ({wrong.size} rows of its batch)"
+                )
+            before += n
+            yield Features(stacked, layers, None if target is None else np.asarray(target))
 
 
 @contextmanager

@@ -40,9 +40,15 @@ class Retrained:
     stopped: str = ""
 
 
-def retrained(network: Network, rows: Index, retraining: Retraining, clock: Clock) -> Retrained:
-    """Train without each of some rows, in the order given, until the time is up or Ctrl-C is pressed."""
-    done, each, show = Retrained(), 0.0, progress_line("onefit.torch.loo, retraining")
+def retrained(
+    network: Network, rows: Index, retraining: Retraining, clock: Clock, expected: float = 0.0
+) -> Retrained:
+    """Train without each of some rows, in the order given, until the time is up or Ctrl-C is pressed.
+
+    ``expected`` is how many seconds each is thought to take, 0 where that is not known.
+    """
+    done, each = Retrained(), 0.0
+    show = progress_line("onefit.torch.loo, retraining", expected * len(rows))
     for number, row in enumerate(rows):
         if number and not clock.has_room_for(each):
             done.stopped = f"max_seconds={clock.limit:g} left no time for the others"
@@ -66,6 +72,7 @@ def audited(
     m: int,
     rng: np.random.Generator,
     limit: float | None,
+    expected: float = 0.0,
 ) -> LeftOutRisk:
     """Add an audit to a risk by formula.
 
@@ -75,7 +82,7 @@ def audited(
     weights = network.shares.cpu().numpy()
     drawn = draw(result.losses - result.training, weights, m, rng)
     order = rng.permutation(len(drawn.rows))
-    done = retrained(network, drawn.rows[order], retraining, Clock(limit))
+    done = retrained(network, drawn.rows[order], retraining, Clock(limit), expected)
     notes = result.notes
     if done.stopped:
         notes = (*notes, f"{len(done.losses)} of {len(drawn.rows)} retrainings were done: {done.stopped}")

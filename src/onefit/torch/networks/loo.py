@@ -89,7 +89,7 @@ def loo(
         Steps of L-BFGS at most, in each training.
     max_seconds : float, optional
         After which no other row is retrained without; ``notes`` say how many were.  Ctrl-C during the
-        retrainings does the same.
+        retrainings does the same.  On a terminal a line tells how long they may take, and how far they are.
 
     Returns
     -------
@@ -160,9 +160,10 @@ def loo(
     rng = np.random.default_rng(rng)
     with plain_kernels():
         network = Network.read(module, loss, read_rows(data, as_device(device)), weight_decay, sample_weight)
-        clock = Clock(max_seconds)
+        clock, each = Clock(max_seconds), 0.0
         if train_on:
             network, notes = finished(network, max_steps, clock)
+            each = 0.0 if retrain else clock.spent  # from a minimum it takes no longer
         else:
             notes = (
                 f"for the weights as they were given: their gradient is {missing(network):.1g} of the rows'",
@@ -172,7 +173,7 @@ def loo(
         if m == 0:
             return result
         retraining = TrainOn(network, max_steps) if retrain is None else Recipe(network, retrain)
-        return audited(network, result, retraining, m, rng, clock.left())
+        return audited(network, result, retraining, m, rng, clock.left(), each)
 
 
 def _n_audits(given: int | None, *, train_on: bool, has_recipe: bool) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onefit._progress import progress_line
 from onefit.exceptions import NotOptimalWarning, SolverError
 from onefit.torch.networks.data import called
 from onefit.torch.networks.network import Network
@@ -52,6 +53,29 @@ class Clock:
         return not self.has_room_for(0.0)
 
 
+@dataclass
+class Watch:
+    """A clock that shows how many steps were made, of how many at most.
+
+    Attributes
+    ----------
+    clock : Clock
+    steps : int
+    """
+
+    clock: Clock
+    steps: int
+    made: int = 0
+    show: Callable[[int, int], None] = field(
+        default_factory=lambda: progress_line("onefit.torch.loo, training on, steps at most")
+    )
+
+    def is_up(self) -> bool:
+        self.made += 1
+        self.show(min(self.made, self.steps), self.steps)
+        return self.clock.is_up()
+
+
 def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tensor:
     """Train on from its weights: L-BFGS, then Newton steps if there are few parameters: (k,)."""
     objective = TrainingLoss(network)
@@ -73,7 +97,8 @@ def missing(network: Network) -> float:
 
 def finished(network: Network, max_steps: int, clock: Clock) -> tuple[Network, tuple[str, ...]]:
     """Train a network to a minimum; a warning where that was far, a note where it was not reached."""
-    before, theta = missing(network), trained(network, max_steps, clock.is_up)
+    watch = Watch(clock, max_steps)
+    before, theta = missing(network), trained(network, max_steps, watch.is_up)
     theta, notes = _left_saddles(network, theta, max_steps, clock)
     done = network.with_theta(theta)
     if before > UNFINISHED:

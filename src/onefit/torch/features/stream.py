@@ -62,7 +62,7 @@ class _Embedded:
             yield _joined(held)
 
 
-def _joined(held: list[Features]) -> tuple[Array, Array]:
+def _joined(held: list[Features]) -> tuple[Any, Array]:
     X = np.concatenate([one.X for one in held]).astype(np.float32)
     return X, np.concatenate([np.asarray(one.y) for one in held])
 
@@ -78,7 +78,8 @@ def embedded_rows(
 ) -> GeneratedSource:
     """Features of a frozen module as a source of rows, for any estimator that is fitted block by block.
 
-    Memory holds one block, however many rows there are: ``RidgeLOO().fit(embedded_rows(backbone, loader))``.
+    Memory holds one block, in single precision, however many rows there are:
+    ``RidgeLOO().fit(embedded_rows(backbone, loader))``.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def embedded_rows(
     data : Dataset or DataLoader
         Yields (input, target), in the same order each time it is gone over.
     keep : path of a folder, optional
-        Where the features are written in single precision, so that the module runs over the rows once.  If
+        Where the features are written, so that the module runs over the rows once.  If
         not given it runs in every pass, of which there are two to four.
     batch_size, device, autocast
         As in ``LeaveOneOutHead``.

@@ -30,7 +30,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onefit import losses, penalties, risk, testing
+    from onefit import losses, penalties, risk, sources, testing
     from onefit.api import evaluate, loo
     from onefit.convex_program import from_cvxpy
     from onefit.displays import CoefficientPathDisplay, LeftOutDisplay, RiskPathDisplay
@@ -91,6 +91,7 @@ __all__ = [
     "losses",
     "penalties",
     "risk",
+    "sources",
     "testing",
 ]
 
@@ -112,7 +113,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("losses", "penalties", "risk", "testing"):
+    if name in ("losses", "penalties", "risk", "sources", "testing"):
         return import_module(f"onefit.{name}")
     for home, names in _HOMES.items():
         if name in names:

@@ -176,7 +176,7 @@ def _in_blocks(model: Any, source: Rows, asked: dict[str, Any]) -> Any:
     for name, value in asked.items():
         if value is not None and value is not False and not (name == "audit" and value == 0):
             raise ValueError(
-                f"{name}={value!r} needs all rows at once: leave it out where rows come in blocks, or pass "
+                f"{name} needs all rows at once: leave it out where rows come in blocks, or pass "
                 "arrays in memory"
             )
     return loo_in_blocks(model, source)

@@ -43,6 +43,12 @@ def test_a_folder_is_read_file_by_file(folder):
         assert np.array_equal(values, np.concatenate([part[name] for part in parts]))
 
 
+def test_other_files_in_a_folder_are_left_alone(folder):
+    (folder / "_SUCCESS").touch()
+    (folder / "notes.txt").write_text("three parts")
+    assert TableSource(folder, "price").total(lambda block: len(block.y)) == 900
+
+
 def test_a_file_a_dataset_and_columns_by_name(folder):
     file = folder / "part1.parquet"
     source = as_source(str(file), "price")
@@ -158,5 +164,5 @@ def test_text_has_to_be_left_out_by_name(tmp_path):
 def test_paths_without_a_table_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         TableSource(tmp_path / "nowhere", "price")
-    with pytest.raises(ValueError, match="holds no Parquet file"):
+    with pytest.raises(ValueError, match="holds no file that ends in .parquet"):
         TableSource(tmp_path, "price")

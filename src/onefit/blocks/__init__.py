@@ -8,6 +8,7 @@ Nothing is kept whose size is that of the rows.
 """
 
 from onefit.blocks.chosen import ChosenStrength, RowValues
+from onefit.blocks.estimate import BlocksEstimate
 from onefit.blocks.left_out_path import LeftOutPath
 from onefit.blocks.losses import LossSums
 from onefit.blocks.paths import net_path, ridge_path
@@ -19,6 +20,7 @@ from onefit.blocks.tuning import TunedPath, tune_net, tune_ridge
 __all__ = [
     "ArrayRows",
     "Block",
+    "BlocksEstimate",
     "ChosenStrength",
     "LeftOutPath",
     "LossSums",

@@ -145,6 +145,22 @@ class BlocksEstimate:
     n_unknown : int
     loss_name : str
     classes : array or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onefit
+    >>> from sklearn.linear_model import Ridge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> y = X[:, 0] + rng.normal(size=1000)
+    >>> source = onefit.sources.ArraySource(X, y, rows=300)
+    >>> print(onefit.loo(Ridge(1.0).fit(X, y), source))
+    leave-one-out squared error  1.01874 ± 0.044
+    rows                         1000
+    effective df                 3.997
+    largest leverage             0.0177
+    trust                        exact: what refitting without each would give
     """
 
     value: float

@@ -75,6 +75,12 @@ def has_passes(model: SelfTuned) -> bool:
     )
 
 
+def check_count(count: int) -> None:
+    """Refuse a single row: nothing is left without it."""
+    if count < 2:
+        raise ValueError(f"leave-one-out needs at least 2 rows with weight, there are {count}")
+
+
 def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
     """Tune in two passes over the rows.
 
@@ -86,6 +92,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         With one response.
     """
     sums = rows.total(RowSums.of)
+    check_count(sums.count)
     sums = sums if model.fit_intercept else sums.about_zero()
     ratio, alpha = 0.0, 1.0
     if model._mean_scaled:

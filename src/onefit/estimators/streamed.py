@@ -14,7 +14,7 @@ from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, Judge, estimate_rows
 from onefit.blocks.newton import Models, Quadratic, Summed, null_points
 from onefit.blocks.summary import Summarise, Summary
-from onefit.estimators.in_blocks import has_passes, tune_rows
+from onefit.estimators.in_blocks import check_count, has_passes, tune_rows
 from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
 from onefit.losses import Logistic, Loss, Squared, Tweedie
 from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
@@ -67,7 +67,6 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Strea
     _check_parameters(model, groups, offset)
     if isinstance(model._loss(2), Squared):
         found = tune_rows(model, rows)
-        _check_count(found.sums.count)
         estimate = estimate_rows(rows, found.chosen, SquaredError(), count=found.sums.count)
         return Streamed(found.path, found.ratio, None, estimate)
     summary = _summary(model, rows)
@@ -84,9 +83,9 @@ def _check_parameters(model: SelfTuned, groups: Any, offset: Any) -> None:
     given = {"groups": groups, "offset": offset} | {name: getattr(model, name) for name in IN_MEMORY}
     for name, value in given.items():
         plain = IN_MEMORY.get(name)
-        if value is not plain and value != plain:
+        if value is not plain and not (isinstance(plain, bool) and value == plain):
             raise ValueError(
-                f"{name}={value!r} needs all rows at once: leave it out where rows come in blocks, or fit "
+                f"{name} needs all rows at once: leave it out where rows come in blocks, or fit "
                 "arrays in memory"
             )
     loss, units = model._loss(2), [model._unit_penalty(ratio) for ratio in model._ratios()]
@@ -170,7 +169,7 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
     loss = _loss(model)
     least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
     summary: Summary = rows.total(Summarise(isinstance(loss, Logistic), least))
-    _check_count(summary.count)
+    check_count(summary.count)
     low, high = MAGNITUDES
     outside = (summary.sizes > high) | ((summary.sizes > 0) & (summary.sizes < low))
     if np.any(outside):
@@ -183,11 +182,6 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
     if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
         raise ValueError("y is zero for every row: a mean of zero has no logarithm")
     return summary
-
-
-def _check_count(count: int) -> None:
-    if count < 2:
-        raise ValueError(f"leave-one-out needs at least 2 rows with weight, the source has {count}")
 
 
 def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:

@@ -26,7 +26,7 @@ class TableSource(LocalSource):
     Parameters
     ----------
     source : path or pyarrow.dataset.Dataset
-        A Parquet file, a folder of Parquet files, or a dataset of any format, such as
+        A Parquet file, a folder of files that end in ``.parquet``, or a dataset of any format, such as
         ``pyarrow.dataset.dataset("table.csv", format="csv")``.
     target : str
         Name of the column to predict.
@@ -126,13 +126,13 @@ _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False
 def _opened(path: Path) -> ds.Dataset:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}")
+    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    if not files:
+        raise ValueError(f"the folder {str(path)!r} holds no file that ends in .parquet")
     try:
-        dataset = ds.dataset(path, format="parquet", exclude_invalid_files=False)
-        fragments = list(dataset.get_fragments())
+        dataset = ds.dataset([str(file) for file in files], format="parquet")
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is no Parquet file, or ends early: {error}") from error
-    if not fragments:
-        raise ValueError(f"the folder {str(path)!r} holds no Parquet file")
     return dataset
 
 

@@ -1,0 +1,349 @@
+"""Estimators and loo on sources of rows: what they find on arrays in memory."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.linear_model import (
+    ElasticNet,
+    GammaRegressor,
+    HuberRegressor,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    TweedieRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import onefit
+from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.blocks.curved import CurvedSolver
+from onefit.blocks.newton import Models
+from onefit.blocks.summary import Sample, Summarise
+from onefit.losses import Logistic, Poisson
+from onefit.metrics import Deviance, LogLoss
+from onefit.penalties import L2
+from onefit.penalties import ElasticNet as Net
+from onefit.sources import ArraySource, GeneratedSource
+
+N, P = 12_000, 10  # enough for passes over the rows in memory, too
+
+
+def table(kind: str = "numbers", n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, P)) + 2.0
+    eta = (X - 2.0) @ (rng.normal(size=P) * (np.arange(P) < 6) / 3)
+    y = {
+        "numbers": lambda: eta + rng.normal(size=n),
+        "classes": lambda: np.where(rng.uniform(size=n) < 1 / (1 + np.exp(-eta)), "yes", "no"),
+        "counts": lambda: rng.poisson(np.exp(eta)).astype(float),
+        "times": lambda: rng.gamma(2.0, np.exp(eta)),
+    }[kind]()
+    return X, y, rng.uniform(0.5, 2.0, n)
+
+
+def expect_same(streamed, here) -> None:
+    strength = here._strength
+    for name in (f"{strength}s_", "risk_path_", "std_error_path_", "coef_path_", "intercept_path_"):
+        assert np.allclose(getattr(streamed, name), getattr(here, name), rtol=1e-8, atol=1e-10), name
+    assert getattr(streamed, f"{strength}_") == pytest.approx(getattr(here, f"{strength}_"))
+    assert streamed.coef_.shape == here.coef_.shape
+    assert np.shape(streamed.intercept_) == np.shape(here.intercept_)
+    assert streamed.loo_.value == pytest.approx(here.loo_.value, rel=1e-8)
+    assert streamed.loo_.std_error == pytest.approx(here.loo_.std_error, rel=1e-8)
+    assert streamed.loo_.effective_df == pytest.approx(here.loo_.effective_df, rel=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "model", [RidgeLOO(30), LassoLOO(30), ElasticNetLOO(20, l1_ratio=[0.3, 0.9])], ids=repr
+)
+def test_squared_loss(model, weighted):
+    X, y, w = table()
+    w = w if weighted else None
+    expect_same(clone(model).fit(ArraySource(X, y, w, rows=5000)), clone(model).fit(X, y, w))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_every_source_of_the_same_rows(tmp_path, intercept):
+    pa = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    import pyarrow.parquet as pq
+
+    X, y, _ = table()
+    X[X < 1.0] = 0.0
+    here = LassoLOO(20, fit_intercept=intercept).fit(X, y)
+    mapped = np.memmap(tmp_path / "X.bin", dtype=np.float64, mode="w+", shape=X.shape)
+    mapped[:] = X
+    names = [f"x{j}" for j in range(P)]
+    for k in range(3):
+        own = slice(4000 * k, 4000 * k + 4000)
+        columns = dict(zip(names, X[own].T, strict=True)) | {"price": y[own]}
+        pq.write_table(pa.table(columns), tmp_path / f"part{k}.parquet")
+    model = LassoLOO(20, fit_intercept=intercept)
+    for source in (
+        ArraySource(np.memmap(tmp_path / "X.bin", dtype=np.float64, mode="r", shape=X.shape), y, rows=3000),
+        ArraySource(sp.csr_array(X), y, rows=5000),
+        GeneratedSource(lambda: iter([(X[:7000], y[:7000]), (X[7000:], y[7000:])])),
+    ):
+        expect_same(clone(model).fit(source), here)
+    (tmp_path / "X.bin").unlink()
+    from_folder = clone(model).fit(str(tmp_path), "price")
+    expect_same(from_folder, here)
+    assert from_folder.feature_names_in_.tolist() == names
+
+
+CURVED = {
+    "classes": LogisticLOO(Cs=[0.01, 0.1, 1.0], selection="min"),
+    "counts": PoissonLOO(alphas=[1.0, 0.1, 0.01], selection="min"),
+}
+
+
+@pytest.mark.parametrize(("intercept", "weighted"), [(True, False), (False, True)])
+@pytest.mark.parametrize("kind", list(CURVED))
+def test_curved_losses(kind, intercept, weighted):
+    X, y, w = table(kind)
+    X = X - 2.0
+    w = w if weighted else None
+    model = clone(CURVED[kind]).set_params(fit_intercept=intercept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.ShortPathWarning)
+        expect_same(clone(model).fit(ArraySource(X, y, w, rows=5000)), clone(model).fit(X, y, w))
+
+
+def test_automatic_strengths_are_those_in_memory():
+    X, y, _ = table("classes")
+    here, streamed = LogisticLOO(8).fit(X, y), LogisticLOO(8).fit(ArraySource(X, y))
+    assert np.allclose(streamed.Cs_, here.Cs_, rtol=1e-9)
+    assert np.allclose(streamed.coef_path_, here.coef_path_, rtol=1e-6, atol=1e-8)
+    assert np.allclose(streamed.risk_path_, here.risk_path_, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+def test_automatic_strengths_with_an_l1_part():
+    X, y, _ = table("classes", n=1000)
+    model = LogisticLOO(8, l1_ratio=0.5, early_stopping=False)
+    here, streamed = clone(model).fit(X, y), clone(model).fit(ArraySource(X, y))
+    shared = min(len(here.Cs_), len(streamed.Cs_))
+    assert np.allclose(streamed.Cs_[:shared], here.Cs_[:shared], rtol=1e-9)
+    assert np.allclose(streamed.coef_path_[:shared], here.coef_path_[:shared], rtol=1e-6, atol=1e-8)
+
+
+# --- one step, and how far it may be off -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ratio", [0.0, 0.9])
+@pytest.mark.parametrize("kind", ["classes", "counts"])
+def test_bounds_hold_against_refits(kind, ratio, weighted):
+    X, y, w = table(kind, n=120)
+    w = w if weighted else np.ones(len(X))
+    if kind == "classes":
+        y = (y == "yes").astype(float)
+        metric, loss = LogLoss(np.array([0.0, 1.0])), Logistic()
+    else:
+        metric, loss = Deviance(Poisson()), Poisson()
+    mean_scaled, scale = kind == "counts", w.sum() if kind == "counts" else 1.0
+    rows = ArraySource(X, y, w, rows=50)
+    summary = rows.total(Summarise(kind == "classes"))
+    models = Models(loss, metric, (), True, mean_scaled)
+    solver = CurvedSolver(rows, summary, models, lambda a: Net(a * scale, ratio) if ratio else L2(a * scale))
+    strength = 2.0 if kind == "classes" else 0.05
+    path = solver.path(np.array([strength]))
+    judged = rows.total(path.judge)
+    chosen = solver.chosen(path, 0, strength, judged.widest)
+    parts = list(rows.each(chosen.left_out))
+    found = np.concatenate([part.left_out for part in parts])
+    bounds = np.concatenate([part.bounds for part in parts])
+    penalty = onefit.penalties.ElasticNet(strength, ratio) if ratio else onefit.penalties.L2(strength)
+    exact = refitted(X, y, w, loss, penalty, mean_scaled=mean_scaled)
+    assert np.all(np.abs(found - exact) <= bounds + 1e-8)
+    assert np.median(bounds) < 0.2
+
+
+def refitted(X, y, w, loss, penalty, *, mean_scaled) -> np.ndarray:
+    """Linear predictor of each row by the model that was fitted without it."""
+    from onefit.fit import Fit
+    from onefit.problem import Problem
+    from onefit.solvers.solve import solve
+
+    eta = np.empty(len(X))
+    for i in range(len(X)):
+        kept = np.arange(len(X)) != i
+        own = penalty.scaled(w[kept].sum()) if mean_scaled else penalty
+        fit = solve(Fit.at_start(Problem(loss, own, X[kept], y[kept], w[kept]))).fit
+        eta[i] = X[i] @ fit.coef + fit.intercept
+    return eta
+
+
+# --- onefit.loo --------------------------------------------------------------------------------------------
+
+FITTED = [
+    (Ridge(3.0), "numbers"),
+    (LinearRegression(), "numbers"),
+    (Lasso(0.02, tol=1e-10), "numbers"),
+    (ElasticNet(0.05, tol=1e-10), "numbers"),
+    (LogisticRegression(C=0.1, tol=1e-8), "classes"),
+    (PoissonRegressor(alpha=0.1, tol=1e-8), "counts"),
+    (GammaRegressor(alpha=0.1, tol=1e-8), "times"),
+    (TweedieRegressor(power=1.5, alpha=0.1, tol=1e-8), "counts"),
+    (make_pipeline(StandardScaler(), Ridge(3.0)), "numbers"),
+    (LassoLOO([0.1, 0.05]), "numbers"),
+]
+
+
+@pytest.mark.parametrize(("model", "kind"), FITTED, ids=lambda given: type(given).__name__)
+def test_loo_of_a_fitted_model(model, kind):
+    X, y, _ = table(kind, n=3000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.ShortPathWarning)
+        model = clone(model).fit(X, y)
+    here, streamed = onefit.loo(model, X, y), onefit.loo(model, ArraySource(X, y, rows=1000))
+    assert abs(streamed.value - here.value) <= streamed.approx_error + here.approx_error + 1e-8 * here.value
+    assert streamed.std_error == pytest.approx(here.std_error, rel=1e-3)
+    assert streamed.effective_df == pytest.approx(here.effective_df, rel=1e-6)
+    assert streamed.n_rows == 3000
+    assert streamed.guarantee in ("exact", "bounded")
+    assert streamed.approx_error <= 0.02 * streamed.std_error
+
+
+def test_weights_of_a_fitted_model():
+    X, y, w = table(n=3000)
+    model = Ridge(3.0).fit(X, y, w)
+    streamed = onefit.loo(model, ArraySource(X, y, w, rows=1000))
+    assert streamed.value == pytest.approx(onefit.loo(model, X, y, w).value, rel=1e-9)
+
+
+def test_what_blocks_are_not_enough_for():
+    X, y, _ = table(n=500)
+    labels = np.where(y > 0, "a", "b")
+    with pytest.raises(onefit.UnsupportedModelError, match="which this HuberRegressor is not"):
+        onefit.loo(HuberRegressor().fit(X, y), ArraySource(X, y))
+    balanced = LogisticRegression(class_weight="balanced").fit(X, labels)
+    with pytest.raises(onefit.UnsupportedModelError, match="without balanced classes"):
+        onefit.loo(balanced, ArraySource(X, labels))
+    model = Ridge().fit(X, y)
+    with pytest.raises(ValueError, match="groups needs all rows at once"):
+        onefit.loo(model, ArraySource(X, y), groups=np.arange(500))
+    with pytest.raises(ValueError, match="audit needs all rows at once"):
+        onefit.loo(model, ArraySource(X, y), audit=30)
+    with pytest.raises(onefit.NotFittedToDataError, match="far from optimal on these rows"):
+        onefit.loo(model, ArraySource(X, y[::-1] + 5.0))
+
+
+# --- what is kept, and what is refused ---------------------------------------------------------------------
+
+
+def test_rows_go_to_a_file(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="Parquet files need pyarrow")
+    X, y, _ = table("classes", n=2000)
+    model = LogisticLOO(Cs=[0.1]).fit(ArraySource(X, y, rows=700))
+    model.loo_.rows_to(tmp_path / "rows.parquet")
+    found, here = pq.read_table(tmp_path / "rows.parquet"), LogisticLOO(Cs=[0.1]).fit(X, y).loo_
+    assert found["y"].to_pylist() == y.tolist()
+    assert np.allclose(found["decision"], here.decision, rtol=1e-5)
+    assert np.allclose(found["probability_yes"], here.predictions[:, 1], rtol=1e-5)
+    assert np.allclose(found["leverage"], here.leverages, rtol=1e-8)
+    assert np.mean(found["loss"]) == pytest.approx(model.loo_.value, rel=1e-10)
+    assert np.all(np.asarray(found["bound"]) >= 0)
+
+
+def test_a_saved_model_leaves_its_source_behind(tmp_path):
+    X, y, _ = table(n=2000)
+    model = pickle.loads(pickle.dumps(LassoLOO(5).fit(ArraySource(X, y))))
+    assert model.predict(X).shape == (2000,)
+    assert "leave-one-out squared error" in str(model.loo_)
+    with pytest.raises(ValueError, match="leaves its rows behind"):
+        model.loo_.rows_to(tmp_path / "rows.parquet")
+
+
+def test_a_source_must_give_the_same_rows_each_time():
+    X, y, _ = table(n=3000)
+    for model, own in ((LassoLOO(5), y), (LogisticLOO(Cs=[1.0, 0.1]), y > 0)):
+        calls = []
+
+        def make(own=own, calls=calls):
+            calls.append(None)
+            yield X[:2000], own[:2000]
+            if len(calls) < 3:
+                yield X[2000:], own[2000:]
+
+        with pytest.raises(ValueError, match="saw 2000 of them where the first saw 3000"):
+            model.fit(GeneratedSource(make))
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "message"),
+    [
+        (PoissonLOO(), -1.0, r"block 1 .*: this model needs y >= 0, but y\[3\] = -1"),
+        (LassoLOO(), "a", r"block 1 .* could not convert"),
+        (LogisticLOO(), "a", "rows in blocks are for two classes, y has"),
+        (LassoLOO(cv=5), 0.0, "cv needs all rows at once"),
+        (LassoLOO(positive=True), 0.0, "positive needs all rows at once"),
+        (LogisticLOO(class_weight="balanced"), 0.0, "class_weight needs all rows at once"),
+    ],
+)
+def test_bad_responses_and_parameters(model, y, message):
+    X, own, _ = table("counts", n=200)
+    if isinstance(y, str):
+        own = own.astype(str)
+        own[103] = y
+    else:
+        own[103] = y
+    with pytest.raises(ValueError, match=message):
+        model.fit(ArraySource(X, own, rows=100))
+
+
+def test_a_single_class_and_a_single_row():
+    X, _, _ = table(n=200)
+    with pytest.raises(ValueError, match=r"at least 2 classes .* only one class: 'x'"):
+        LogisticLOO().fit(ArraySource(X, np.full(200, "x")))
+    with pytest.raises(ValueError, match="at least 2 rows with weight, there are 1"):
+        LogisticLOO().fit(ArraySource(X[:1], np.zeros(1)))
+    with pytest.raises(ValueError, match="at least 2 rows with weight, there are 1"):
+        RidgeLOO().fit(ArraySource(X, np.arange(200.0), np.eye(200)[0]))
+
+
+def test_a_column_out_of_range_is_named():
+    X, y, _ = table("counts", n=200)
+    X[:, 3] *= 1e150
+    with pytest.raises(ValueError, match="column 3 has entries of up to"):
+        PoissonLOO().fit(ArraySource(X, y))
+
+
+def test_samples_are_evenly_spaced_however_blocks_are_joined():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000, 600))
+
+    def part(rows: slice) -> Sample:
+        own = X[rows]
+        return Sample(own, np.arange(9000)[rows], np.ones(len(own))).thinned()
+
+    one = part(slice(0, 1000)) + (part(slice(1000, 5000)) + part(slice(5000, 9000)))
+    assert len(one.X) == len(one.y) == len(one.weights) <= 2000
+    assert np.all(np.diff(one.y) <= one.stride)
+    assert np.array_equal(one.X, X[one.y])
+
+
+def test_refits_go_to_a_cluster_by_joblib():
+    distributed = pytest.importorskip("distributed", reason="joblib's backend for Dask needs distributed")
+    from joblib import parallel_config
+    from sklearn.ensemble import RandomForestRegressor
+
+    X, y, _ = table(n=100)
+    forest = RandomForestRegressor(2, random_state=0).fit(X, y)
+    here = onefit.loo(forest, X, y, audit=4, rng=0).audit
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        parallel_config(backend="dask"),
+    ):
+        there = onefit.loo(forest, X, y, audit=4, rng=0).audit
+    assert here.value == there.value

@@ -164,5 +164,5 @@ def test_text_has_to_be_left_out_by_name(tmp_path):
 def test_paths_without_a_table_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         TableSource(tmp_path / "nowhere", "price")
-    with pytest.raises(ValueError, match="holds no file that ends in .parquet"):
+    with pytest.raises(ValueError, match=r"holds no file that ends in \.parquet"):
         TableSource(tmp_path, "price")

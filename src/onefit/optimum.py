@@ -14,21 +14,27 @@ from onefit.solvers.polish import polish
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3
-OTHER_SIZES = 1e4  # ratio of the norms of columns up to which solvers stop near the optimum
+OTHER_SIZES = 1e3  # ratio of the norms of columns up to which solvers stop near the optimum
 
 
 def _should_fit(reading: Reading) -> bool:
     """Whether coefficients that are far from optimal cannot be what a solver left of these very data.
 
-    They can where it stopped at its limit, or where columns are of very different size, among them the one
-    of ones: then solvers call themselves converged when the largest columns are.
+    They can where it stopped at its limit, where no coefficient is left though the intercept is still on its
+    way, or where columns are of very different size, among them the one of ones, and with them what a ridge
+    adds: then solvers call themselves converged when the largest are.
     """
     problem = reading.fit.problem
     if not has_columns(problem.X):
         return reading.converged
+    if not np.any(reading.fit.coef):
+        return False
     sizes = column_norms(problem.X, problem.weights, centred=False)
     if not np.any(sizes):
         return False
+    ridge = reading.fit.tangent.hessian
+    if ridge.shape == reading.fit.coef.shape:
+        sizes = np.hypot(sizes, np.sqrt(ridge.reshape(len(sizes), -1).max(axis=1)))
     sizes = np.append(sizes[sizes > 0], np.sqrt(problem.weights.sum()))
     return reading.converged and bool(sizes.max() <= OTHER_SIZES * sizes.min())
 

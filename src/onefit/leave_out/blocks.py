@@ -27,24 +27,13 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import MAX_STEPS, End, FactoredAnew, Point, Refits, Solve, newton, repeat_steps
+from onefit.leave_out.forms import Batch, Downdated, Forms, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
-from onefit.leave_out.step import largest_share
 from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK, TINY
-from onefit.problem import Problem
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Folds of one size that share a curvature."""
-
-    which: Index  # (f,) fold numbers
-    rows: Index  # (f, b) the rows that they remove, sorted
-    curvature: Curvature
-    shrink: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +135,7 @@ class Blocks:
         for first in range(0, len(which), count):
             yield which[first : first + count]
 
-    def batches(self, some: Index) -> Iterator[_Batch]:
+    def batches(self, some: Index) -> Iterator[Batch]:
         """Folds to be downdated: those that remove no more rows than there are free coordinates."""
         sizes = np.array([len(self.folds.removed[k]) for k in some])
         small, sizes = some[sizes * self.coupled <= self.free], sizes[sizes * self.coupled <= self.free]
@@ -157,7 +146,7 @@ class Blocks:
             per_row = len(self.fit.coef) * self.fit.eta[0].size * self.coupled
             for part in self.chunks(which, size * per_row):
                 rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
-                yield _Batch(part, rows, self.curvature_at(shrink)[0], shrink)
+                yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
 
     def refits(self, which: Index) -> Refits:
         return Refits.without(self.fit, self.base, [self.folds.removed[k] for k in which])
@@ -184,7 +173,8 @@ class Blocks:
 
     def settle(self, which: Index, refits: Refits, end: End, reach: _Reach, solve: Solve) -> None:
         """Take over the values of some folds that have settled, and bound them."""
-        bounds = _bounds(self.fit, refits, end.point, reach, solve)
+        with np.errstate(over="ignore", invalid="ignore"):  # of those that went astray
+            bounds = _bounds(self.fit, refits, end.point, reach, solve)
         for j, k in enumerate(which):
             if not end.settled[j]:
                 continue
@@ -249,77 +239,20 @@ def _pieces_stay(fit: Fit, refits: Refits, point: Point, room: Array) -> Mask:
 # --- the block formula -----------------------------------------------------------------------------
 
 
-class _Forms(NamedTuple):
-    """H_GG and D_G of the folds of a batch.
-
-    A separable loss has one matrix for each output, (f, c, b, b); a coupled one has one over rows and
-    outputs, (f, 1, b c, b c).  Values at the rows are stacked likewise: (f, c, b) or (f, 1, b c).
-    """
-
-    H: Array
-    D: Array
-    rows: Index
-    coupled: bool
-
-    def stack(self, values: Array) -> Array:
-        """(f, b, …outputs) to the shape of the matrices."""
-        f, b = self.rows.shape
-        if self.coupled:
-            return values.reshape(f, 1, -1)
-        return values.reshape(f, b, -1).transpose(0, 2, 1)
-
-    def unstack(self, values: Array, outputs: tuple[int, ...]) -> Array:
-        """Back to (f, b, …outputs)."""
-        f, b = self.rows.shape
-        if not self.coupled:
-            values = values.transpose(0, 2, 1)
-        return values.reshape(f, b, *outputs)
-
-    @property
-    def kept(self) -> Array:
-        """I − D H."""
-        return np.eye(self.H.shape[-1]) - self.D @ self.H
-
-    @property
-    def slack(self) -> Array:
-        """Smallest eigenvalue of I − D H; smallest singular value where some bend is negative: (f,)."""
-        if not self.coupled and self.D.min() >= 0:
-            root = np.sqrt(np.einsum("fcbb->fcb", self.D))
-            inner = root[..., None] * self.H * root[..., None, :]
-            return np.asarray(1.0 - np.linalg.eigvalsh(inner)[..., -1].max(axis=1))
-        if self.coupled:
-            return 1.0 - largest_share(self.D, self.H)[:, 0]
-        return np.asarray(np.linalg.svd(self.kept, compute_uv=False)[..., -1].min(axis=1))
-
-    def left_out(self, kept: Array) -> Array:
-        """Squared norms of the rows in A⁻¹, as ``prove.widest_form`` has them: (f, b), over all outputs."""
-        f, b = self.rows.shape
-        inverse = self.H @ np.linalg.inv(kept)
-        if not self.coupled:
-            return np.asarray(np.einsum("fcbb->fbc", inverse).max(axis=2))
-        c = self.H.shape[-1] // b
-        own = np.einsum("fbabd->fbad", inverse.reshape(f, b, c, b, c))
-        return prove.widest_form(own.reshape(f * b, c, c)).reshape(f, b)
-
-
-def _times(matrices: Array, vectors: Array) -> Array:
-    return (matrices @ vectors[..., None])[..., 0]
-
-
-def _downdate(blocks: Blocks, batch: _Batch) -> None:
+def _downdate(blocks: Blocks, batch: Batch) -> None:
     """One step for each fold of a batch, and its bound."""
     fit, which = blocks.fit, batch.which
-    forms = _forms(blocks, batch)
+    forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     blocks.slack[which] = slack = forms.slack
     possible = slack >= LEAST_SLACK
     kept = forms.kept
     kept[~possible] = np.eye(kept.shape[-1])
     slope, shift = _rescaled(blocks, batch)
     slopes, shifts = forms.stack(slope), forms.stack(shift)
-    inside: Array = np.linalg.solve(kept, (slopes + _times(forms.D, shifts))[..., None])[..., 0].astype(
+    inside: Array = np.linalg.solve(kept, (slopes + times(forms.D, shifts))[..., None])[..., 0].astype(
         np.float64
     )
-    change = _times(forms.H, inside) + shifts
+    change = times(forms.H, inside) + shifts
     moved = forms.unstack(change, fit.eta.shape[1:])
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
     norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
@@ -331,7 +264,7 @@ def _downdate(blocks: Blocks, batch: _Batch) -> None:
     blocks.reached[which] = possible
 
 
-def _reach(blocks: Blocks, batch: _Batch, forms: _Forms, kept: Array, slack: Array) -> _Reach:
+def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> _Reach:
     """Norms in A⁻¹ for the sets of a batch."""
     largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink)
     widest = np.sqrt(largest / np.maximum(slack, TINY))
@@ -341,7 +274,7 @@ def _reach(blocks: Blocks, batch: _Batch, forms: _Forms, kept: Array, slack: Arr
     return _Reach(widest, lambda j, rows: own[j, np.searchsorted(batch.rows[j], rows)], spread)
 
 
-def _bound_steps(blocks: Blocks, batch: _Batch, reach: _Reach, norm: Array) -> Callable[[int, Index], Array]:
+def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> Callable[[int, Index], Array]:
     """Bounds of the predictors one step away, by fold and rows."""
     problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
     if R is None or problem.loss.jumps or blocks.fit.is_kinked:
@@ -350,79 +283,19 @@ def _bound_steps(blocks: Blocks, batch: _Batch, reach: _Reach, norm: Array) -> C
     return lambda j, rows: np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
 
 
-def _chord(blocks: Blocks, batch: _Batch, tol: float) -> None:
+def _chord(blocks: Blocks, batch: Batch, tol: float) -> None:
     """Repeat the steps of the folds of a batch, and bound what is left."""
-    forms = _forms(blocks, batch)
+    forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
-    step = _Downdated(batch.curvature, blocks.fit.problem, forms, inner)
+    step = Downdated(batch.curvature, blocks.fit.problem, forms, inner)
     refits = blocks.refits(batch.which)
     end = repeat_steps(refits, step.solve, refits.at_fit(), MAX_STEPS, tol)
     reach = _reach(blocks, batch, forms, kept, forms.slack)
     blocks.settle(batch.which, refits, end, reach, step.solve)
 
 
-def _forms(blocks: Blocks, batch: _Batch) -> _Forms:
-    fit, rows = blocks.fit, batch.rows
-    f, b = rows.shape
-    bend = fit.hessian[rows]
-    if blocks.coupled > 1:
-        c = blocks.coupled
-        D = np.zeros((f, b, c, b, c))
-        D[:, np.arange(b), :, np.arange(b)] = bend.transpose(1, 0, 2, 3)
-        return _Forms(_coupled_forms(fit, batch), D.reshape(f, 1, b * c, b * c), rows, True)
-    bend = bend.reshape(f, b, -1).transpose(0, 2, 1)
-    H = _forms_by_rows(fit, batch) if blocks.free < fit.problem.n else _forms_by_hat(fit, batch)
-    return _Forms(H, bend[..., None] * np.eye(b), rows, False)
-
-
-def _forms_by_hat(fit: Fit, batch: _Batch) -> Array:
-    """H_GG from Z K⁻¹ Zᵀ times unit columns: for curvatures that live in the rows."""
-    f, b = batch.rows.shape
-    flat = batch.rows.ravel()
-    unit = np.zeros((*fit.eta.shape, flat.size))
-    unit[flat, ..., np.arange(flat.size)] = 1.0
-    columns = batch.curvature.hat(unit).reshape(fit.problem.n, -1, f, b)
-    own = columns[batch.rows, :, np.arange(f)[:, None]]  # (f, row, c, column)
-    return own.transpose(0, 2, 1, 3)
-
-
-def _forms_by_rows(fit: Fit, batch: _Batch) -> Array:
-    """H_GG = Z_G (K⁻¹ Z_Gᵀ), for every output."""
-    f, b = batch.rows.shape
-    outputs = fit.eta.shape[1:]
-    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
-    shape = (*outputs, columns.shape[1])
-    gradient = np.broadcast_to(
-        columns.reshape(len(columns), *(1,) * len(outputs), -1), (len(columns), *shape)
-    )
-    answer = batch.curvature.solve(Direction(gradient, np.ones(shape)))
-    support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
-    left = columns[support].T.reshape(f, 1, b, int(support.sum()))
-    right = answer.coef[support].reshape(left.shape[-1], int(np.prod(outputs)), f, b).transpose(2, 1, 0, 3)
-    level = answer.intercept.reshape(-1, f, b).transpose(1, 0, 2)
-    return left @ right + level[:, :, None, :]
-
-
-def _coupled_forms(fit: Fit, batch: _Batch) -> Array:
-    """H_GG over rows and outputs, (f, 1, b c, b c)."""
-    f, b = batch.rows.shape
-    c = fit.eta.shape[1]
-    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
-    p, r = columns.shape
-    coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
-    for a in range(c):
-        coef[:, a, :, a], level[a, :, a] = columns, 1.0
-    answer = batch.curvature.solve(Direction(coef.reshape(p, c, -1), level.reshape(c, -1)))
-    support = fit.tangent.support.any(axis=1)
-    right = answer.coef[support].reshape(int(support.sum()), c, f, b * c).transpose(2, 0, 1, 3)
-    left = columns[support].T.reshape(f, b, int(support.sum()))
-    forms = (left @ right.reshape(f, left.shape[-1], c * b * c)).reshape(f, b, c, b * c)
-    forms += answer.intercept.reshape(c, f, b * c).transpose(1, 0, 2)[:, None]
-    return forms.reshape(f, 1, b * c, b * c)
-
-
-def _rescaled(blocks: Blocks, batch: _Batch) -> tuple[Array, Array]:
+def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
     """What leaves with the rows of each fold, grown, and what else a refit changes there.
 
     Returns
@@ -443,29 +316,6 @@ def _rescaled(blocks: Blocks, batch: _Batch) -> tuple[Array, Array]:
 
 
 # --- more steps -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Downdated:
-    """K_G⁻¹ = K⁻¹ + K⁻¹ Z_Gᵀ (I − D H)⁻¹ D Z_G K⁻¹ for each of some folds of a batch."""
-
-    curvature: Curvature
-    problem: Problem
-    forms: _Forms
-    inner: Array  # (I − D H)⁻¹ D
-
-    def solve(self, gradient: Direction) -> Direction:
-        first = self.curvature.solve(gradient)
-        forms = self.forms
-        rows, own = forms.rows, np.arange(len(forms.rows))[:, None]
-        predicted = self.curvature.predict(first)
-        outputs = predicted.shape[1:-1]
-        inside = _times(self.inner, forms.stack(predicted[rows, ..., own]))
-        scattered = np.zeros_like(predicted)
-        scattered[rows, ..., own] = forms.unstack(inside, outputs)
-        coef = _linalg.transposed_times(self.problem.X, scattered)
-        second = self.curvature.solve(Direction(coef, scattered.sum(axis=0)))
-        return Direction(first.coef + second.coef, first.intercept + second.intercept)
 
 
 def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:

@@ -136,7 +136,8 @@ class Refits:
     def slope(self, eta: Array) -> Array:
         """Derivatives w ℓ′(η) with the weights of each refit, of the shape of ``eta``."""
         slope = self._by_row(self.fit.problem.loss.gradient, eta)
-        return slope * self.weights.reshape(len(eta), *(1,) * (eta.ndim - 2), -1)
+        weights = self.weights.reshape(len(eta), *(1,) * (eta.ndim - 2), -1)
+        return np.where(weights > 0, slope, 0.0) * weights  # of rows that left it may be infinite
 
     def gradient(self, point: Point) -> Direction:
         """Gradient of each objective, and of the loss alone off the tangent."""

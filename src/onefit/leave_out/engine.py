@@ -9,7 +9,6 @@ dear for that is sampled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,8 +30,9 @@ from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, Solved
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
+from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.losses import CoupledLoss
-from onefit.numerics import FLAGGED, LEAST_SLACK, TINY, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
 AFFORDABLE = 3.0  # fits whose time leaving rows out may take before the rest is sampled
@@ -42,28 +42,6 @@ IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
 STEPS = 8.0  # with one factor, in which a set settles
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
-
-
-@dataclass(frozen=True)
-class Yardstick:
-    """How errors are judged: by the mean loss and its standard error.
-
-    Attributes
-    ----------
-    losses : callable
-        From rows and their linear predictors to losses.
-    spread : callable
-        From rows, linear predictors and bounds to how far the losses may be off.
-    reach : callable
-        From linear predictors and bounds to how far predictions may be off, in spreads of the response.
-    weights : (n,) array
-        Of the rows in the mean.
-    """
-
-    losses: Callable[[Index, Array], Array]
-    spread: Callable[[Index, Array, Array], Array]
-    reach: Callable[[Array, Array], Array]
-    weights: Array
 
 
 def leave_out(
@@ -181,51 +159,28 @@ class _State:
 
     # --- what is wanting -----------------------------------------------------------------------------
 
-    def errors(self) -> Array:
-        """How far the loss of each value may be off, as a share of the mean: (t,)."""
-        found = self.found
-        if self.yardstick is None:
-            return found.bounds / max(float(np.std(self.fit.eta)), TINY) / len(found.bounds)
-        own = self.yardstick.spread(found.rows, found.eta, found.bounds)
-        weights = self.yardstick.weights[found.rows]
-        return weights * np.where(weights > 0, own, 0.0) / max(float(weights.sum()), TINY)
-
-    def allowed(self) -> float:
-        """Error of the mean that may be left."""
-        found = self.found
-        if self.yardstick is None:
-            return self.max_error
-        losses, weights = self.yardstick.losses(found.rows, found.eta), self.yardstick.weights[found.rows]
-        known = (weights > 0) & np.isfinite(losses) & np.isfinite(found.bounds)
-        if known.sum() < 2:
-            return 0.0
-        # rows far off inflate it: those of which nothing is known have no say
-        deviation = weights[known] * (losses[known] - np.average(losses[known], weights=weights[known]))
-        return self.max_error * float(np.sqrt(np.sum(deviation**2)) / weights[known].sum())
-
     def wanting(self) -> Index:
         """Sets to refine, those of the largest possible error first."""
         found = self.found
         own = np.zeros(found.count)
         if self.max_error == 0:
             np.maximum.at(own, found.fold, np.where(found.certified, 0.0, found.bounds))
-            allowed = 0.0
+            room = 0.0
         else:
-            np.add.at(own, found.fold, np.where(found.certified, 0.0, self.errors()))
-            allowed = self.allowed()
+            np.add.at(own, found.fold, np.where(found.certified, 0.0, errors(found, self.yardstick)))
+            room = allowed(found, self.yardstick, self.max_error)
         own[found.failed] = 0.0
         own[self._without_weight()] = 0.0
         order = np.argsort(own, kind="stable")
-        left = (np.cumsum(own[order]) <= allowed) & ~self._far_off()[order]
+        left = (np.cumsum(own[order]) <= room) & ~self._far_off()[order]
         return order[~left][::-1]
 
     def _far_off(self) -> Mask:
         """Sets with a value that may be off by a share of the spread that users would want to know of."""
-        found, far = self.found, np.zeros(self.found.count, dtype=bool)
+        found = self.found
         if self.yardstick is None or self.max_error == 0:
-            return far
-        off = self.yardstick.reach(found.eta, found.bounds)
-        far[found.fold[(off > FLAGGED) & ~found.certified]] = True
+            return np.zeros(found.count, dtype=bool)
+        far = far_off(found, self.yardstick)
         far[np.concatenate([found.failed, found.anew, self._without_weight()]).astype(np.intp)] = False
         return far
 
@@ -267,8 +222,6 @@ class _State:
         if fit.problem.loss.is_kinked or fit.problem.self_concordance() is None:
             return 0.0
         if self.step is None and self.blocks is None:  # nothing to repeat in the dual
-            return 0.0
-        if fit.is_kinked and has_paths(fit) and self.sets is None:
             return 0.0
         tol = 1.0 if self.max_error == 0 else LOOSELY
         if self.sets is None and proximal.applies(fit):

@@ -27,9 +27,10 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import prove
+from onefit.leave_out.proximal_proof import measure
 from onefit.leave_out.tableau import Table, Tableau
 from onefit.leave_out.vertex import at_vertex, copies
-from onefit.numerics import LEAST_SLACK, TINY
+from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
@@ -133,7 +134,7 @@ class _Working:
                 break
             joining, missed = np.zeros(len(self.fit.coef), dtype=bool), []
             for some in np.array_split(part, max(1, part.size * self.fit.problem.n // AT_ONCE)):
-                run = _Run.of(table, self.rows[some], self.ends, some)
+                run = Run.of(table, self.rows[some], self.ends, some)
                 spent += run.go(self.tol, affordable - spent)
                 own, fine = run.judge(self.eligible)
                 self._take_over(run, some, fine)
@@ -146,7 +147,7 @@ class _Working:
             self.tables.clear()
         return spent
 
-    def _take_over(self, run: _Run, part: Index, fine: Mask) -> None:
+    def _take_over(self, run: Run, part: Index, fine: Mask) -> None:
         ends, table = self.ends, run.table
         finite = np.isfinite(run.eta).all(axis=0)
         there, which = part[finite], np.flatnonzero(finite)
@@ -158,7 +159,7 @@ class _Working:
 
 
 @dataclass(eq=False)
-class _Run:
+class Run:
     """The problems without each of some rows, one a column."""
 
     table: Table
@@ -173,7 +174,7 @@ class _Run:
     failed: Mask = field(init=False)
 
     @classmethod
-    def of(cls, table: Table, rows: Index, ends: Ends, part: Index) -> _Run:
+    def of(cls, table: Table, rows: Index, ends: Ends, part: Index) -> Run:
         """Start where the iterations have come to."""
         fit, problem = table.fit, table.fit.problem
         weights = None
@@ -211,6 +212,13 @@ class _Run:
         values[self.rows[active], np.arange(active.size)] = 0.0
         return values
 
+    @property
+    def is_model(self) -> bool:
+        """Whether the quadratic model is the problem itself, so that its minimum is the end."""
+        problem, table = self.table.fit.problem, self.table
+        straight = problem.self_concordance() == 0 and not problem.loss.jumps and table.is_true
+        return straight and self.weights is None and not (problem.mean_scaled and np.any(table.l2))
+
     def go(self, tol: float, affordable: float) -> float:
         """Iterate until every problem has settled, or does not, or time is up; returns the time, about."""
         spent, each = 0.0, _round(*self.table.Z.shape).seconds
@@ -244,7 +252,7 @@ class _Run:
     def _round(self, active: Index) -> Array:
         """One step of some problems; by how much their predictors moved."""
         x = self.stacked[:, active]
-        target = self._model_minimum(active, x, self.gradient(active))
+        target, found = self._model_minimum(active, x, self.gradient(active))
         bad = ~np.isfinite(target).all(axis=0)
         target[:, bad] = x[:, bad]
         ahead = self.predict(target)
@@ -260,6 +268,7 @@ class _Run:
             self.intercept[active] = new[k]
         self.eta[:, active] = np.where(length == 1.0, ahead, here + length * change)
         self.is_fresh = False
+        moved[found & self.is_model] = 0.0
         return np.where(length == 1.0, moved, np.inf)
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
@@ -268,7 +277,7 @@ class _Run:
         penalty = table.l1 @ np.abs(x) + 0.5 * (table.l2 @ x**2)
         return losses.sum(axis=0) + self.keep[active] * penalty
 
-    def _travelled(self, eta: Array, active: Index) -> Array:
+    def travelled(self, eta: Array, active: Index) -> Array:
         """How far any row with weight is from the fit: (a,)."""
         moved = np.abs(eta - self.table.fit.eta[:, None])
         if self.weights is not None:
@@ -286,7 +295,7 @@ class _Run:
         length, far = np.ones(len(active)), np.arange(len(active))
         R = problem.self_concordance()
         if R is not None and not problem.loss.jumps and self.weights is None:
-            reach = np.maximum(self._travelled(ahead, active), self._travelled(self.eta[:, active], active))
+            reach = np.maximum(self.travelled(ahead, active), self.travelled(self.eta[:, active], active))
             far = np.flatnonzero(~(R * reach <= CALM))
         if far.size == 0:
             return length
@@ -308,8 +317,8 @@ class _Run:
 
     # --- the quadratic model -------------------------------------------------------------------------
 
-    def _model_minimum(self, active: Index, x: Array, gradient: Array) -> Array:
-        """Minimum of each model, by changes of the pattern from that of x: (q, a)."""
+    def _model_minimum(self, active: Index, x: Array, gradient: Array) -> tuple[Array, Mask]:
+        """Minimum of each model, by changes of the pattern from that of x: (q, a), and whether it is one."""
         table, own = self.table, self.rows[active]
         z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
@@ -331,7 +340,9 @@ class _Run:
             todo = todo[changes]
             if todo.size == 0:
                 break
-        return best
+        found = np.ones(len(active), dtype=bool)
+        found[todo] = False
+        return best, found
 
     # --- the end -------------------------------------------------------------------------------------
 
@@ -339,7 +350,7 @@ class _Run:
         """Columns off the working set that should join, and problems that have settled without them."""
         fit, problem, table = self.table.fit, self.table.fit.problem, self.table
         l1, _ = problem.separable.strengths(fit.coef.shape)
-        correlations = np.abs(_linalg.transposed_times(problem.X, self._end))
+        correlations = np.abs(_linalg.transposed_times(problem.X, self.end))
         correlations[table.columns] = 0.0
         drift = self._drift()
         known = np.isfinite(drift)
@@ -354,7 +365,7 @@ class _Run:
         return np.asarray(joining), self.settled & ~violated.any(axis=0)
 
     @cached_property
-    def _end(self) -> Array:
+    def end(self) -> Array:
         """Slopes at the ends: (n, m)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.slopes(np.arange(len(self.rows)))
@@ -362,7 +373,7 @@ class _Run:
     def _lengths_of_errors(self) -> tuple[Array, Array, Array, Array]:
         """Radius, ρ, M, and the row's own norm in A⁻¹, over the columns in use: (m,) each."""
         if not hasattr(self, "_measured"):
-            self._measured = _measure(self)
+            self._measured = measure(self)
         return self._measured
 
     def _drift(self) -> Array:
@@ -376,47 +387,3 @@ class _Run:
         with np.errstate(invalid="ignore"):
             found = own * length
         return np.where(np.isfinite(found) & ~self._unsure, found, np.inf)
-
-
-def _measure(run: _Run) -> tuple[Array, Array, Array, Array]:
-    """Radius of the error, ρ, M and own norms of a run's ends."""
-    table, fit = run.table, run.table.fit
-    problem, m = fit.problem, len(run.rows)
-    nothing = tuple(np.full(m, np.inf) for _ in range(4))
-    used = np.any(run.stacked != 0, axis=1) | table.inside
-    used[len(table.columns) :] = True
-    Z = table.Z[:, used]
-    L = _linalg.cholesky(np.asfortranarray(table.K[np.ix_(used, used)]))
-    if L is None or problem.loss.jumps or not table.is_true:
-        return nothing  # type: ignore[return-value]
-    half = _linalg.half_solve(L, np.array(Z, order="C"))
-    forms = np.einsum("ij,ij->i", half, half)
-    x, everyone = run.stacked, np.arange(m)
-    gradient, l1 = run.gradient(everyone, run._end), table.l1[:, None] * run.keep
-    excess = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0.0)
-    left = np.where(x != 0, gradient + l1 * np.sign(x), excess)[used]
-    own = forms[run.rows]
-    slack = 1.0 - fit.hessian[run.rows] * own
-    solved = _linalg.factor_solve(L, left)
-    along = np.einsum("qm,qm->m", Z[run.rows].T, solved)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squares = np.einsum("qm,qm->m", left, solved) + fit.hessian[run.rows] * along**2 / slack
-        norm = np.sqrt(np.maximum(squares, 0.0))
-        widest = np.sqrt(forms[problem.weights > 0].max() / slack)
-        travelled = run._travelled(run.eta, everyone)
-        low = _lowest(run, curved=bool(np.any(table.l2)))
-        R = float(problem.self_concordance() or 0.0)
-        length = prove.radius(R, norm, travelled, widest, low)
-        length = np.where(run.settled & (slack >= LEAST_SLACK), length, np.inf)
-        return length, travelled, widest, np.sqrt(own / slack)
-
-
-def _lowest(run: _Run, *, curved: bool) -> Array:
-    """Least factor of the Hessians on that of the fit: (m,)."""
-    problem = run.table.fit.problem
-    low = np.minimum(run.keep / problem.usual_shrink, 1.0) if curved else 1.0
-    if run.weights is None:
-        return np.broadcast_to(low, run.keep.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        grown = np.where(run.weights > 0, run.weights / problem.weights[:, None], 1.0).min(axis=0)
-    return np.minimum(low, grown)

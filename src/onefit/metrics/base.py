@@ -103,6 +103,7 @@ def farther(metric: LinearMetric, target: Array, eta: Array, bounds: Array) -> A
     """Change of a convex loss at the end of the interval where it is larger: (n,)."""
     finite = np.where(np.isfinite(bounds), bounds, 0.0)
     here = metric.losses(target, eta)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         ends = [metric.losses(target, eta + side * finite) - here for side in (-1.0, 1.0)]
-    return np.where(np.isfinite(bounds), np.maximum(*ends), np.inf)
+    found = np.maximum(*ends)
+    return np.where(np.isfinite(bounds) & np.isfinite(found), found, np.inf)

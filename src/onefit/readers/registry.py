@@ -75,7 +75,8 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     reached = limit is not None and steps is not None and np.max(steps) >= limit
     tol = getattr(model, "tol", None)
     design = reading.design or partial(check_new_rows, model)
-    iterates = steps is not None and not reading.solved
+    iterates = steps is not None or getattr(model, "solver_", None) == "lbfgs"  # Ridge does not count steps
+    iterates = iterates and not reading.solved
     tol = 1e-4 if tol is None else float(tol)
     return replace(reading, tol=tol, converged=not reached, iterates=iterates, design=design)
 

@@ -11,7 +11,7 @@ import numpy as np
 from onefit._typing import Array, Design
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
-from onefit.leave_out.engine import Yardstick
+from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
 from onefit.numerics import FLAGGED
 from onefit.risk.estimate import Readout, RiskEstimate

@@ -14,9 +14,9 @@ import numpy as np
 from onefit._typing import Array
 from onefit.curvature import Direction
 from onefit.leave_out import LeftOut
-from onefit.leave_out.engine import Yardstick
 from onefit.leave_out.refit import Anew, refit_cost, refit_sets
 from onefit.leave_out.result import Correction
+from onefit.leave_out.yardstick import Yardstick
 from onefit.risk.audit import audit, draw
 
 FEWEST, MOST = 30, 400  # sets that a sample takes

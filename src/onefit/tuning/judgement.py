@@ -11,9 +11,10 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.engine import Yardstick, in_passing
+from onefit.leave_out.engine import in_passing
 from onefit.leave_out.follow import has_paths
 from onefit.leave_out.sets import Folds
+from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered

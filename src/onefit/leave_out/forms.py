@@ -1,0 +1,171 @@
+"""H_GG = Z_G K⁻¹ Z_Gᵀ of sets of rows that leave together, and curvatures without them by Woodbury."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.curvature import Curvature, Direction
+from onefit.fit import Fit
+from onefit.leave_out import prove
+from onefit.leave_out.step import largest_share
+from onefit.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Folds of one size that share a curvature."""
+
+    which: Index  # (f,) fold numbers
+    rows: Index  # (f, b) the rows that they remove, sorted
+    curvature: Curvature
+    shrink: float
+
+
+class Forms(NamedTuple):
+    """H_GG and D_G of the folds of a batch.
+
+    A separable loss has one matrix for each output, (f, c, b, b); a coupled one has one over rows and
+    outputs, (f, 1, b c, b c).  Values at the rows are stacked likewise: (f, c, b) or (f, 1, b c).
+    """
+
+    H: Array
+    D: Array
+    rows: Index
+    coupled: bool
+
+    def stack(self, values: Array) -> Array:
+        """(f, b, …outputs) to the shape of the matrices."""
+        f, b = self.rows.shape
+        if self.coupled:
+            return values.reshape(f, 1, -1)
+        return values.reshape(f, b, -1).transpose(0, 2, 1)
+
+    def unstack(self, values: Array, outputs: tuple[int, ...]) -> Array:
+        """Back to (f, b, …outputs)."""
+        f, b = self.rows.shape
+        if not self.coupled:
+            values = values.transpose(0, 2, 1)
+        return values.reshape(f, b, *outputs)
+
+    @property
+    def kept(self) -> Array:
+        """I − D H."""
+        return np.eye(self.H.shape[-1]) - self.D @ self.H
+
+    @property
+    def slack(self) -> Array:
+        """Smallest eigenvalue of I − D H; smallest singular value where some bend is negative: (f,)."""
+        if not self.coupled and self.D.min() >= 0:
+            root = np.sqrt(np.einsum("fcbb->fcb", self.D))
+            inner = root[..., None] * self.H * root[..., None, :]
+            return np.asarray(1.0 - np.linalg.eigvalsh(inner)[..., -1].max(axis=1))
+        if self.coupled:
+            return 1.0 - largest_share(self.D, self.H)[:, 0]
+        return np.asarray(np.linalg.svd(self.kept, compute_uv=False)[..., -1].min(axis=1))
+
+    def left_out(self, kept: Array) -> Array:
+        """Squared norms of the rows in A⁻¹, as ``prove.widest_form`` has them: (f, b), over all outputs."""
+        f, b = self.rows.shape
+        inverse = self.H @ np.linalg.inv(kept)
+        if not self.coupled:
+            return np.asarray(np.einsum("fcbb->fbc", inverse).max(axis=2))
+        c = self.H.shape[-1] // b
+        own = np.einsum("fbabd->fbad", inverse.reshape(f, b, c, b, c))
+        return prove.widest_form(own.reshape(f * b, c, c)).reshape(f, b)
+
+
+def times(matrices: Array, vectors: Array) -> Array:
+    """Each matrix times its vector."""
+    return (matrices @ vectors[..., None])[..., 0]
+
+
+def forms_of(fit: Fit, batch: Batch, coupled: int, free: int) -> Forms:
+    """H_GG and D_G of a batch, from products with columns or with rows, whichever are fewer.
+
+    ``coupled`` outputs share a matrix; ``free`` coordinates are in a factor.
+    """
+    rows = batch.rows
+    f, b = rows.shape
+    bend = fit.hessian[rows]
+    if coupled > 1:
+        c = coupled
+        D = np.zeros((f, b, c, b, c))
+        D[:, np.arange(b), :, np.arange(b)] = bend.transpose(1, 0, 2, 3)
+        return Forms(_coupled_forms(fit, batch), D.reshape(f, 1, b * c, b * c), rows, True)
+    bend = bend.reshape(f, b, -1).transpose(0, 2, 1)
+    H = _forms_by_rows(fit, batch) if free < fit.problem.n else _forms_by_hat(fit, batch)
+    return Forms(H, bend[..., None] * np.eye(b), rows, False)
+
+
+def _forms_by_hat(fit: Fit, batch: Batch) -> Array:
+    """H_GG from Z K⁻¹ Zᵀ times unit columns: for curvatures that live in the rows."""
+    f, b = batch.rows.shape
+    flat = batch.rows.ravel()
+    unit = np.zeros((*fit.eta.shape, flat.size))
+    unit[flat, ..., np.arange(flat.size)] = 1.0
+    columns = batch.curvature.hat(unit).reshape(fit.problem.n, -1, f, b)
+    own = columns[batch.rows, :, np.arange(f)[:, None]]  # (f, row, c, column)
+    return own.transpose(0, 2, 1, 3)
+
+
+def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
+    """H_GG = Z_G (K⁻¹ Z_Gᵀ), for every output."""
+    f, b = batch.rows.shape
+    outputs = fit.eta.shape[1:]
+    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    shape = (*outputs, columns.shape[1])
+    gradient = np.broadcast_to(
+        columns.reshape(len(columns), *(1,) * len(outputs), -1), (len(columns), *shape)
+    )
+    answer = batch.curvature.solve(Direction(gradient, np.ones(shape)))
+    support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
+    left = columns[support].T.reshape(f, 1, b, int(support.sum()))
+    right = answer.coef[support].reshape(left.shape[-1], int(np.prod(outputs)), f, b).transpose(2, 1, 0, 3)
+    level = answer.intercept.reshape(-1, f, b).transpose(1, 0, 2)
+    return left @ right + level[:, :, None, :]
+
+
+def _coupled_forms(fit: Fit, batch: Batch) -> Array:
+    """H_GG over rows and outputs, (f, 1, b c, b c)."""
+    f, b = batch.rows.shape
+    c = fit.eta.shape[1]
+    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    p, r = columns.shape
+    coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
+    for a in range(c):
+        coef[:, a, :, a], level[a, :, a] = columns, 1.0
+    answer = batch.curvature.solve(Direction(coef.reshape(p, c, -1), level.reshape(c, -1)))
+    support = fit.tangent.support.any(axis=1)
+    right = answer.coef[support].reshape(int(support.sum()), c, f, b * c).transpose(2, 0, 1, 3)
+    left = columns[support].T.reshape(f, b, int(support.sum()))
+    forms = (left @ right.reshape(f, left.shape[-1], c * b * c)).reshape(f, b, c, b * c)
+    forms += answer.intercept.reshape(c, f, b * c).transpose(1, 0, 2)[:, None]
+    return forms.reshape(f, 1, b * c, b * c)
+
+
+@dataclass(frozen=True, eq=False)
+class Downdated:
+    """K_G⁻¹ = K⁻¹ + K⁻¹ Z_Gᵀ (I − D H)⁻¹ D Z_G K⁻¹ for each of some folds of a batch."""
+
+    curvature: Curvature
+    problem: Problem
+    forms: Forms
+    inner: Array  # (I − D H)⁻¹ D
+
+    def solve(self, gradient: Direction) -> Direction:
+        first = self.curvature.solve(gradient)
+        forms = self.forms
+        rows, own = forms.rows, np.arange(len(forms.rows))[:, None]
+        predicted = self.curvature.predict(first)
+        outputs = predicted.shape[1:-1]
+        inside = times(self.inner, forms.stack(predicted[rows, ..., own]))
+        scattered = np.zeros_like(predicted)
+        scattered[rows, ..., own] = forms.unstack(inside, outputs)
+        coef = _linalg.transposed_times(self.problem.X, scattered)
+        second = self.curvature.solve(Direction(coef, scattered.sum(axis=0)))
+        return Direction(first.coef + second.coef, first.intercept + second.intercept)

@@ -330,8 +330,10 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
             end.put(j, newton(refits.only(j), end.point.only(slice(j, j + 1))))
     if max_steps == 1:
         end.settled[:] = True  # it is a step, and bounded as such
-    elif not quadratic:  # without the set something is not determined: where solvers start decides
-        end.settled[:] &= [K.is_definite for K in own.curvatures]
+    # without the set something is not determined: where solvers start decides, or how far a kink lets it go
+    known = np.array([K.is_definite or (quadratic and not fit.is_kinked) for K in own.curvatures])
+    if max_steps > 1:
+        end.settled[:] &= known
     forms = [None if quadratic else prove.widest_form(K.quadratic_forms()) for K in own.curvatures]
     widest = np.array([_widest(form, refits.weights[:, j]) for j, form in enumerate(forms)])
     even = Spread(np.ones(len(which)), np.ones(len(which)))
@@ -342,6 +344,8 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
 
     blocks.slack[which] = 1.0
     blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own.solve)
+    for k in which[~known].tolist():
+        blocks.bounds[blocks.tested(k)] = np.inf
 
 
 def _widest(form: Array | None, weights: Array) -> float:

@@ -21,6 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Dual, Primal, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
+from onefit.leave_out.loose import room_of_intercept
 from onefit.leave_out.optimality import solves_without
 from onefit.penalties import SeparablePenalty
 
@@ -35,6 +36,8 @@ def leaves_nothing(fit: Fit) -> Mask:
     if problem.balance is not None:
         return gone & (problem.balance.raw_weights == 0)
     if not problem.loss.is_kinked or problem.mean_scaled:
+        return gone
+    if any(room_of_intercept(fit)):  # without the row it may have more
         return gone
     return gone | ((fit.gradient == 0) & ~fit.pinned)
 

@@ -110,7 +110,9 @@ def leave_corners_out(fit: Fit) -> LeftOut:
     if problem.mean_scaled or problem.balance is not None:
         return one_step(fit)
     acting = np.flatnonzero((fit.gradient != 0) | fit.pinned)
-    few = one_step(fit.of_rows(acting))
     eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)
+    if acting.size == 0:
+        return _result(fit, eta, leverages, slack)
+    few = one_step(fit.of_rows(acting))
     eta[acting], leverages[acting], slack[acting] = few.eta, few.leverages, few.slack
     return _result(fit, eta, leverages, slack)

@@ -29,11 +29,15 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
+from onefit.numerics import CERTIFIED, rounding_of_slack
 from onefit.problem import Problem
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import Rows
+
+SUMS = 100.0  # terms of a linear predictor, relative to it, that cancel in it
 
 
 def solve(start: Fit) -> Fit:
@@ -96,5 +100,14 @@ def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
         coef[rows] = held
     level = np.asarray(extra.sum())
     eta = problem.linear_predictor(coef, level)
-    eta[rows[dual.pins]] = dual.held_at(dual.pins)
+    held = dual.held_at(dual.pins)
+    off = np.abs(eta[rows[dual.pins]] - held)
+    if np.any(
+        off > CERTIFIED * (1.0 + np.abs(held)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
+    ):
+        raise SolverError(
+            "the coefficients do not bring rows into the corners of the loss that they hold: the columns of "
+            "X are of very different size, or very large; standardise them"
+        )
+    eta[rows[dual.pins]] = held
     return Fit(problem, coef, level).known(eta=eta, gradient=slope, pinned=pinned)

@@ -1,0 +1,176 @@
+"""Refits with several optima, columns that share a coefficient, and what must not be called proven there."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge, TweedieRegressor
+from sklearn.svm import SVC, SVR, LinearSVR
+
+import onefit
+from onefit.exceptions import UnreliableWarning
+from onefit.fit import Fit
+from onefit.leave_out.loose import room_of_intercept, with_middle_intercept
+from onefit.leave_out.vertex import at_vertex, copies
+from onefit.losses import Hinge, Logistic
+from onefit.penalties import L1, L2
+from onefit.problem import Problem
+from onefit.solvers.solve import solve
+
+
+def balanced_classes(n_first=10, n_second=5):
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1], [n_first, n_second])
+    return rng.normal(size=(len(y), 3)), y
+
+
+def test_an_undetermined_intercept_is_said_and_bounded():
+    X, y = balanced_classes()
+    model = SVC(C=1e-3, kernel="linear", class_weight="balanced").fit(X, y)
+    with pytest.warns(UnreliableWarning):
+        est = onefit.loo(model, X, y)
+    assert est.guarantee == "bounded"
+    assert any("several optima" in note for note in est.notes)
+    for i in range(len(y)):
+        kept = np.arange(len(y)) != i
+        refit = SVC(C=1e-3, kernel="linear", class_weight="balanced", tol=1e-10).fit(X[kept], y[kept])
+        assert abs(refit.decision_function(X[i : i + 1])[0] - est.decision[i]) <= est.bounds[i] + 1e-6
+
+
+@pytest.mark.parametrize("level", [-0.3, 0.0, 0.8])
+def test_the_room_of_an_intercept_ends_where_the_objective_rises(level):
+    X, y = np.zeros((4, 1)), np.array([0.0, 0.0, 1.0, 1.0])
+    problem = Problem(Hinge(), L2(1.0), X, y, np.ones(4))
+    fit = Fit(problem, np.zeros(1), np.array(level))
+    down, up = room_of_intercept(fit)
+    assert (level - down, level + up) == pytest.approx((-1.0, 1.0))
+    for at in (level - down, level + up, 0.0):
+        assert fit.moved(fit.coef, np.array(at)).objective == pytest.approx(fit.objective)
+    for at in (level - down - 0.1, level + up + 0.1):
+        assert fit.moved(fit.coef, np.array(at)).objective > fit.objective + 0.1
+    assert float(with_middle_intercept(fit).intercept) == pytest.approx(0.0)
+
+
+def with_copies(n=60):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, 6))
+    y = (X[:, 0] - X[:, 1] + rng.logistic(size=n) > 0).astype(float)
+    return np.column_stack([X, X[:, 0], -X[:, 1]]), y
+
+
+def test_copies_give_up_their_share():
+    X, y = with_copies()
+    fit = solve(Fit.at_start(Problem(Logistic(), L1(2.0), X[:, :6], y, np.ones(len(y))))).fit
+    shared = np.append(fit.coef, [0.25 * fit.coef[0], -0.5 * fit.coef[1]])
+    shared[:2] *= (0.75, 0.5)
+    whole = Fit(Problem(Logistic(), L1(2.0), X, y, np.ones(len(y))), shared, fit.intercept)
+    found = at_vertex(whole)
+    assert np.count_nonzero(found.coef) == np.count_nonzero(fit.coef)
+    assert found.objective == pytest.approx(whole.objective, rel=1e-12)
+    np.testing.assert_allclose(
+        found.problem.linear_predictor(found.coef, found.intercept), whole.eta, atol=1e-12
+    )
+    assert copies(found).sum() == 2
+    assert not copies(found)[found.coef != 0].any()
+
+
+def test_copies_change_no_left_out_value():
+    X, y = with_copies()
+    few, all_ = (
+        LogisticRegression(C=0.5, l1_ratio=1, solver="saga", tol=1e-8, max_iter=20000).fit(A, y)
+        for A in (X[:, :6], X)
+    )
+    known = onefit.loo(few, X[:, :6], y, exact=True)
+    est = onefit.loo(all_, X, y, exact=True)
+    assert est.guarantee == known.guarantee == "exact"
+    np.testing.assert_allclose(est.decision, known.decision, atol=1e-5)
+
+
+def test_a_column_that_leaves_with_its_rows_is_not_proven_by_a_singular_factor():
+    rng = np.random.default_rng(0)
+    x = np.where(np.arange(20) < 4, rng.normal(size=20), 0.0)
+    y = (x + 0.3 * rng.normal(size=20) > 0).astype(int)
+    X, groups = x[:, None], np.repeat(np.arange(5), 4)
+    model = onefit.GeneralizedLinear(loss="squared_hinge", penalty=onefit.penalties.L1(0.002)).fit(X, y)
+    est = onefit.loo(model, X, y, groups=groups)
+    assert est.guarantee == "exact"
+    for group in range(5):
+        own = groups == group
+        refit = onefit.GeneralizedLinear(loss="squared_hinge", penalty=onefit.penalties.L1(0.002))
+        refit.fit(X[~own], y[~own])
+        np.testing.assert_allclose(est.decision[own], refit.decision_function(X[own]), atol=1e-7)
+
+
+def test_where_every_row_is_in_the_tube_the_intercept_is_the_middle_as_libsvm_has_it():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(24, 3)), rng.normal(size=24)
+    with pytest.warns(UnreliableWarning):
+        est = onefit.loo(SVR(epsilon=100.0, gamma=1.0).fit(X, y), X, y)
+    assert est.guarantee == "bounded"
+    for i in range(4):
+        refit = SVR(epsilon=100.0, gamma=1.0).fit(np.delete(X, i, 0), np.delete(y, i))
+        assert est.predictions[i] == pytest.approx(refit.predict(X[i : i + 1])[0], abs=1e-8)
+    none = LinearSVR(C=3.0, epsilon=100.0, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(onefit.loo(none, X, y).predictions, 0.0)
+
+
+def test_a_fit_that_hardly_moves_flags_no_rows():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(32, 2)), 1e4 + rng.normal(size=32)
+    assert onefit.loo(Ridge(alpha=1e9).fit(X, y), X, y).flagged.size == 0
+
+
+# --- what once broke ---------------------------------------------------------------------------------
+
+
+def test_exact_without_active_columns():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
+    est = onefit.loo(Lasso(alpha=100.0).fit(X, y), X, y, exact=True)
+    np.testing.assert_allclose(est.predictions, (y.sum() - y) / 19)
+    labels = (y > 0).astype(int)
+    model = LogisticRegression(C=1e-2, l1_ratio=1, solver="saga", max_iter=20000, tol=1e-10).fit(X, labels)
+    with pytest.warns(NotOptimalWarning):
+        assert onefit.loo(model, X, labels, exact=True).guarantee == "exact"
+
+
+def test_a_row_of_zeros_without_an_intercept():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
+    X[4] = 0.0
+    est = onefit.loo(TweedieRegressor(power=0, fit_intercept=False, tol=1e-9).fit(X, y), X, y)
+    assert est.predictions[4] == 0.0
+    assert est.guarantee != "rough"
+
+
+def test_a_kernel_ridge_near_rounding_is_not_called_exact():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    y = np.sin(X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = KernelRidge(alpha=1e-14, kernel="rbf").fit(X, y)
+    est = onefit.loo(model, X, y)
+    assert est.guarantee == "bounded"
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_columns_out_of_range_are_refused_by_name(scale):
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="column"):
+        onefit.RidgeLOO().fit(scale * rng.normal(size=(20, 3)), rng.normal(size=20))
+
+
+def test_groups_of_a_support_vector_machine():
+    X, y = balanced_classes(20, 20)
+    est = onefit.loo(SVC(C=1.0).fit(X, y), X, y, groups=np.arange(40) // 4)
+    assert est.guarantee == "exact"
+
+
+def test_folds_are_not_called_leave_one_out():
+    X, y = balanced_classes(20, 20)
+    est = onefit.evaluate(Ridge().fit(X, y), X, y, onefit.risk.KFold(5))
+    assert "leave-one-out" not in str(est)
+    assert "made exact" not in str(est)

@@ -11,7 +11,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge, TweedieRegres
 from sklearn.svm import SVC, SVR, LinearSVR
 
 import onefit
-from onefit.exceptions import UnreliableWarning
+from onefit.exceptions import NotOptimalWarning, UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out.loose import room_of_intercept, with_middle_intercept
 from onefit.leave_out.vertex import at_vertex, copies

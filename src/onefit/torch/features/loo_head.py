@@ -29,7 +29,8 @@ class LeaveOneOutHead(BaseEstimator):
         The frozen backbone: what it returns for a batch, (b, d), or a tuple or dict of such, which are put
         side by side.  None: X holds the features.
     head : {"logistic", "ridge"} or scikit-learn estimator, default "logistic"
-        ``LogisticLOO``, one against the rest where there are several classes, each with its own strength;
+        ``LogisticLOO``; of several classes with many features one against the rest, fitted together at the
+        strength that is best for all (with ``n_strengths`` or ``exact`` each has its own);
         ``RidgeLOO``, of labels a regression of 0 and 1 for each class.  An estimator is cloned and has to
         have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate``); with
         ``onefit.GradientSearchCV`` the parts of a tuple have strengths of their own by
@@ -38,7 +39,8 @@ class LeaveOneOutHead(BaseEstimator):
         On the path of each logistic head, over six decades.  None: three around the strength that suits least
         squares, moved until the best is in the middle.  A ridge head has 100 from one decomposition.
     exact : bool, default False
-        Whether every left-out value of the head that was chosen is made that of a refit, to solver accuracy;
+        Whether every left-out value of the head that was chosen is made that of a refit, to solver accuracy
+        (of classes that are fitted together they are those of one Newton step, with bounds in ``loo_``);
         those of a ridge head are anyway.
     scale : bool, default True
         Whether features are centred and divided by their standard deviation first, that of all rows.
@@ -52,8 +54,9 @@ class LeaveOneOutHead(BaseEstimator):
     ----------
     linear_ : nn.Linear
         The head on the features as the module returns them, in float64: the scaling is folded into it.
-    estimators_ : tuple of estimators
-        One, or one a class.
+    estimators_ : tuple
+        One, or one a class: estimators, or for classes that are fitted together what they came to (``C_``,
+        ``coef_``, ``intercept_``, ``loo_``).
     classes_ : (c,) array
         Of a classifier.
     layers_ : (d,) int array

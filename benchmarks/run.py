@@ -221,16 +221,21 @@ def randalo(quick: bool) -> Iterator[Row]:
 
 def main() -> None:
     """Print the table."""
+    from gradient_search import gradient_search  # these take Row and paired from here
+    from squared_loss import matrix, tall
+
+    parts = (leave_one_out, exact, lasso_path, logistic, ridge, randalo, gradient_search, tall, matrix)
+    names = [part.__name__ for part in parts]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    quick = parser.parse_args().quick
+    parser.add_argument("--part", nargs="+", choices=names, default=names, help="parts of the table")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"{'':<58}{'ours s':>9}{'theirs s':>9}{'ratio':>8}  goal")
-    from gradient_search import gradient_search  # which takes Row and paired from here
-
-    for part in (leave_one_out, exact, lasso_path, logistic, ridge, randalo, gradient_search):
-        for row in part(quick):
-            print(row, flush=True)
+    for part in parts:
+        if part.__name__ in asked.part:
+            for row in part(asked.quick):
+                print(row, flush=True)
 
 
 if __name__ == "__main__":

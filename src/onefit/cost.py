@@ -13,7 +13,7 @@ PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 20.0  # rows a column from which on fits are known from sums over the rows
-MANY = 1e5  # numbers from which on going over the rows is what takes time
+MANY = 5e3  # numbers from which on a pass over the rows is worth its calls
 
 
 class Work(NamedTuple):

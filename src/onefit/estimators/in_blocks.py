@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from onefit.blocks import (
 from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.follow import follow, has_paths
 from onefit.losses import Squared
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.risk.means import mean_and_error
@@ -52,14 +53,26 @@ class TunedOnRows:
     chosen: ChosenStrength
 
     def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
-        """Left-out predictors of the pass where their bounds are enough, else those of the engine."""
+        """Left-out predictors of the pass; rows are followed, worst first, until the bounds are enough.
+
+        Where they cannot be, the engine leaves all rows out.
+        """
         own, weights = judgement.yardstick, judgement.weights
         rows = np.arange(len(weights))
         off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
         _, error = mean_and_error(own.losses(rows, values.left_out), weights)
-        if not off.sum() / weights.sum() <= ENOUGH * error:
+        order = np.argsort(off, kind="stable")
+        far = order[~(np.cumsum(off[order]) <= ENOUGH * error * weights.sum())]
+        found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
+        if far.size == 0:
+            return found
+        solved = follow(fit, np.sort(far)) if has_paths(fit) else {}
+        if len(solved) < far.size:
             return leave_out(fit, max_error=ENOUGH, yardstick=own)
-        return LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
+        known = np.array(sorted(solved), dtype=np.intp)
+        eta, bounds = found.eta.copy(), found.bounds.copy()
+        eta[known], bounds[known] = [solved[i].eta for i in known.tolist()], 0.0
+        return replace(found, eta=eta, bounds=bounds, solved=solved, pivoted=known)
 
 
 def has_passes(model: SelfTuned) -> bool:

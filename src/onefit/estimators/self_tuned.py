@@ -260,6 +260,8 @@ class SelfTuned(LinearModel):
         problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
         fit = Fit(problem, self.coef_, np.asarray(self.intercept_)).known(eta=values.fitted)
         self._judge(sample, found.left_out(fit, values, judgement))
+        best = found.path.best
+        self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
 
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what two passes over the rows found."""

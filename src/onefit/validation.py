@@ -97,6 +97,9 @@ def check_table(X: Any) -> None:
         _check_columns(X, list(names))
     elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
         raise TypeError(f"X holds {X.dtype}, not numbers: write dates as days since a day, for instance")
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "OUST" and X.ndim == 2:
+        for j, column in enumerate(X.T):
+            _check_text(f"column {j}", column)
 
 
 def _check_columns(X: Any, names: list[Any]) -> None:
@@ -112,12 +115,17 @@ def _check_columns(X: Any, names: list[Any]) -> None:
                 f"column {name!r} of X holds {dtype}, not numbers: write dates as days since a day, for "
                 "instance"
             )
-        text = _first_text(X[name]) if written in ("object", "str", "string", "category") else None
-        if text is not None:
-            raise ValueError(
-                f"could not convert string to float: column {name!r} of X holds text such as {text!r}; "
-                "encode it, with OneHotEncoder() for instance, or leave it out"
-            )
+        if written in ("object", "str", "string", "category"):
+            _check_text(f"column {name!r}", X[name])
+
+
+def _check_text(name: str, values: Any) -> None:
+    text = _first_text(values)
+    if text is not None:
+        raise ValueError(
+            f"could not convert string to float: {name} of X holds text such as {text!r}; encode it, with "
+            "OneHotEncoder() for instance, or leave it out"
+        )
 
 
 def _first_text(values: Any) -> str | None:
@@ -127,7 +135,7 @@ def _first_text(values: Any) -> str | None:
             try:
                 float(value)
             except ValueError:
-                return value
+                return str(value)
     return None
 
 
@@ -310,8 +318,11 @@ def check_rng(rng: Any) -> np.random.Generator:
     return np.random.default_rng(rng)
 
 
-def check_solver(max_iter: Any, tol: Any) -> None:
-    """Refuse limits of a solver that are none."""
+def check_solver(max_iter: Any, tol: Any, n_jobs: Any = None) -> None:
+    """Refuse limits of a solver that are none, and numbers of jobs."""
+    jobs = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (jobs and n_jobs != 0):
+        raise ValueError(f"n_jobs must be None or a whole number other than 0 (-1 is all), got {n_jobs!r}")
     whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
     if max_iter is not None and not (whole and max_iter >= 1):
         raise ValueError(f"max_iter must be a whole number from 1 on, got {max_iter!r}")
@@ -362,10 +373,12 @@ def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | 
 
 def check_class_weight(given: Any, classes: Any) -> None:
     """Refuse weights of classes that are none, or of classes that there are not."""
-    if given is None or given == "balanced":
+    if given is None:
         return
     if classes is None:
         raise ValueError("class_weight is for classifiers: pass sample_weight")
+    if isinstance(given, str) and given == "balanced":
+        return
     if not isinstance(given, dict):
         raise TypeError(f"class_weight must be None, 'balanced' or a dict of class to weight, got {given!r}")
     known = np.asarray(classes).tolist()

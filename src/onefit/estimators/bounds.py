@@ -119,7 +119,8 @@ def _shares(name: str, estimator: Any) -> Shares:
 def _interval(name: str, given: Any) -> Domain:
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise ValueError(
-            f"bounds of {name!r} must be (low, high), PerFeature, PerGroup or Simplex, got {given!r}"
+            f"bounds of {name!r} must be (low, high), PerFeature, PerGroup or Simplex, got {given!r}: for "
+            "the values of a grid give the smallest and the largest, between which gradients lead"
         )
     domain = _checked(Domain(name, given[0], given[1], given[2] if len(given) == 3 else "linear"))
     wide = domain.low > 0 and domain.high / domain.low >= DECADES

@@ -43,6 +43,7 @@ from onefit.validation import (
     check_class_weight,
     check_classes_stay,
     check_factors,
+    check_flag,
     check_offset,
     check_solver,
     check_strengths,
@@ -175,7 +176,8 @@ class SelfTuned(LinearModel):
             )
         if self.scoring is not None:
             check_scoring(self.scoring)
-        check_solver(self.max_iter, self.tol)
+        check_solver(self.max_iter, self.tol, self.n_jobs)
+        check_flag("early_stopping", self.early_stopping)
         self._ratios()
 
     def _judgement(self, sample: Sample) -> Judgement:

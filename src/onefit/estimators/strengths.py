@@ -26,7 +26,7 @@ def grid_of(
     problem: Problem,
     *,
     kinked: bool,
-    eps: float,
+    eps: Any,
     inverse: bool = False,
     positive: bool = True,
 ) -> Grid:
@@ -66,7 +66,7 @@ def grid_of(
         ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
         return ends_of_kinked(null(), eps, curvature_of_columns(Fit.at_start(problem)), ridge)
 
-    if not 0 < eps < 1:
+    if isinstance(eps, str) or not 0 < eps < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
     return grid_between(name, given, ends, null, inverse=inverse, positive=positive)
 

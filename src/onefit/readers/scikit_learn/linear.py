@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import linear_model
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.preprocessing import label_binarize
 from sklearn.utils.class_weight import compute_sample_weight
 
@@ -158,7 +159,17 @@ def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
 
 
+def _transformed_target(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+    inner = getattr(model, "regressor_", model.regressor)
+    raise UnsupportedModelError(
+        "no leave-one-out formula for TransformedTargetRegressor, whose losses are those of its inverse "
+        f"function: judge its {type(inner).__name__} on the transformed response, "
+        "onefit.loo(model.regressor_, X, model.transformer_.transform(y.reshape(-1, 1)).ravel())"
+    )
+
+
 READINGS: dict[type, Reader] = {
+    TransformedTargetRegressor: _transformed_target,
     linear_model.LinearRegression: _linear_regression,
     linear_model.Ridge: _ridge,
     linear_model.RidgeCV: _ridge_cv,

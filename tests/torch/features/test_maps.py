@@ -330,7 +330,14 @@ class Small:
 SMALL = {"module": Small(), "n_splits": 16, "max_iter": 30, "tol": 0.02, "random_state": 0}
 
 
-@parametrize_with_checks([FeatureMapClassifier(**SMALL), FeatureMapRegressor(**SMALL)])
+def takes_any_keyword(_estimator):
+    """The check gives the name of ``**module_arguments`` itself, which is refused as any unknown name is."""
+    return {"check_do_not_raise_errors_in_init_or_set_params": "arguments other than module__* are refused"}
+
+
+@parametrize_with_checks(
+    [FeatureMapClassifier(**SMALL), FeatureMapRegressor(**SMALL)], expected_failed_checks=takes_any_keyword
+)
 def test_scikit_learn(estimator, check):
     check(estimator)
 

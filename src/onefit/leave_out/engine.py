@@ -37,6 +37,7 @@ from onefit.pieces import Pieces
 
 AFFORDABLE = 2.0  # fits whose time leaving rows out may take before the rest is sampled
 AT_LEAST = 0.3  # seconds that it may always take
+COLUMNS_A_STEP = 10.0  # that a curved fit with kinks takes in or lets go in a fit's worth of steps
 IN_PASSING = 0.007  # the same for a strength on a path
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
@@ -114,6 +115,8 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 def _affordable(fit: Fit) -> float:
     n, p = fit.problem.X.shape
     one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
+    if fit.is_kinked and not fit.problem.loss.is_quadratic:  # its pattern is found a few columns at a time
+        one = one.times(max(1.0, fit.tangent.size / COLUMNS_A_STEP))
     return max(AT_LEAST, AFFORDABLE * one.seconds)
 
 

@@ -1,0 +1,111 @@
+"""``onefit.compare``: paired differences, against the differences of the losses taken row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+import onefit
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def sample():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 4))
+    return X, X[:, 0] + rng.normal(size=N), rng.uniform(0.5, 2.0, N)
+
+
+@pytest.fixture(scope="module")
+def judged(sample):
+    X, y, _ = sample
+    return {
+        name: onefit.loo(Ridge(alpha).fit(X, y), X, y)
+        for name, alpha in {"weak": 1.0, "strong": 1e3, "middle": 30.0}.items()
+    }
+
+
+def _refit_losses(X, y, alpha):
+    kept = [np.delete(np.arange(N), i) for i in range(N)]
+    refits = [Ridge(alpha).fit(X[rows], y[rows]) for rows in kept]
+    return np.array([(y[i] - refits[i].predict(X[[i]])[0]) ** 2 for i in range(N)])
+
+
+class TestCompare:
+    def test_is_the_paired_test_of_losses_of_refits(self, sample, judged):
+        X, y, _ = sample
+        found = onefit.compare(weak=judged["weak"], strong=judged["strong"])
+        weak, strong = _refit_losses(X, y, 1.0), _refit_losses(X, y, 1e3)
+        assert found.names == ("weak", "strong")
+        np.testing.assert_allclose(found.risk, [weak.mean(), strong.mean()])
+        np.testing.assert_allclose(found.std_error, [np.std(e, ddof=1) / np.sqrt(N) for e in (weak, strong)])
+        assert found.difference[1] == pytest.approx(np.mean(strong - weak))
+        assert found.difference_error[1] == pytest.approx(np.std(strong - weak, ddof=1) / np.sqrt(N))
+        paired = ttest_rel(weak, strong, alternative="less")
+        assert found.p_better[1] == pytest.approx(1.0 - paired.pvalue)
+
+    def test_best_comes_first_and_is_held_against_itself(self, judged):
+        found = onefit.compare(judged)
+        assert list(found.risk) == sorted(found.risk)
+        assert (found.difference[0], found.difference_error[0], found.p_better[0]) == (0.0, 0.0, 0.5)
+
+    def test_weights_of_rows_weigh_the_differences(self, sample):
+        X, y, weights = sample
+        one, other = (onefit.loo(Ridge(a).fit(X, y, weights), X, y, weights) for a in (1.0, 1e3))
+        found = onefit.compare(one=one, other=other)
+        change = other.losses - one.losses
+        mean = np.average(change, weights=weights)
+        error = np.sqrt(np.sum((weights * (change - mean)) ** 2) * N / (N - 1)) / weights.sum()
+        assert found.difference[1] == pytest.approx(mean)
+        assert found.difference_error[1] == pytest.approx(error)
+
+    def test_fitted_estimators_stand_for_their_risk(self, sample, judged):
+        X, y, _ = sample
+        tuned = onefit.RidgeLOO([1.0]).fit(X, y)
+        found = onefit.compare(tuned, judged["strong"])
+        assert found.names == ("RidgeLOO 0", "RiskEstimate 1")
+        assert found.risk[0] == pytest.approx(judged["weak"].value)
+
+    def test_frame_has_a_row_a_model(self, judged):
+        pytest.importorskip("pandas")
+        found = onefit.compare(judged)
+        table = found.to_frame()
+        assert list(table.index) == list(found.names)
+        np.testing.assert_array_equal(table["difference"], found.difference)
+        np.testing.assert_array_equal(table["p_better"], found.p_better)
+
+    def test_is_shown_as_text_line_and_html(self, judged):
+        found = onefit.compare({"<b>": judged["weak"], "strong": judged["strong"]})
+        assert str(found).splitlines()[0] == "left-out squared error"
+        assert str(found).splitlines()[2].split()[0] == "<b>"
+        assert "\n" not in repr(found)
+        assert "<td>&lt;b&gt;</td>" in found._repr_html_()
+
+    def test_refuses_what_cannot_be_compared(self, sample, judged):
+        X, y, weights = sample
+        weak = judged["weak"]
+        cases = {
+            "at least two": {"weak": weak},
+            "were judged on other rows": {
+                "weak": weak,
+                "half": onefit.loo(Ridge().fit(X[:20], y[:20]), X[:20], y[:20]),
+            },
+            "models of one loss": {
+                "weak": weak,
+                "logistic": onefit.loo(LogisticRegression().fit(X, y > 0), X, y > 0),
+            },
+            "other weights of the rows": {
+                "weak": weak,
+                "weighted": onefit.loo(Ridge().fit(X, y, weights), X, y, weights),
+            },
+        }
+        for said, models in cases.items():
+            with pytest.raises(ValueError, match=said):
+                onefit.compare(models)
+        with pytest.raises(TypeError, match=r"write onefit\.loo"):
+            onefit.compare(weak=weak, plain=LinearRegression().fit(X, y))
+        with pytest.raises(ValueError, match="all different"):
+            onefit.compare(weak, weak, names=["same", "same"])

@@ -26,6 +26,7 @@ N, P = 40, 12
 RNG = np.random.default_rng(0)
 NUMBERS, CLASSES = 2.0 * RNG.normal(size=N), RNG.integers(0, 2, N).astype(float)
 POSITIVE, COUNTS = RNG.gamma(2.0, 1.0, N), RNG.poisson(2.0, N).astype(float)
+WEIGHTS_OF_ROWS = np.linspace(0.5, 2.0, N)
 GROUPS, WEIGHTS = np.repeat(range(4), 3), np.linspace(2.0, 0.1, P)
 
 LOSSES = {
@@ -80,15 +81,31 @@ def test_our_penalties(name):
 
 
 def test_none_is_forgotten():
-    """Every concrete class of the packages is among those that are checked."""
+    """Every concrete class of the packages is among those that are checked.
+
+    ``Offset``, whose response has two columns, is checked by its derivatives below and by refits in
+    ``test_drop_in``.
+    """
 
     def concrete(package, base):
         classes = (getattr(package, name) for name in package.__all__)
         found = {c for c in classes if isinstance(c, type) and issubclass(c, base)}
         return {c for c in found if not c.__abstractmethods__}
 
-    assert concrete(losses, Loss) == {type(loss) for loss in LOSSES}
+    assert concrete(losses, Loss) - {losses.Offset} == {type(loss) for loss in LOSSES}
     assert concrete(penalties, Penalty) == {type(penalty) for penalty in PENALTIES.values()}
+
+
+def test_offset_is_its_loss_further_on():
+    loss, given, eta = losses.Poisson(), np.linspace(-0.5, 0.5, N), RNG.normal(size=N)
+    moved, both = losses.Offset(loss), np.stack([COUNTS, given], axis=1)
+    for name in ("value", "gradient", "hessian", "third"):
+        np.testing.assert_array_equal(
+            getattr(moved, name)(both, eta), getattr(loss, name)(COUNTS, eta + given)
+        )
+    start = moved.start(both, WEIGHTS_OF_ROWS)
+    slope = WEIGHTS_OF_ROWS @ moved.gradient(both, np.full(N, start))
+    assert abs(slope) < 1e-9 * WEIGHTS_OF_ROWS.sum()
 
 
 # --- as a user would write them ---------------------------------------------------------------------

@@ -35,9 +35,9 @@ from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (
     check_audit,
     check_fitted,
+    check_given,
     check_max_error,
     check_rng,
-    check_table,
     check_weights,
     labels_of,
 )
@@ -140,7 +140,7 @@ def loo(
     if source is not None:
         asked = {"groups": groups, "exact": exact, "audit": audit, "predictions": predictions}
         return _in_blocks(model, source, asked)
-    check_table(X)
+    check_given(X)
     check_consistent_length(X, y)
     sample = _Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)

@@ -80,6 +80,18 @@ def check_magnitude(X: Design) -> None:
 # --- what arrives ------------------------------------------------------------------------------------
 
 
+def check_given(X: Any) -> None:
+    """Refuse rows that are missing or masked, whatever a pipeline may make of the others.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if X is None:
+        raise TypeError("X is None: pass the rows, an array of shape (n_samples, n_features)")
+    check_unmasked("X", X)
+
+
 def check_table(X: Any) -> None:
     """Refuse rows that no number of ours would be right for, by the name of the column.
 
@@ -89,9 +101,7 @@ def check_table(X: Any) -> None:
     ------
     TypeError, ValueError
     """
-    if X is None:
-        raise TypeError("X is None: pass the rows, an array of shape (n_samples, n_features)")
-    check_unmasked("X", X)
+    check_given(X)
     names = getattr(X, "columns", None)
     if names is not None and hasattr(X, "dtypes"):
         _check_columns(X, list(names))

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
@@ -32,7 +33,7 @@ from sklearn.linear_model import (
 )
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler, scale
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler, scale
 
 import onefit
 from onefit.penalties import L2, Box
@@ -388,6 +389,24 @@ def test_logistic_regression_cv(data):
 
 
 # --- pipelines -------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_may_take_text_and_dates():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(
+        {
+            "kind": list("abc") * 10,
+            "day": pandas.date_range("2024-01-01", periods=30),
+            "size": rng.normal(size=30),
+        }
+    )
+    y = rng.normal(size=30)
+    encode = make_column_transformer((OneHotEncoder(), ["kind", "day"]), remainder="passthrough")
+    pipeline = make_pipeline(encode, Ridge()).fit(table, y)
+    inner = pipeline[:-1].transform(table)
+    found, wanted = onefit.loo(pipeline, table, y), onefit.loo(Ridge().fit(inner, y), inner, y)
+    np.testing.assert_allclose(found.predictions, wanted.predictions)
 
 
 def test_a_pipeline_is_its_last_step_on_fixed_features():

@@ -17,6 +17,8 @@ MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any numb
 
 def check_fitted(model: Any) -> None:
     """Refuse an estimator that was not fitted, and what is no estimator at all."""
+    if hasattr(model, "params") and hasattr(model, "fittedvalues"):  # results, as statsmodels has them
+        return
     if isinstance(model, type) or not hasattr(model, "get_params"):
         raise TypeError(
             f"model must be a fitted scikit-learn estimator, got {_shown(model)}: the order is model, X, y"

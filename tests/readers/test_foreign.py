@@ -514,7 +514,7 @@ from sklearn.linear_model import Lasso
 
 X, y = load_diabetes(return_X_y=True)
 onefit.loo(Lasso(1.0).fit(X, y), X, y)
-libraries = {"skglm", "celer", "glum", "adelie", "sortedl1", "onefit.readers.celer"}
+libraries = {"skglm", "celer", "glum", "adelie", "sortedl1", "statsmodels", "onefit.readers.celer"}
 print(libraries & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)

@@ -28,6 +28,7 @@ LIBRARIES = {  # where the estimators of each are read; imported when the first 
     "glum": "onefit.readers.glum",
     "adelie": "onefit.readers.adelie",
     "sortedl1": "onefit.readers.sortedl1",
+    "statsmodels": "onefit.readers.statsmodels",
 }
 
 

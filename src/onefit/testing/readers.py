@@ -80,7 +80,7 @@ def _check_refits(
 
 
 def _predicted(refit: Any, method: str, row: Any, found: Array) -> Array:
-    if found.dtype.kind == "f" and method == "predict" and hasattr(refit, "decision_function"):
+    if found.dtype.kind == "f" and method == "predict" and hasattr(refit, "classes_"):
         method = "predict_proba" if hasattr(refit, "predict_proba") else "decision_function"
     answer = np.asarray(getattr(refit, method)(row))[0]
     return answer[1] if found.ndim == 1 and np.ndim(answer) == 1 else answer

@@ -35,10 +35,10 @@ from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
-AFFORDABLE = 2.0  # fits whose time leaving rows out may take before the rest is sampled
-AT_LEAST = 0.3  # seconds that it may always take
+AFFORDABLE = 20.0  # fits whose time leaving rows out may take before the rest is sampled
+AT_LEAST = 2.0  # seconds that it may always take
 COLUMNS_A_STEP = 10.0  # that a curved fit with kinks takes in or lets go in a fit's worth of steps
-IN_PASSING = 0.007  # the same for a strength on a path
+IN_PASSING = 0.02  # the same for a strength on a path
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
 STEPS = 8.0  # with one factor, in which a set settles

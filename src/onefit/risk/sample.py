@@ -20,7 +20,7 @@ from onefit.leave_out.yardstick import Yardstick
 from onefit.risk.audit import audit, draw
 
 FEWEST, MOST = 30, 400  # sets that a sample takes
-SECONDS = 1.3  # that it may take beyond the fewest
+SECONDS = 4.0  # that it may take beyond the fewest
 
 
 def sampled(left_out: LeftOut, yardstick: Yardstick, rng: int = 0) -> LeftOut:

@@ -40,18 +40,8 @@ N, P = 40, 5
 STRENGTH = {"alpha": (1e-2, 1e3)}
 
 
-def _expected_failures(_):
-    """Weights repeat rows for a fit, not for its choice of strength: leaving out one of two copies of a
-    row is not leaving out a row of weight two.
-    """
-    why = "a row of weight 2 leaves as a whole, so the choice of strength differs from that for two rows"
-    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
-
-
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
-@parametrize_with_checks(
-    [GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e2)})], expected_failed_checks=_expected_failures
-)
+@parametrize_with_checks([GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e2)})])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -76,7 +66,7 @@ def _data(kind="numbers", n=N, p=P, seed=0):
 def _objective(search, X, y, weights=None):
     """The function that a search minimises."""
     model = SearchedModel.of(search.estimator, search.param_bounds, X, y, weights)
-    judge = search._judge(model, X, y, weights)
+    judge = search._judge(search.risk, model, X, y, weights)
     return RiskObjective(model.space, model.problem_at, judge, in_length_scales)
 
 

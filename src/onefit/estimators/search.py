@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
+from onefit.estimators.grid import is_grid, judge_grid
+from onefit.estimators.sample import leaving
+from onefit.estimators.search_warnings import warn_at_bounds, warn_if_misjudged, warn_without_effect
 from onefit.estimators.searched import SearchedModel, fit_weighted
-from onefit.exceptions import UnreliableWarning
+from onefit.leave_out.sets import Folds
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
-from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
+from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Split, Splits
 from onefit.tuning import judges
 from onefit.tuning.descent import WAYS, Descended, DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
-from onefit.tuning.objective import Objective, objective_of
-from onefit.tuning.space import Domain, Space
+from onefit.tuning.objective import objective_of
+from onefit.tuning.space import Space
 from onefit.validation import check_classes_stay, check_weights
-
-NATURAL = {"l1_ratio": (0.0, 1.0)}  # bounds beyond which nothing lies
-MISJUDGED = 0.1  # relative error of the risk of the search that is worth a warning
-AT_BOUND = 1e-6  # distance from a bound, relative to the width, that is none
 
 Gradient: TypeAlias = Literal["exact", "2017"]
 __all__ = ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"]
@@ -52,11 +50,15 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         that ends in one.  The steps of a pipeline before it are fitted once, on all rows.
     param_bounds : dict
         For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature``,
-        ``PerGroup`` or ``Simplex``.  Pairs are searched in the logarithm where high/low is 50 or more.
+        ``PerGroup`` or ``Simplex``.  Pairs are searched in the logarithm where high/low is 50 or more.  Or
+        for each a list of three values or more: a grid, of which every point is judged by the risk, with no
+        gradients, starts or bounds.
     risk : "loo", or one of onefit.risk, default "loo"
         ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
         without each set.  ``GCV()``; ``Permutation()``, which holds nothing out.  "loo" is the formula of one
         Newton step a row.
+    cv : int, splitter or iterable of (train, test), optional
+        In place of ``risk``, as ``Split(cv)``; so many folds, stratified for classifiers.
     optimizer : {"auto", "lbfgs", "projected", "adam", "stochastic"}, default "auto"
         L-BFGS-B; projected gradient with Barzilai–Borwein steps; Adam; the latter with one row a step.
         L-BFGS-B takes bounds and no ``Simplex``: with one of these "auto" is "projected", else "lbfgs".
@@ -74,7 +76,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     learning_rate : float, default 0.1
         Of "adam" and "stochastic".
     scoring : str or callable, optional
-        What ``best_score_`` reports; the search itself minimises the risk.  Minus the risk if None.
+        What ``best_score_`` reports, and what a grid is chosen by: of all left-out predictions pooled.
+        Between bounds the search minimises the risk, which has a gradient.  Minus the risk if None.
     refit : bool, default True
         Whether to fit ``best_estimator_`` on all rows.
     callback : callable, optional
@@ -101,7 +104,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     cv_results_ : dict
         "params", "param_<name>", "mean_test_score" and "rank_test_score" of every evaluation.
     gradient_ : (m,) array
-        Projected gradient at the best point, in the scale of the search.
+        Projected gradient at the best point, in the scale of the search; not for a grid.
     n_iter_ : int
     message_ : str
         Why the search stopped.
@@ -161,6 +164,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         param_bounds: Mapping[str, Any],
         *,
         risk: Any = "loo",
+        cv: Any = None,
         optimizer: Optimizer = "auto",
         gradient: Gradient = "exact",
         n_starts: int = 1,
@@ -177,6 +181,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.param_bounds = param_bounds
         self.risk = risk
+        self.cv = cv
         self.optimizer = optimizer
         self.gradient = gradient
         self.n_starts = n_starts
@@ -207,9 +212,14 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         y : (n,) array-like
         sample_weight : (n,) array-like, optional
         """
+        how = self._how(X, y)
         self._check_settings()
+        grid = is_grid(self.param_bounds)
+        self._check_combination(how, grid=grid)
+        if grid:
+            return self._fit_grid(how, X, y, sample_weight)
         model = SearchedModel.of(self.estimator, self.param_bounds, X, y, sample_weight)
-        judge = self._judge(model, X, y, sample_weight)
+        judge = self._judge(how, model, X, y, sample_weight)
         if self.optimizer == "lbfgs" and not model.space.is_box:
             raise ValueError(
                 "optimizer='lbfgs' knows bounds, not the simplex that weights of a mixture lie on: take "
@@ -228,9 +238,9 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
         found = descend(objective, plan)
         self._take(found, model.space)
-        self._finish(X, y, sample_weight, judge)
-        _warn_at_bounds(model.space, found.t)
-        _warn_without_effect(objective)
+        self._finish(how, X, y, sample_weight, judge)
+        warn_at_bounds(model.space, found.t)
+        warn_without_effect(objective)
         return self
 
     def _check_settings(self) -> None:
@@ -249,36 +259,47 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         for name in ("tol", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
-        self._check_combination()
 
-    def _check_combination(self) -> None:
-        by_row = self.risk == "loo" or isinstance(self.risk, LeaveOneOut)
+    def _how(self, X: Any, y: Any) -> Any:
+        """``risk``, or what ``cv`` says in its place."""
+        if self.cv is None:
+            return self.risk
+        if self.risk != "loo":
+            raise ValueError(f"cv and risk both say which rows are left out, {self.risk!r} as well: give one")
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        sets, _ = leaving(self.cv, None, (X, y), classifier=is_classifier(self.estimator))
+        return "loo" if sets is None else Split(sets)
+
+    def _check_combination(self, how: Any, *, grid: bool) -> None:
+        by_row = how == "loo" or isinstance(how, LeaveOneOut)
+        if grid and isinstance(how, Permutation):
+            raise ValueError("risk=Permutation() is gone down by its gradient: give bounds (low, high)")
         if self.gradient == "2017" and not by_row:
-            raise ValueError(f"gradient='2017' is for risk='loo', got risk={self.risk!r}")
+            raise ValueError(f"gradient='2017' is for risk='loo', got risk={how!r}")
         if self.optimizer == "stochastic" and not by_row:
             raise ValueError(
-                f"optimizer='stochastic' takes one row at a time, and is for risk='loo', got {self.risk!r}"
+                f"optimizer='stochastic' takes one row at a time, and is for risk='loo', got {how!r}"
             )
         if self.scoring is not None:
             get_scorer(self.scoring)
-            if not self.refit or isinstance(self.risk, GCV):
+            if not (self.refit or grid) or isinstance(how, GCV):
                 raise ValueError(
                     "scoring judges left-out predictions of the best model: it needs refit=True, and a risk "
                     "other than GCV()"
                 )
 
-    def _judge(self, model: SearchedModel, X: Any, y: Any, sample_weight: Any) -> Judge:
+    def _judge(self, how: Any, model: SearchedModel, X: Any, y: Any, sample_weight: Any) -> Judge:
         reading = model.reading
         metric, target = reading.metric, reading.target
         n = reading.fit.problem.n
         weights = np.ones(n) if sample_weight is None else check_weights(sample_weight, X)
         shares = weights / weights.sum()
-        splits = self.risk.splits(n) if isinstance(self.risk, Splits) else None
-        if isinstance(self.risk, Permutation):
-            return judges.PermutedJudge.of(self.risk, reading, shares)
-        if isinstance(self.risk, GCV):
+        splits = how.splits(n) if isinstance(how, Splits) else None
+        if isinstance(how, Permutation):
+            return judges.PermutedJudge.of(how, reading, shares)
+        if isinstance(how, GCV):
             return judges.GeneralisedJudge(metric, target, shares)
-        if splits is None or isinstance(self.risk, LeaveOneOut):
+        if splits is None or isinstance(how, LeaveOneOut):
             return judges.LeaveOneOutJudge(metric, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
@@ -286,43 +307,58 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         return judges.HeldOutJudge(folds, metric, target, weights, self.n_jobs)
 
     def _take(self, found: Descended, space: Space) -> None:
-        params = [space.values(t) for t in found.points]
-        scores = -np.asarray(found.values)
-        self.cv_results_: dict[str, Any] = {"params": params, "mean_test_score": scores}
-        self.cv_results_["rank_test_score"] = np.argsort(np.argsort(-scores, kind="stable")) + 1
-        for domain in space.domains:
-            self.cv_results_[f"param_{domain.name}"] = [one[domain.name] for one in params]
-        self.best_params_ = space.values(found.t)
-        self.best_index_ = next(
+        best = next(
             i
             for i, (t, value) in enumerate(zip(found.points, found.values, strict=True))
             if value == found.value and np.array_equal(t, found.t)
         )
-        self.best_score_ = -found.value
+        self._keep([space.values(t) for t in found.points], -np.asarray(found.values), best)
         self.gradient_, self.n_iter_, self.message_ = found.gradient, found.n_iter, found.message
 
-    def _finish(self, X: Any, y: Any, sample_weight: Any, judge: Judge) -> None:
+    def _keep(self, params: list[dict[str, Any]], scores: Array, best: int) -> None:
+        self.cv_results_: dict[str, Any] = {"params": params, "mean_test_score": scores}
+        self.cv_results_["rank_test_score"] = np.argsort(np.argsort(-scores, kind="stable")) + 1
+        for name in self.param_bounds:
+            self.cv_results_[f"param_{name}"] = [one[name] for one in params]
+        self.best_params_, self.best_index_, self.best_score_ = params[best], best, float(scores[best])
+
+    def _fit_grid(self, how: Any, X: Any, y: Any, sample_weight: Any) -> Self:
+        by_set = isinstance(how, Splits) and not isinstance(how, LeaveOneOut)
+        folds = as_folds(how.splits(_num_samples(X)), X, y) if by_set else None
+        found = judge_grid(
+            self.estimator,
+            self.param_bounds,
+            lambda model: _thorough(model, how, folds, (X, y, sample_weight)),
+            (X, y, sample_weight),
+            self.scoring,
+            self.callback,
+        )
+        self._keep(found.params, found.scores, found.best)
+        self.n_iter_, self.message_ = len(found.params), "every point of the grid was judged"
+        if self.refit:
+            self._show(found.model)
+            self.best_risk_ = found.risk
+        return self
+
+    def _finish(self, how: Any, X: Any, y: Any, sample_weight: Any, judge: Judge) -> None:
         """Fit the best model and judge it."""
         if not self.refit:
             return
-        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-        fit_weighted(self.best_estimator_, X, y, sample_weight)
-        for name in ("n_features_in_", "feature_names_in_", "classes_"):
-            if hasattr(self.best_estimator_, name):
-                setattr(self, name, getattr(self.best_estimator_, name))
-        best = self.best_estimator_
-        self.best_risk_: RiskEstimate | Criterion
-        if isinstance(judge, judges.HeldOutJudge):  # on the very sets of the search, solved without each
-            own = self.risk.groups if isinstance(self.risk, LeaveGroupOut) else judge.folds
-            self.best_risk_ = loo(best, X, y, sample_weight, groups=own, exact=True)
-        elif self.risk == "loo" or isinstance(self.risk, Permutation):
-            self.best_risk_ = loo(best, X, y, sample_weight)
-        else:
-            self.best_risk_ = evaluate(best, X, y, self.risk, sample_weight)
+        best = clone(self.estimator).set_params(**self.best_params_)
+        fit_weighted(best, X, y, sample_weight)
+        self._show(best)
+        folds = judge.folds if isinstance(judge, judges.HeldOutJudge) else None
+        self.best_risk_ = _thorough(best, how, folds, (X, y, sample_weight))
         if isinstance(judge, judges.LeaveOneOutJudge):
-            _warn_if_misjudged(-self.best_score_, self.best_risk_)
+            warn_if_misjudged(-self.best_score_, self.best_risk_)
         if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
             self.best_score_ = self.best_risk_.score(self.scoring)
+
+    def _show(self, best: Any) -> None:
+        self.best_estimator_ = best
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
 
     def _best(self) -> Any:
         check_is_fitted(self, "best_estimator_")
@@ -349,38 +385,14 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         return float(get_scorer(self.scoring)(self._best(), X, y))
 
 
-def _warn_if_misjudged(found: float, thorough: RiskEstimate | Criterion) -> None:
-    """Say so where the search went down a risk that is not that of the refits."""
-    if not isinstance(thorough, RiskEstimate):
-        return
-    if abs(found - thorough.value) > max(MISJUDGED * abs(thorough.value), thorough.std_error):
-        warnings.warn(
-            f"the search took the risk of the best hyperparameters for {found:.4g}; judged thoroughly it is "
-            f"{thorough.value:.4g}, so that others may be better: search with risk=onefit.risk.KFold(5)",
-            UnreliableWarning,
-            stacklevel=4,
-        )
-
-
-def _warn_without_effect(objective: Objective) -> None:
-    for name in objective.without_effect():
-        warnings.warn(
-            f"{name} changes nothing in this model: its value is arbitrary", UnreliableWarning, stacklevel=3
-        )
-
-
-def _warn_at_bounds(space: Space, t: Array) -> None:
-    for domain, s in zip(space.domains, space.slices, strict=True):
-        if not isinstance(domain, Domain) or domain.groups is not None:
-            continue
-        low, high = domain.ends
-        share = float((t[s][0] - low) / (high - low))
-        ends = NATURAL.get(domain.name.rpartition("__")[2], ())
-        if min(share, 1.0 - share) < AT_BOUND and (domain.low if share < 0.5 else domain.high) not in ends:
-            which, bound = ("lower", domain.low) if share < AT_BOUND else ("upper", domain.high)
-            warnings.warn(
-                f"the search ended with {domain.name} at its {which} bound, {bound:g}: the best value may "
-                "lie beyond it",
-                UnreliableWarning,
-                stacklevel=3,
-            )
+def _thorough(
+    best: Any, how: Any, folds: Folds | None, sample: tuple[Any, Any, Any]
+) -> RiskEstimate | Criterion:
+    """Judge a fitted model, on the very sets of the search where there are some, solved without each."""
+    X, y, sample_weight = sample
+    if folds is not None:
+        own = how.groups if isinstance(how, LeaveGroupOut) else folds
+        return loo(best, X, y, sample_weight, groups=own, exact=True)
+    if how == "loo" or isinstance(how, Permutation):
+        return loo(best, X, y, sample_weight)
+    return evaluate(best, X, y, how, sample_weight)

@@ -43,15 +43,10 @@ class SearchedModel:
         cls, estimator: Any, bounds: Mapping[str, Any], X: Any, y: Any, sample_weight: Any
     ) -> SearchedModel:
         """Fit in the middle of the bounds, to learn what the estimator makes of the data."""
-        if not len(bounds):
-            raise ValueError(
-                f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}"
-            )
-        _check_names(estimator, bounds)
+        check_names(estimator, bounds)
         last, prepared, prefix = estimator, X, ""
         if isinstance(estimator, Pipeline):
             prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
-            _check_last(bounds, prefix)
             if len(estimator.steps) > 1:
                 prepared = clone(estimator[:-1]).fit(X, y).transform(X)
         if not has_reading(type(last)):
@@ -124,7 +119,15 @@ def _without(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in values.items()}
 
 
-def _check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
+def check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
+    """Refuse hyperparameters that an estimator, or the last step of a pipeline, does not have.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not len(bounds):
+        raise ValueError(f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}")
     known = estimator.get_params(deep=True)
     for name in bounds:
         if name not in known:
@@ -132,14 +135,12 @@ def _check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
                 f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
                 f"{', '.join(sorted(known))}"
             )
-
-
-def _check_last(bounds: Mapping[str, Any], prefix: str) -> None:
+    prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
     for name in bounds:
         if not name.startswith(prefix):
             raise ValueError(
                 f"{name!r} belongs to a step before the last, which is held fixed: only hyperparameters that "
-                f"begin with {prefix!r} have gradients"
+                f"begin with {prefix!r} are searched over"
             )
 
 

@@ -1,0 +1,173 @@
+"""GradientSearchCV with lists of values, and with cv=: against GridSearchCV and cross_val_score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import onefit
+from onefit import GradientSearchCV, risk
+
+N, P = 40, 5
+ALPHAS = {"alpha": [0.1, 1.0, 10.0, 100.0]}
+SQUARED = "neg_mean_squared_error"
+
+
+@pytest.fixture(scope="module")
+def sample():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, P))
+    return X, X[:, 0] - X[:, 1] + rng.normal(size=N), rng.uniform(0.5, 2.0, N)
+
+
+@pytest.fixture(scope="module")
+def labels(sample):
+    y = sample[1]
+    return np.where(y > np.median(y), "high", "low")
+
+
+class TestGrid:
+    @pytest.mark.parametrize("cv", [5, KFold(4, shuffle=True, random_state=0)], ids=["5", "KFold"])
+    def test_of_folds_is_grid_search(self, sample, cv):
+        X, y, _ = sample
+        grid = {"alpha": [0.01, 0.1, 1.0], "l1_ratio": [0.2, 0.5, 0.9]}
+        model = ElasticNet(tol=1e-10, max_iter=100_000)
+        found = GradientSearchCV(model, grid, cv=cv).fit(X, y)
+        wanted = GridSearchCV(model, grid, cv=cv, scoring=SQUARED).fit(X, y)
+        assert found.best_params_ == wanted.best_params_
+        assert found.best_index_ == wanted.best_index_
+        assert found.cv_results_["params"] == wanted.cv_results_["params"]
+        np.testing.assert_allclose(
+            found.cv_results_["mean_test_score"], wanted.cv_results_["mean_test_score"], rtol=1e-6
+        )
+        np.testing.assert_array_equal(
+            found.cv_results_["rank_test_score"], wanted.cv_results_["rank_test_score"]
+        )
+        np.testing.assert_allclose(found.predict(X), wanted.predict(X), rtol=1e-6)
+
+    def test_of_single_rows_is_grid_search(self, sample):
+        X, y, _ = sample
+        wanted = GridSearchCV(Ridge(), ALPHAS, cv=LeaveOneOut(), scoring=SQUARED).fit(X, y)
+        for settings in ({}, {"cv": LeaveOneOut()}, {"risk": risk.LeaveOneOut()}):
+            found = GradientSearchCV(Ridge(), ALPHAS, **settings).fit(X, y)
+            np.testing.assert_allclose(
+                found.cv_results_["mean_test_score"], wanted.cv_results_["mean_test_score"]
+            )
+            assert found.best_params_ == wanted.best_params_
+
+    def test_scoring_chooses(self, sample, labels):
+        """Accuracy and area choose by what they say of the left-out predictions, folds being of one size."""
+        X = sample[0]
+        grid = {"C": [1e-4, 1e-2, 1.0, 100.0]}
+        model = LogisticRegression(tol=1e-8)
+        found = GradientSearchCV(model, grid, cv=5, scoring="accuracy").fit(X, labels)
+        wanted = GridSearchCV(model, grid, cv=5, scoring="accuracy").fit(X, labels)
+        np.testing.assert_allclose(
+            found.cv_results_["mean_test_score"], wanted.cv_results_["mean_test_score"]
+        )
+        assert found.best_params_ == wanted.best_params_
+        by_area = GradientSearchCV(model, grid, cv=5, scoring="roc_auc").fit(X, labels)
+        of_each = [
+            GradientSearchCV(model, {"C": [C] * 3}, cv=5).fit(X, labels).best_risk_.score("roc_auc")
+            for C in grid["C"]
+        ]
+        np.testing.assert_allclose(by_area.cv_results_["mean_test_score"], of_each)
+        assert by_area.best_score_ == pytest.approx(max(of_each))
+
+    def test_the_first_of_equal_points_is_taken(self, sample):
+        X, y, _ = sample
+        grid = {"tol": [1e-3, 1e-4, 1e-5]}  # which changes nothing here
+        found = GradientSearchCV(Ridge(), grid, cv=5).fit(X, y)
+        assert found.best_index_ == 0
+        np.testing.assert_array_equal(found.cv_results_["rank_test_score"], [1, 2, 3])
+
+    def test_weights_and_their_risk(self, sample):
+        X, y, weights = sample
+        found = GradientSearchCV(Ridge(), ALPHAS).fit(X, y, weights)
+        of_each = [
+            -onefit.loo(Ridge(alpha).fit(X, y, weights), X, y, weights).value for alpha in ALPHAS["alpha"]
+        ]
+        np.testing.assert_allclose(found.cv_results_["mean_test_score"], of_each)
+        assert found.best_risk_.value == pytest.approx(-max(of_each))
+
+    def test_generalised_cross_validation(self, sample):
+        X, y, _ = sample
+        found = GradientSearchCV(Ridge(), ALPHAS, risk=risk.GCV()).fit(X, y)
+        of_each = [
+            -onefit.evaluate(Ridge(alpha).fit(X, y), X, y, risk.GCV()).value for alpha in ALPHAS["alpha"]
+        ]
+        np.testing.assert_allclose(found.cv_results_["mean_test_score"], of_each)
+
+    def test_values_that_are_no_numbers(self, sample, labels):
+        X = sample[0]
+        grid = {"C": [0.1, 1.0, 10.0], "class_weight": [None, "balanced", {"high": 2.0, "low": 1.0}]}
+        found = GradientSearchCV(LogisticRegression(), grid).fit(X, labels)
+        assert len(found.cv_results_["params"]) == 9
+        assert found.cv_results_["param_class_weight"][1] == found.cv_results_["params"][1]["class_weight"]
+
+    def test_last_step_of_a_pipeline(self, sample):
+        X, y, _ = sample
+        steps = make_pipeline(StandardScaler(), Ridge())
+        found = GradientSearchCV(steps, {"ridge__alpha": ALPHAS["alpha"]}).fit(X, y)
+        inner = StandardScaler().fit_transform(X)
+        plain = GradientSearchCV(Ridge(), ALPHAS).fit(inner, y)
+        assert found.best_score_ == pytest.approx(plain.best_score_)
+        with pytest.raises(ValueError, match="a step before the last"):
+            GradientSearchCV(make_pipeline(PCA(), Ridge()), {"pca__n_components": [1, 2, 3]}).fit(X, y)
+
+    def test_callback_refit_and_clone(self, sample):
+        X, y, _ = sample
+        heard = []
+        search = GradientSearchCV(
+            Ridge(), ALPHAS, refit=False, callback=lambda params, value: heard.append((params, value))
+        )
+        found = clone(search).fit(X, y)
+        assert [params for params, _ in heard] == found.cv_results_["params"]
+        np.testing.assert_allclose([-value for _, value in heard], found.cv_results_["mean_test_score"])
+        assert not hasattr(found, "best_estimator_")
+
+    def test_refusals_say_why(self, sample):
+        X, y, _ = sample
+        cases = [
+            ({"alpha": [1, 2, 3], "tol": (1e-4, 1e-2)}, {}, "'tol' is not"),
+            ({"beta": [1, 2, 3]}, {}, "no hyperparameter 'beta'"),
+            (ALPHAS, {"risk": risk.Permutation()}, "give bounds"),
+            (ALPHAS, {"scoring": "r2", "risk": risk.GCV()}, "other than GCV"),
+            ({"alpha": [1.0, 10.0]}, {"cv": 5, "risk": risk.KFold(3)}, "give one"),
+            (ALPHAS, {"cv": 1}, "cv must be from 2"),
+            (ALPHAS, {"cv": "5"}, "cv must be None"),
+        ]
+        for grid, settings, said in cases:
+            with pytest.raises((ValueError, TypeError), match=said):
+                GradientSearchCV(Ridge(), grid, **settings).fit(X, y)
+
+
+class TestFoldsOfBounds:
+    def test_a_number_of_folds_is_k_fold(self, sample):
+        X, y, _ = sample
+        bounds = {"alpha": (1e-2, 1e3)}
+        found = GradientSearchCV(Ridge(), bounds, cv=5).fit(X, y)
+        wanted = GradientSearchCV(Ridge(), bounds, risk=risk.KFold(5)).fit(X, y)
+        assert found.best_params_ == wanted.best_params_
+        assert found.best_risk_.value == pytest.approx(wanted.best_risk_.value)
+
+    def test_stratified_for_classifiers(self, sample, labels):
+        X, bounds = sample[0], {"C": (1e-3, 1e3)}
+        order = np.argsort(labels, kind="stable")  # one class after the other
+        X, labels = X[order], labels[order]
+        found = GradientSearchCV(LogisticRegression(), bounds, cv=4).fit(X, labels)
+        wanted = GradientSearchCV(LogisticRegression(), bounds, risk=risk.Split(StratifiedKFold(4)))
+        assert found.best_score_ == pytest.approx(wanted.fit(X, labels).best_score_)
+
+    def test_pairs_of_rows(self, sample):
+        X, y, _ = sample
+        splits = list(KFold(4).split(X))
+        found = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e3)}, cv=splits).fit(X, y)
+        wanted = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e3)}, cv=4).fit(X, y)
+        assert found.best_params_ == wanted.best_params_

@@ -389,7 +389,7 @@ class TestProcess:
     def test_interrupt_from_outside(self, house, tmp_path):
         hang = (
             "import time\nfrom onefit.cli import tuning\nfrom onefit.__main__ import main\n"
-            "tuning.tuned = lambda *_: (print('fitting', flush=True), time.sleep(60))\nmain()"
+            "tuning.tuned = lambda *_: (print('fitting', flush=True), time.sleep(300))\nmain()"
         )
         command = [
             sys.executable,
@@ -405,7 +405,7 @@ class TestProcess:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "fitting\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (130, "onefit: interrupted\n")
         assert not (tmp_path / "o").exists()
 

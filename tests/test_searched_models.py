@@ -18,6 +18,9 @@ X = RNG.normal(size=(40, 3))
 COIN = np.repeat([0, 1], 20)  # says nothing about X
 
 
+@pytest.mark.filterwarnings(
+    "ignore:the hinge loss:onefit.UnreliableWarning"
+)  # its intercept is not determined
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_machine_without_rows_in_a_corner_is_judged_by_its_refits(kernel):
     """With equal classes and a small C any intercept of an interval will do, until a row leaves."""

@@ -23,7 +23,7 @@ PAGES = [
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = ["onefit", "onefit.losses", "onefit.penalties", "onefit.risk"]
 INTERNAL = {  # packages, registries, and what those need who write penalties
-    *("losses", "penalties", "risk", "testing", "LOSSES", "PENALTIES"),
+    *("losses", "sources", "penalties", "risk", "testing", "LOSSES", "PENALTIES"),
     *(
         "AnalysisPenalty",
         "Cone",

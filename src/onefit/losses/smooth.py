@@ -145,12 +145,16 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
     def value(self, y: Array, eta: Array) -> Array:
         at_y = eta[np.arange(len(eta)), y.astype(np.intp)]
-        highest = eta.max(axis=1)
-        return np.log(np.exp(eta - highest[:, None]).sum(axis=1)) + (highest - at_y)
+        highest = eta.argmax(axis=1)[:, None]
+        top = np.take_along_axis(eta, highest, axis=1)
+        beside = np.exp(eta - top)
+        np.put_along_axis(beside, highest, 0.0, axis=1)  # to full relative precision where the loss is small
+        return np.log1p(beside.sum(axis=1)) + (top[:, 0] - at_y)
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        share = _shares(eta)
-        share[np.arange(len(eta)), y.astype(np.intp)] -= 1.0
+        share, own = _shares(eta), (np.arange(len(eta)), y.astype(np.intp))
+        share[own] = 0.0
+        share[own] = -share.sum(axis=1)  # its share less 1, to full relative precision
         return share
 
     def hessian(self, y: Array, eta: Array) -> Array:

@@ -133,7 +133,7 @@ def loo(
     3020 ± 182
     >>> weak = Lasso(alpha=0.05).fit(X, y)
     >>> print(onefit.loo(weak, X, y, exact=True).refinement)
-    430 certified, 12 pivoted
+    430 certified, 12 stepped
     """
     audit = check_audit(audit)
     check_rng(rng)

@@ -99,7 +99,7 @@ def from_cvxpy(
     >>> a, c = cp.Parameter(nonneg=True, value=1.0, name="a"), cp.Parameter(nonneg=True, value=1.0, name="c")
     >>> problem = cp.Problem(cp.Minimize(loss + a * cp.tv(beta) + c * cp.norm1(beta)))
     >>> model = onefit.from_cvxpy(problem, eta, coef=beta, intercept=b)
-    >>> bounds = {"a": (1e-1, 1e1, "log"), "c": (1e-1, 1e1, "log")}
+    >>> bounds = {"a": (1e-1, 1e1, "log"), "c": (1e-3, 1e1, "log")}
     >>> search = onefit.GradientSearchCV(model, bounds, risk=onefit.risk.KFold(3), max_iter=3).fit(X, y)
     >>> sorted(search.best_params_)
     ['a', 'c']

@@ -34,7 +34,8 @@ class SquaredError(LinearMetric):
         return eta
 
     def losses(self, target: Array, eta: Array) -> Array:
-        squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
+        with np.errstate(over="ignore"):  # a value that is far out has an infinite loss
+            squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
         return squares if squares.ndim == 1 else squares.mean(axis=1)
 
     def slopes(self, target: Array, eta: Array) -> Array:

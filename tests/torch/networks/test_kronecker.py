@@ -401,11 +401,11 @@ def test_kronecker_is_chosen_where_the_jacobian_does_not_fit(monkeypatch):
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
     given = {"weight_decay": 0.1, "audit": 2}
     small = quietly(module, nn.MSELoss(), (X, y), **given)
-    assert small.method == rules.GaussNewton.name
+    assert small.by == rules.GaussNewton.name
     assert small.notes == ()
     monkeypatch.setattr(rules, "ROOM", 8 * 24 * 21)
     large = quietly(module, nn.MSELoss(), (X, y), **given)
-    assert large.method == rules.Kronecker.name
+    assert large.by == rules.Kronecker.name
     assert large.notes == (
         "Kronecker factors were taken: the Gauss-Newton matrix of 24 outputs in 21 parameters would take "
         "0.0 GB",

@@ -56,7 +56,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
         return Problem(Squared(), L1(strength), words, y, ones, mean_scaled=True)
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
-    strengths = np.geomspace(null, 0.01 * null, 40)
+    strengths = np.geomspace(null, 0.04 * null, 20)
     result = search_path(Grid(strengths), problem_at, Judgement(SquaredError(), y, ones))
     result, _, left_out = settle(result, problem_at, Judgement(SquaredError(), y, ones), "min")
     refits = [

@@ -50,6 +50,7 @@ from onefit.factorization import (
     inverse_diagonal,
     pseudo_factor,
     row_quadratic_forms,
+    solve_each,
     wide_pseudo_factor,
 )
 
@@ -97,6 +98,7 @@ __all__ = [
     "row_squares",
     "rows_as_columns",
     "scaled_columns",
+    "solve_each",
     "some_rows",
     "squared_lengths",
     "stacked",

@@ -98,3 +98,16 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-1
     values, vectors = eigh(product(Z, Z.T))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])
+
+
+def solve_each(systems: Array, rhs: Array) -> Array:
+    """Solve many small systems; NaN where one is singular."""
+    try:
+        return np.asarray(np.linalg.solve(systems, rhs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        if len(systems) == 1:
+            return np.full_like(rhs, np.nan)
+        half = len(systems) // 2
+        return np.concatenate(
+            [solve_each(systems[:half], rhs[:half]), solve_each(systems[half:], rhs[half:])]
+        )

@@ -13,7 +13,7 @@ from onefit.blocks.losses import LossSums
 from onefit.blocks.paths import net_path, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
-from onefit.tuning.grid import PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.selection import Contest, Selection, choose, smallest
 
 
@@ -42,9 +42,6 @@ class TunedPath:
     best: int
     contest: Contest
     strained: int
-
-
-CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen for a path to stop
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged") -> TunedPath:

@@ -284,7 +284,7 @@ class _Paths:
         rhs[:, :q, 0] = np.where(padding, 0.0, table.start[Q] - joined)
         rhs[:, :q, 1] = np.where(padding, 0.0, f * (table.drift[Q] + joined))
         rhs[:, q, 1] = -self.slopes[rows] - self.weights[rows] * f[:, 0] * self.drifts[rows]
-        x = _solve_each(system, rhs)
+        x = _linalg.solve_each(system, rhs)
         inputs = np.zeros((2, len(rows), len(table.columns)))
         np.put_along_axis(inputs[0], Q, x[:, :q, 0], axis=1)
         np.put_along_axis(inputs[1], Q, x[:, :q, 1], axis=1)
@@ -329,19 +329,6 @@ class _Paths:
         self.signs[rows[joins], j[joins]] = np.sign(at[joins])
         self.active[rows, j] ^= True
         self.pivots[rows] += 1
-
-
-def _solve_each(systems: Array, rhs: Array) -> Array:
-    """Solve many small systems; NaN where one is singular."""
-    try:
-        return np.asarray(np.linalg.solve(systems, rhs), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        if len(systems) == 1:
-            return np.full_like(rhs, np.nan)
-        half = len(systems) // 2
-        return np.concatenate(
-            [_solve_each(systems[:half], rhs[:half]), _solve_each(systems[half:], rhs[half:])]
-        )
 
 
 def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:

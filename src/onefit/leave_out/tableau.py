@@ -153,7 +153,7 @@ class Tableau:
             wanted = np.where(within, 0.0, np.take_along_axis(held[:, some].T, Q, 1))
             rhs[:, :size, 0] = np.where(padding, 0.0, at - wanted)
             rhs[:, size, 0] = d[some] * at_base[some]
-            x = _solve_each(system, rhs)[:, :, 0]
+            x = _linalg.solve_each(system, rhs)[:, :, 0]
             own_inputs = np.zeros((len(some), q))
             np.put_along_axis(own_inputs, Q, x[:, :size], axis=1)
             inputs[:, some], tau[some] = own_inputs.T, x[:, size]
@@ -165,15 +165,3 @@ def _of_similar_size(count: Array) -> list[Index]:
     order = np.argsort(count, kind="stable")
     edges = np.searchsorted(count[order], [5, 10, 20, 40, 80, 160])
     return [part for part in np.split(order, edges) if part.size]
-
-
-def _solve_each(systems: Array, rhs: Array) -> Array:
-    """Solve many small systems; NaN where one is singular."""
-    try:
-        return np.asarray(np.linalg.solve(systems, rhs), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        if len(systems) == 1:
-            return np.full_like(rhs, np.nan)
-        half = len(systems) // 2
-        parts = [_solve_each(systems[part], rhs[part]) for part in (slice(half), slice(half, None))]
-        return np.concatenate(parts)

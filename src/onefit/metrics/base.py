@@ -88,6 +88,22 @@ class LinearMetric(Metric):
         return self.of_predictions(target, outputs)
 
 
+class IdentityLink(LinearMetric):
+    """A metric whose predictions are the linear predictors."""
+
+    @final
+    def predictions(self, eta: Array) -> Array:
+        return eta
+
+    @final
+    def predictors(self, predictions: Array) -> Array:
+        return predictions
+
+    @final
+    def decision(self, eta: Array) -> Array:
+        return eta
+
+
 def floating(values: Any) -> Array:
     """Return an array of floats, of single precision if it was."""
     values = np.asarray(values)

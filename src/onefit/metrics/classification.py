@@ -10,7 +10,7 @@ from scipy.special import expit, logit, softmax
 
 from onefit._typing import Array
 from onefit.losses import Logistic, Multinomial
-from onefit.metrics.base import LinearMetric, Metric, farther, numbers
+from onefit.metrics.base import IdentityLink, LinearMetric, Metric, farther, numbers
 from onefit.validation import class_numbers
 
 
@@ -96,7 +96,7 @@ class ShareLogLoss(LinearMetric):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HingeLoss(LinearMetric):
+class HingeLoss(IdentityLink):
     """Hinge loss of a decision function, for c classes that of Crammer and Singer."""
 
     classes: Any
@@ -106,15 +106,6 @@ class HingeLoss(LinearMetric):
 
     def target(self, y: Any) -> Array:
         return numbers(class_numbers(y, self.classes))
-
-    def predictions(self, eta: Array) -> Array:
-        return eta
-
-    def predictors(self, predictions: Array) -> Array:
-        return predictions
-
-    def decision(self, eta: Array) -> Array:
-        return eta
 
     def losses(self, target: Array, eta: Array) -> Array:
         if eta.ndim == 1:

@@ -9,12 +9,12 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.losses import Tweedie
-from onefit.metrics.base import LinearMetric, farther, numbers
+from onefit.metrics.base import IdentityLink, LinearMetric, farther, numbers
 
 
 @final
 @dataclass(frozen=True)
-class SquaredError(LinearMetric):
+class SquaredError(IdentityLink):
     """Squared error of a prediction, the mean over several outputs."""
 
     method = refit_method = "predict"
@@ -24,18 +24,8 @@ class SquaredError(LinearMetric):
     def target(self, y: Any) -> Array:
         return numbers(y)
 
-    def predictions(self, eta: Array) -> Array:
-        return eta
-
-    def predictors(self, predictions: Array) -> Array:
-        return predictions
-
-    def decision(self, eta: Array) -> Array:
-        return eta
-
     def losses(self, target: Array, eta: Array) -> Array:
-        with np.errstate(over="ignore"):  # a value that is far out has an infinite loss
-            squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
+        squares = _squares(target - eta.reshape(target.shape))  # some regressors return a column
         return squares if squares.ndim == 1 else squares.mean(axis=1)
 
     def slopes(self, target: Array, eta: Array) -> Array:
@@ -48,7 +38,7 @@ class SquaredError(LinearMetric):
 
 @final
 @dataclass(frozen=True)
-class PinballLoss(LinearMetric):
+class PinballLoss(IdentityLink):
     """Pinball loss of a predicted quantile."""
 
     level: float
@@ -58,15 +48,6 @@ class PinballLoss(LinearMetric):
 
     def target(self, y: Any) -> Array:
         return numbers(y)
-
-    def predictions(self, eta: Array) -> Array:
-        return eta
-
-    def predictors(self, predictions: Array) -> Array:
-        return predictions
-
-    def decision(self, eta: Array) -> Array:
-        return eta
 
     def losses(self, target: Array, eta: Array) -> Array:
         return np.maximum(self.level * (target - eta), (self.level - 1.0) * (target - eta))
@@ -100,7 +81,7 @@ class LocationError(LinearMetric):
         return eta[:, 0]
 
     def losses(self, target: Array, eta: Array) -> Array:
-        return (target - eta[:, 0]) ** 2
+        return _squares(target - eta[:, 0])
 
     def slopes(self, target: Array, eta: Array) -> Array:
         return np.stack([2.0 * (eta[:, 0] - target), np.zeros(len(target))], axis=1)
@@ -140,3 +121,9 @@ class Deviance(LinearMetric):
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
         return farther(self, target, eta, bounds)
+
+
+def _squares(residuals: Array) -> Array:
+    """Squares, infinite without a word far out."""
+    with np.errstate(over="ignore"):
+        return residuals**2

@@ -16,6 +16,7 @@ from onefit._typing import Array
 from onefit.exceptions import ShortPathWarning
 
 PATIENCE = 5  # strengths past the best one before a path may stop
+CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
 # The risk falls at an end if the last decade took this share off it.  Near its limit, with no penalty or
 # nothing but the penalty, it goes like the strength or faster, so that a ninth of that share is left.
 FALL = 1e-3

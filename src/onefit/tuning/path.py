@@ -14,13 +14,12 @@ from onefit.leave_out import LeftOut
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve, solve_path
-from onefit.tuning.grid import PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
 
 MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
 CHEAP = 3e5  # n p min(n, p) up to which all of them may be
-CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen
 
 
 @dataclass(frozen=True)

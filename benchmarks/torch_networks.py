@@ -1,4 +1,4 @@
-"""What onefit.torch costs and finds: python benchmarks/networks.py loo | labels | heads
+"""What onefit.torch costs and finds: python benchmarks/torch_networks.py loo | labels | heads
 
 loo     leave-one-out of 10⁴ parameters and 1000 rows, without training on: seconds and peak memory
 labels  10 % flipped labels on three sets: area under the ROC curve of the ranking by left-out loss of a head

@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit._linalg import cholesky, condition, factor_solve, half_solve, product, pseudo_factor
 from onefit._typing import Array, Index
-from onefit.blas import product
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
-from onefit.factorization import cholesky, condition, factor_solve, half_solve, pseudo_factor
 from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
 
 DEPENDENT = 1e11  # condition up to which columns are told from their like

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit._linalg import product
 from onefit._typing import Array, Index
-from onefit.blas import product
 from onefit.blocks.losses import LossSums
 from onefit.blocks.rows import Block, centred_columns
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from onefit._linalg import eigh, product
 from onefit._typing import Array, Index
-from onefit.blas import eigh, product
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
 from onefit.numerics import EPS

@@ -14,11 +14,10 @@ from typing import NamedTuple, Self, final
 
 import numpy as np
 
+from onefit._linalg import add_gram, cholesky, eigh, factor_solve, product, pseudo_factor
 from onefit._typing import Array, Index
-from onefit.blas import add_gram, eigh, product
 from onefit.blocks.rows import Block, Rows
 from onefit.exceptions import SolverError
-from onefit.factorization import cholesky, factor_solve, pseudo_factor
 from onefit.losses import Loss
 from onefit.metrics import LinearMetric
 from onefit.penalties import SeparablePenalty

@@ -13,10 +13,9 @@ from typing import NamedTuple, Self, final
 
 import numpy as np
 
+from onefit._linalg import cholesky, product
 from onefit._typing import Array
-from onefit.blas import product
 from onefit.blocks.newton import Quadratic
-from onefit.factorization import cholesky
 
 TIE = 1e-9  # of its strength: a gradient that exceeds it by no more holds a coefficient at zero
 

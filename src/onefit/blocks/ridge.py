@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onefit._linalg import eigh, product
 from onefit._typing import Array
-from onefit.blas import eigh, product
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
 from onefit.numerics import EPS

@@ -18,14 +18,13 @@ from typing import NamedTuple, Protocol, Self, final
 
 import numpy as np
 
+from onefit._linalg import cholesky, product, pseudo_factor
 from onefit._typing import Array, Index
-from onefit.blas import product
 from onefit.blocks.chosen import RowValues
 from onefit.blocks.losses import LossSums
 from onefit.blocks.newton import Models, Points, Quadratic, Solved, pieces
 from onefit.blocks.pattern import Checked, Pattern
 from onefit.blocks.rows import Block
-from onefit.factorization import cholesky, pseudo_factor
 from onefit.leave_out.prove import bent, radius
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import FULL_LEVERAGE

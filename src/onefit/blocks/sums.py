@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onefit._linalg import add_gram, product
 from onefit._typing import Array
-from onefit.blas import add_gram, product
 from onefit.blocks.rows import Block
 
 

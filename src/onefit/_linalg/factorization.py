@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from onefit._linalg.blas import eigh, product
+from onefit._linalg.products import centred_blocks
 from onefit._typing import Array
-from onefit.blas import eigh, product
-from onefit.design import centred_blocks
 
 
 def cholesky(K: Array) -> Array | None:

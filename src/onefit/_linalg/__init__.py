@@ -1,9 +1,28 @@
-"""Linear algebra under one name: products with X, factorisations, dense products."""
+"""Linear algebra: products with X, factors of symmetric matrices, products of dense ones."""
 
-from onefit.blas import centred_gram, eigh, one_thread, one_thread_if_small, product, row_matrices
-from onefit.design import (
-    BLOCK_SIZE,
-    RowGram,
+from onefit._linalg.blas import (
+    add_gram,
+    centred_gram,
+    eigh,
+    one_thread,
+    one_thread_if_small,
+    product,
+    row_matrices,
+)
+from onefit._linalg.columns import BLOCK_SIZE
+from onefit._linalg.factorization import (
+    cholesky,
+    condition,
+    factor_inverse,
+    factor_solve,
+    half_solve,
+    inverse_diagonal,
+    pseudo_factor,
+    row_quadratic_forms,
+    solve_each,
+    wide_pseudo_factor,
+)
+from onefit._linalg.products import (
     active_columns,
     among_rows,
     by_column,
@@ -41,23 +60,13 @@ from onefit.design import (
     weighted_gram,
     with_column,
 )
-from onefit.factorization import (
-    cholesky,
-    condition,
-    factor_inverse,
-    factor_solve,
-    half_solve,
-    inverse_diagonal,
-    pseudo_factor,
-    row_quadratic_forms,
-    solve_each,
-    wide_pseudo_factor,
-)
+from onefit._linalg.row_gram import RowGram
 
 __all__ = [
     "BLOCK_SIZE",
     "RowGram",
     "active_columns",
+    "add_gram",
     "among_rows",
     "by_column",
     "centred_blocks",

@@ -1,0 +1,172 @@
+"""What can be asked of X, whether dense, sparse, or known only through its Gram matrix.
+
+
+Rows are visited in blocks of dense, centred columns, so no centred copy of X is ever made and a sparse X is
+never densified as a whole.  What is done with all rows is a sum over blocks or a judgement of each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onefit._typing import Array, Index, Mask
+
+
+class Design(ABC):
+    """The matrix X of η = X β.
+
+    Attributes
+    ----------
+    has_columns : bool
+        Whether the coefficients are those of columns; else they are dual ones, of rows.
+    is_full : bool
+        Whether every entry of X is stored.
+    """
+
+    has_columns: ClassVar[bool]
+    is_full: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and coefficients."""
+
+    @abstractmethod
+    def times(self, coef: Array) -> Array:
+        """X @ coef: (n,) or (n, c)."""
+
+    @abstractmethod
+    def transposed_times(self, rows: Array) -> Array:
+        """Xᵀ @ rows, in the coordinates of the coefficients: (p,) or (p, c)."""
+
+    @abstractmethod
+    def pairing(self, gradient: Array, coef: Array) -> float:
+        """Inner product of a gradient and a direction."""
+
+    @abstractmethod
+    def sum_of_rows(self, weights: Array) -> Array:
+        """Σ_i w_i x_i, by which coefficients are multiplied: (p,)."""
+
+    @abstractmethod
+    def some_rows(self, which: Index) -> Design:
+        """Return the design of some rows."""
+
+    @abstractmethod
+    def dense_rows(self, which: Index | slice) -> Array:
+        """η of some rows is these times the coefficients: (r, p)."""
+
+    @abstractmethod
+    def basis_of_rows(self, which: Index | slice) -> Array:
+        """Gradients of some linear predictors in the coordinates of ``transposed_times``: (p, r)."""
+
+    @abstractmethod
+    def squared_lengths(self, which: Index) -> Array:
+        """‖x_i‖² of some rows: (r,)."""
+
+    @abstractmethod
+    def row_gram(self, column_weights: Array) -> Array:
+        """X diag(column_weights) Xᵀ: (n, n), full."""
+
+    @abstractmethod
+    def gram_with(self, new: Any, column_weights: Array) -> Array:
+        """X̃ diag(column_weights) Xᵀ for new rows X̃: (m, n)."""
+
+    @abstractmethod
+    def same_as(self, other: Design) -> bool:
+        """Whether the entries are the same."""
+
+
+class Columns(Design):
+    """A design with columns of its own."""
+
+    has_columns = True
+
+    @abstractmethod
+    def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
+        """Yield (rows, dense block of X[rows] − means), each in the memory order of X."""
+
+    @abstractmethod
+    def dense(self) -> Array:
+        """X, dense: (n, p)."""
+
+    @abstractmethod
+    def columns(self, support: Index) -> Any:
+        """X[:, support], in the memory order of X."""
+
+    @abstractmethod
+    def columns_as_rows(self, which: Index) -> Array:
+        """Some columns, dense, one a row: (len(which), n)."""
+
+    @abstractmethod
+    def scaled_columns(self, which: Index, factors: Array) -> Any:
+        """Some columns, each times a factor."""
+
+    @abstractmethod
+    def by_column(self) -> Any:
+        """X in float64, stored so that single columns are had without looking for them."""
+
+    @abstractmethod
+    def column_squares(self, weights: Array, means: Array | None) -> Array:
+        """Σ_i w_i (x_ij − m_j)² of each column: (p,).  ``means`` are the weighted ones, or None."""
+
+    @abstractmethod
+    def column_sizes(self) -> Array:
+        """Largest absolute value of each column: (p,)."""
+
+    @abstractmethod
+    def row_squares(self) -> Array:
+        """Σ_j x_ij² of each row: (n,)."""
+
+    @abstractmethod
+    def cross(self, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:
+        """X_Lᵀ diag(d) X_S and X_Lᵀ d, for some columns L and a support S."""
+
+    @abstractmethod
+    def centred_cross(
+        self, columns: Index, support: Mask, d: Array
+    ) -> tuple[Array, Array, tuple[Array, Array]]:
+        """``cross`` of columns less their weighted means, and those: zero where nothing is taken off."""
+
+    @abstractmethod
+    def weighted_gram(self, means: Array | None, d: Array) -> Array:
+        """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (p, p), lower triangle valid, Fortran order."""
+
+    @abstractmethod
+    def among(self, left: Index, right: Index) -> Array:
+        """X[left] X[right]ᵀ: (l, r)."""
+
+    @abstractmethod
+    def own_products(self, rows: Index, coef: Array) -> Array:
+        """x_iᵀ β⁽ⁱ⁾ for some rows i, each with coefficients of its own, (r, p): (r,)."""
+
+    @abstractmethod
+    def along(self, basis: Any) -> Array:
+        """X B for the columns of a basis, dense: (n, k)."""
+
+    @property
+    @abstractmethod
+    def n_stored(self) -> int:
+        """Numbers that one product with X takes."""
+
+    @property
+    @abstractmethod
+    def centring_error(self) -> float:
+        """Rounding in the centred sum of squares of a column, relative to n times its squared mean."""
+
+    @abstractmethod
+    def with_column(self, value: float) -> Any:
+        """X with a last column of one value."""
+
+    def pairing(self, gradient: Array, coef: Array) -> float:
+        return float(np.sum(gradient * coef))
+
+    def squared_lengths(self, which: Index) -> Array:
+        rows = self.dense_rows(which)
+        return np.einsum("ij,ij->i", rows, rows)
+
+    def sum_of_rows(self, weights: Array) -> Array:
+        return self.transposed_times(weights)

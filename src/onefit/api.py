@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,16 @@ from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.blocks import Rows
 from onefit.blocks.fitted import loo_in_blocks
-from onefit.exceptions import UnreliableWarning, UnsupportedModelError
+from onefit.exceptions import UnsupportedModelError
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.optimum import optimum
 from onefit.readers import Reading, read
-from onefit.refits import Refits, left_out_predictions, metric_of
-from onefit.risk.audit import Audit, draw
-from onefit.risk.audit import audit as correct
-from onefit.risk.by_refits import estimate_by_refits
+from onefit.refitted import Sample, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
-from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.named import InSample, Permutation, Splits
 from onefit.risk.sample import sampled
 from onefit.sources import as_source
@@ -144,7 +139,7 @@ def loo(
         return _in_blocks(model, source, asked)
     check_given(X)
     check_consistent_length(X, y)
-    sample = _Sample(model, X, y, sample_weight)
+    sample = Sample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
     try:
         reading = read(model, X, y, sample_weight)
@@ -156,7 +151,7 @@ def loo(
             ) from error
         if sample_weight is not None:
             check_weights(sample_weight, X)
-        found = _by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
+        found = by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
         return replace(found, labels=labels_of(X, y))
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
@@ -168,7 +163,7 @@ def loo(
         max_error=0.0 if exact else check_max_error(max_error),
     )
     if audit:
-        result = replace(result, audit=_audited(sample, reading, folds or _singles(X), result, audit, rng))
+        result = replace(result, audit=audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_unreliable(result)
     return replace(result, labels=labels_of(X, y))
 
@@ -247,43 +242,6 @@ def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: A
     return Criterion("permutation criterion", value, rest.training, rest.effective_df)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """A model and the data it was fitted on, as they were given."""
-
-    model: Any
-    X: Any
-    y: Any
-    sample_weight: Any
-
-    def weights(self, n: int) -> Array:
-        """Weight of each row in the risk: (n,)."""
-        return np.ones(n) if self.sample_weight is None else np.asarray(self.sample_weight, dtype=np.float64)
-
-    def refits(self, folds: Folds, which: Index, method: str, label: str) -> Refits:
-        """Predictions of clones fitted without some of the folds; a warning says which refits failed."""
-        line = progress_line(label)
-        found = left_out_predictions(
-            self.model,
-            self.X,
-            self.y,
-            [folds.removed[k] for k in which],
-            [folds.tested[k] for k in which],
-            sample_weight=self.sample_weight,
-            method=method,
-            progress=lambda done: line(done, len(which)),
-        )
-        if found.failures:
-            first = found.failures[0]
-            warnings.warn(
-                f"{len(found.failures)} of {len(which)} refits failed and keep the approximation; the first, "
-                f"without rows {first.removed[:8].tolist()}: {first.error}",
-                UnreliableWarning,
-                stacklevel=4,
-            )
-        return found
-
-
 def _rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
@@ -303,7 +261,7 @@ def _singles(X: Any) -> Folds:
 
 
 def _by_formula(
-    sample: _Sample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
+    sample: Sample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
 ) -> RiskEstimate:
     with one_thread_if_small(reading.fit.problem.X):
         solution = optimum(reading, type(sample.model).__name__)
@@ -330,89 +288,4 @@ def _by_formula(
         clusters=clusters,
         design=reading.design,
         constant=reading.constant,
-    )
-
-
-def _audited(
-    sample: _Sample,
-    reading: Reading,
-    folds: Folds,
-    result: RiskEstimate,
-    m: int,
-    rng: int | np.random.Generator | None,
-) -> Audit:
-    """Audit the formula by refits of the estimator itself; what is drawn are rows, or sets of them."""
-    order = np.argsort(result.rows, kind="stable")
-    first = np.empty(len(order), dtype=np.intp)
-    first[np.argsort(folds.rows, kind="stable")] = order  # the entry of each of folds.rows
-    training = reading.metric.losses(reading.target[result.rows], _fitted(result)[result.rows])
-    weights = sample.weights(folds.n)[folds.rows]
-    losses, totals = clustered(result.losses[first], weights, folds.fold)
-    before, _ = clustered(training[first], weights, folds.fold)
-    drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
-    exact = _refitted_losses(sample, folds, drawn.rows, reading)
-    return correct(losses, drawn, exact, totals)
-
-
-def _fitted(result: RiskEstimate) -> Array:
-    assert result._left_out is not None
-    return result._left_out.fit.eta
-
-
-def _refitted_losses(sample: _Sample, folds: Folds, which: Index, reading: Reading) -> Array:
-    """Mean loss of each of some folds by refits."""
-    metric, target = reading.metric, reading.target
-    found = sample.refits(folds, which, metric.refit_method, "audit")
-    weights = sample.weights(folds.n)
-    losses = [
-        mean_and_error(metric.of_refits(target[folds.tested[k]], outputs), weights[folds.tested[k]])[0]
-        for k, outputs in zip(which, found.predictions, strict=True)
-    ]
-    return np.array(losses)
-
-
-def _by_refits(
-    sample: _Sample,
-    folds: Folds,
-    lottery: tuple[int, int | np.random.Generator | None] | None,
-    predictions: Any,
-) -> RiskEstimate:
-    """Judge a model without a formula: by refits for all folds, or for some that are drawn."""
-    metric = metric_of(sample.model)
-    target, weights = metric.target(sample.y), sample.weights(folds.n)
-    fitted = np.asarray(getattr(sample.model, metric.method)(sample.X))
-    if predictions is not None and np.shape(predictions) != fitted.shape:
-        raise ValueError(
-            f"predictions must be of the shape that model.{metric.method}(X) has, {fitted.shape}, got "
-            f"{np.shape(predictions)}"
-        )
-    left_out = np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)[folds.rows]
-    before = metric.of_predictions(target[folds.rows], left_out)
-    means, totals = clustered(before, weights[folds.rows], folds.fold)
-    if lottery is None:
-        which = np.arange(len(folds))
-    else:
-        drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
-        which = drawn.rows
-    found = sample.refits(folds, which, metric.method, "refits")
-    done = np.zeros(len(folds.rows), dtype=bool)
-    exact = np.full(len(which), np.nan)
-    for place, (k, part) in enumerate(zip(which, found.predictions, strict=True)):
-        loss = metric.of_predictions(target[folds.tested[k]], part)
-        exact[place] = mean_and_error(loss, weights[folds.tested[k]])[0]
-        own = np.flatnonzero(folds.fold == k)
-        if np.isfinite(loss).all():
-            left_out[own], done[own] = part, True
-    return estimate_by_refits(
-        metric.of_predictions(target[folds.rows], left_out),
-        left_out,
-        fitted,
-        y=sample.y,
-        sample_weight=None if sample.sample_weight is None else weights,
-        folds=folds,
-        done=done,
-        audit=None if lottery is None else correct(means, drawn, exact, totals),
-        classes=getattr(sample.model, "classes_", None) if metric.method != "predict" else None,
-        loss_name=metric.loss_name,
-        method=metric.method,
     )

@@ -22,6 +22,7 @@ from onefit._linalg.factorization import (
     solve_each,
     wide_pseudo_factor,
 )
+from onefit._linalg.kernel import RowGram
 from onefit._linalg.products import (
     active_columns,
     among_rows,
@@ -60,7 +61,6 @@ from onefit._linalg.products import (
     weighted_gram,
     with_column,
 )
-from onefit._linalg.row_gram import RowGram
 
 __all__ = [
     "BLOCK_SIZE",

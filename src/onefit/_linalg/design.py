@@ -1,6 +1,5 @@
 """What can be asked of X, whether dense, sparse, or known only through its Gram matrix.
 
-
 Rows are visited in blocks of dense, centred columns, so no centred copy of X is ever made and a sparse X is
 never densified as a whole.  What is done with all rows is a sum over blocks or a judgement of each.
 """

@@ -7,7 +7,8 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from onefit.estimators.documented import documented
-from onefit.estimators.self_tuned import SelfTuned, mixed
+from onefit.estimators.self_tuned import SelfTuned
+from onefit.estimators.strengths import mixed
 from onefit.losses import Loss, Squared
 from onefit.penalties import Penalty
 from onefit.tuning.selection import Selection

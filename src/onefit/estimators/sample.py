@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 
 from onefit._typing import Array, Design, Index
 from onefit.leave_out.sets import Folds
+from onefit.metrics import LinearMetric
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group
 
 
@@ -90,3 +92,14 @@ def leaving(
             )
         cv = check_cv(int(cv), y, classifier=classifier)
     return as_folds(cv, X, y, groups), None
+
+
+def with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:
+    """Predictions of rows with their offsets in."""
+    decision = found.decision + offset[found.rows]
+    return replace(
+        found,
+        decision=decision,
+        predictions=metric.predictions(decision),
+        fitted=found.fitted + offset[found.rows],
+    )

@@ -20,17 +20,16 @@ from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
-from onefit.estimators.sample import Sample, leaving
+from onefit.estimators.sample import Sample, leaving, with_offset
 from onefit.estimators.streamed import coefficients, tune_source
 from onefit.estimators.strengths import decades, grid_of
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import CoupledLoss, Loss, Offset, Squared
 from onefit.metrics import LinearMetric, WithOffset
-from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
+from onefit.penalties import L2, Box, Penalty, SeparablePenalty
 from onefit.problem import Balance, Problem
 from onefit.readers.conventions import class_weights
-from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.grid import Grid, warn_if_short
@@ -52,13 +51,6 @@ from onefit.validation import (
 )
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
-
-
-def mixed(ratio: float) -> SeparablePenalty:
-    """A penalty of strength one with this share of ℓ1."""
-    if ratio in (0.0, 1.0):
-        return L1(1.0) if ratio else L2(1.0)
-    return ElasticNet(1.0, ratio)
 
 
 class Candidate(NamedTuple):
@@ -381,7 +373,7 @@ class SelfTuned(LinearModel):
             clusters=sample.clusters,
             design=self._check_X,
         )
-        found = found if sample.offset is None else _with_offset(found, metric, sample.offset)
+        found = found if sample.offset is None else with_offset(found, metric, sample.offset)
         self.loo_ = replace(found, labels=sample.labels)
         warn_if_unreliable(self.loo_)
 
@@ -396,14 +388,3 @@ class SelfTuned(LinearModel):
 
         check_is_fitted(self)
         return RiskPathDisplay.from_estimator(self).plot(ax)
-
-
-def _with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:
-    """Predictions of rows with their offsets in."""
-    decision = found.decision + offset[found.rows]
-    return replace(
-        found,
-        decision=decision,
-        predictions=metric.predictions(decision),
-        fitted=found.fitted + offset[found.rows],
-    )

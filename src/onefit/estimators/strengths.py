@@ -12,6 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
+from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.null_model import null_strength
 from onefit.tuning.grid import Grid
@@ -136,3 +137,10 @@ def decades(largest: float) -> tuple[float, float]:
     high, low = RIDGE_DECADES
     scale = largest if largest > 0 else 1.0
     return scale * 10.0**high, scale * 10.0**low
+
+
+def mixed(ratio: float) -> SeparablePenalty:
+    """A penalty of strength one with this share of ℓ1."""
+    if ratio in (0.0, 1.0):
+        return L1(1.0) if ratio else L2(1.0)
+    return ElasticNet(1.0, ratio)

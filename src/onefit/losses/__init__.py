@@ -13,6 +13,7 @@ together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the thi
 from collections.abc import Callable
 
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
+from onefit.losses.huber import ConcomitantHuber, Huber
 from onefit.losses.mixture import Mixture
 from onefit.losses.offset import Offset
 from onefit.losses.piecewise import (
@@ -24,17 +25,8 @@ from onefit.losses.piecewise import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
 )
-from onefit.losses.smooth import (
-    ConcomitantHuber,
-    Exponential,
-    Gamma,
-    Huber,
-    Logistic,
-    Multinomial,
-    Poisson,
-    Squared,
-    Tweedie,
-)
+from onefit.losses.smooth import Exponential, Logistic, Multinomial, Squared
+from onefit.losses.tweedie import Gamma, Poisson, Tweedie
 
 # By name, from the number of classes: what ``GeneralizedLinear(loss="…")`` takes.  A new loss adds its line.
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from onefit._typing import Array
 from onefit.losses.base import CoupledLoss, Loss
-from onefit.losses.smooth import Tweedie
+from onefit.losses.tweedie import Tweedie
 from onefit.pieces import Pieces
 
 

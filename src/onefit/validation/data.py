@@ -1,8 +1,7 @@
-"""Every check of user input.  Messages name the argument or the rows, and what to do."""
+"""Checks of models, rows, responses and weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ def check_fitted(model: Any) -> None:
         return
     if isinstance(model, type) or not hasattr(model, "get_params"):
         raise TypeError(
-            f"model must be a fitted scikit-learn estimator, got {_shown(model)}: the order is model, X, y"
+            f"model must be a fitted scikit-learn estimator, got {shown(model)}: the order is model, X, y"
         )
     try:
         check_is_fitted(model)
@@ -206,7 +205,7 @@ def labels_of(X: Any, y: Any) -> Any | None:
     return None
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """An argument in a few words: arrays and tables by their kind and shape."""
     shape = getattr(value, "shape", None)
     return (
@@ -253,180 +252,3 @@ def check_range(y: Array, power: float) -> None:
     if power >= 1 and np.any(outside):
         row = int(np.flatnonzero(outside)[0])
         raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
-
-
-def is_count(given: Any) -> bool:
-    """Whether strengths are given as their number."""
-    return isinstance(given, int | np.integer) and not isinstance(given, bool)
-
-
-def check_strengths(
-    name: str, given: Any, automatic: Callable[[], tuple[float, float]], *, positive: bool = True
-) -> Array:
-    """Strengths in decreasing order: those given, or so many between the automatic ends."""
-    if isinstance(given, int | np.integer):
-        count = int(given)
-        if count < 1 or given is True:
-            raise ValueError(f"{name} must be at least 1 strength, got {given}")
-        high, low = automatic()
-        return np.geomspace(high, low, count) if count > 1 else np.array([np.sqrt(high * low)])
-    try:
-        strengths = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a whole number or a list of numbers, got {given!r}") from None
-    if strengths.ndim == 0:
-        raise ValueError(f"{name} must be a whole number or a list, got {given!r}: write [{given!r}]")
-    wrong = strengths.ndim != 1 or strengths.size == 0 or not np.all(np.isfinite(strengths))
-    if wrong or np.any(strengths <= 0 if positive else strengths < 0):
-        kind = "positive" if positive else "non-negative"
-        raise ValueError(f"{name} must be a whole number or a list of {kind} numbers, got {given!r}")
-    return np.sort(strengths)[::-1].copy()
-
-
-def check_max_error(max_error: Any) -> float:
-    """Return how many standard errors the risk may be off, a number from 0 on."""
-    if isinstance(max_error, bool) or not isinstance(max_error, int | float | np.number):
-        raise TypeError(f"max_error must be a number of standard errors, got {max_error!r}")
-    if not max_error >= 0:
-        raise ValueError(f"max_error must be at least 0, got {max_error!r}: 0 makes every value exact")
-    return float(max_error)
-
-
-def check_audit(given: Any) -> int:
-    """Return how many rows to audit: 0 for none, else at least 2."""
-    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not whole or given < 0 or given == 1:
-        raise ValueError(
-            f"audit must be 0 or a whole number of rows to refit, at least 2 (30 is good), got {given!r}"
-        )
-    return int(given)
-
-
-def check_share(name: str, given: Any) -> None:
-    """Refuse what is not a number between 0 and 1."""
-    try:
-        share = float(given)
-    except (TypeError, ValueError):
-        share = np.nan
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name} must be a number in [0, 1], got {given!r}")
-
-
-# --- settings ----------------------------------------------------------------------------------------
-
-
-def check_flag(name: str, given: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(given, bool | np.bool_) and not (isinstance(given, int) and given in (0, 1)):
-        raise ValueError(f"{name} must be True or False, got {given!r}")
-
-
-def check_rng(rng: Any) -> np.random.Generator:
-    """Return a generator from a seed, or from None."""
-    if not (rng is None or isinstance(rng, int | np.integer | np.random.Generator)) or isinstance(rng, bool):
-        raise TypeError(f"rng must be None, a whole number or a numpy Generator, got {rng!r}")
-    if isinstance(rng, int | np.integer) and rng < 0:
-        raise ValueError(f"rng must be a whole number from 0 on, got {rng}")
-    return np.random.default_rng(rng)
-
-
-def check_solver(max_iter: Any, tol: Any, n_jobs: Any = None) -> None:
-    """Refuse limits of a solver that are none, and numbers of jobs."""
-    jobs = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (jobs and n_jobs != 0):
-        raise ValueError(f"n_jobs must be None or a whole number other than 0 (-1 is all), got {n_jobs!r}")
-    whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
-    if max_iter is not None and not (whole and max_iter >= 1):
-        raise ValueError(f"max_iter must be a whole number from 1 on, got {max_iter!r}")
-    number = isinstance(tol, int | float | np.number) and not isinstance(tol, bool)
-    if tol is not None and not (number and tol >= 0):
-        raise ValueError(f"tol must be a number that is at least 0, got {tol!r}")
-
-
-def check_factors(given: Any, p: int) -> Array:
-    """Factors on the penalty of each column: (p,), at least 0."""
-    try:
-        factors = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"penalty_factors must be {p} numbers, got {given!r}") from None
-    if factors.shape != (p,):
-        raise ValueError(
-            f"penalty_factors must have one number a column, shape ({p},), got shape {factors.shape}"
-        )
-    if not np.all(factors >= 0) or not np.any(np.isfinite(factors) & (factors > 0)):
-        raise ValueError(
-            f"penalty_factors must be at least 0 (0 is unpenalised, infinity leaves a column out), and not "
-            f"all of them 0 or infinite, got {given!r}"
-        )
-    return factors
-
-
-def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | None:
-    """Lower and upper bounds of the coefficients, ``positive=True`` among them; None if there are none."""
-    check_flag("positive", positive)
-    if given is None and not positive:
-        return None
-    if given is not None and not (isinstance(given, tuple | list | np.ndarray) and len(given) == 2):
-        raise ValueError(f"bounds must be (lower, upper), two numbers or two arrays, got {given!r}")
-    ends = []
-    for name, end, none in zip(("lower", "upper"), given or (None, None), (-np.inf, np.inf), strict=True):
-        try:
-            values = np.asarray(none if end is None else end, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"the {name} bounds must be numbers, got {end!r}") from None
-        if values.shape not in ((), (p,)):
-            raise ValueError(
-                f"the {name} bounds must be one number, or one a column ({p}), got {values.shape}"
-            )
-        ends.append(np.broadcast_to(values, (p,)))
-    lower, upper = ends
-    return (np.maximum(lower, 0.0) if positive else lower), upper
-
-
-def check_class_weight(given: Any, classes: Any) -> None:
-    """Refuse weights of classes that are none, or of classes that there are not."""
-    if given is None:
-        return
-    if classes is None:
-        raise ValueError("class_weight is for classifiers: pass sample_weight")
-    if isinstance(given, str) and given == "balanced":
-        return
-    if not isinstance(given, dict):
-        raise TypeError(f"class_weight must be None, 'balanced' or a dict of class to weight, got {given!r}")
-    known = np.asarray(classes).tolist()
-    for label, weight in given.items():
-        if label not in known:
-            raise ValueError(f"class_weight names {label!r}, which is not among the classes {known}")
-        if not isinstance(weight, int | float | np.number) or not 0 <= float(weight) < np.inf:
-            raise ValueError(f"class_weight of {label!r} must be a number that is at least 0, got {weight!r}")
-
-
-def check_offset(given: Any, n: int) -> Array:
-    """Return what is added to the linear predictors: (n,), finite."""
-    try:
-        offset = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"offset must be {n} numbers, got {_shown(given)}") from None
-    if offset.shape != (n,):
-        raise ValueError(f"offset must have one number a row, shape ({n},), got shape {offset.shape}")
-    wrong = np.flatnonzero(~np.isfinite(offset))
-    if wrong.size:
-        raise ValueError(
-            f"offset[{wrong[0]}] = {offset[wrong[0]]}: leave out rows without exposure, which has no "
-            "logarithm"
-        )
-    return offset
-
-
-def check_classes_stay(removed: Sequence[Index], target: Array, weights: Array) -> None:
-    """Refuse splits whose training rows lack a class."""
-    classes = np.unique(target[weights > 0])
-    for k, rows in enumerate(removed):
-        held = weights.copy()
-        held[rows] = 0.0
-        missing = np.setdiff1d(classes, target[held > 0])
-        if missing.size:
-            raise ValueError(
-                f"split {k} has no training row of class number {int(missing[0])}: take fewer splits, "
-                "stratified ones (StratifiedKFold(5), StratifiedGroupKFold(5)), or another random_state"
-            )

@@ -12,16 +12,18 @@ import numpy as np
 from scipy.special import expit
 from scipy.special import softmax as softmax_of
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
 from onefit.exceptions import OnefitWarning
 from onefit.risk.means import mean_and_error
 from onefit.torch.features.one_against_rest import OneAgainstRest
+from onefit.torch.features.splits import some_of_each
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path
 FACTOR = 6.0  # between neighbouring strengths, where no path is asked for
+GUESSED = 1000  # rows, at most, that the first of them is guessed from
 EXTENSIONS = 5  # moves of the three strengths, at most
 UNSURE = 0.02  # least probability that least squares is taken to tell
 
@@ -116,12 +118,11 @@ class LogisticHead(Head):
 def _together(X: Array, classes: Any, numbers: Any, sample_weight: Any, first: float) -> Judged:
     """Each class against the rest, at the strength that is best for all of them together."""
     weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    rows = np.arange(len(numbers))
 
-    def risk(scores: Array) -> float:
+    def risk(scores: Array, rows: Index) -> float:
         with np.errstate(divide="ignore"):
-            losses = -np.log(one_against_rest(scores)[rows, numbers])
-        return mean_and_error(losses, weights)[0]
+            losses = -np.log(one_against_rest(scores)[np.arange(len(rows)), numbers[rows]])
+        return mean_and_error(losses, weights[rows])[0]
 
     heads = OneAgainstRest(X, np.eye(len(classes))[numbers], weights).tuned(first, risk)
     return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
@@ -132,7 +133,9 @@ def _first_strength(X: Array, numbers: Any, sample_weight: Any) -> float:
 
     Their curvatures XᵀDX + 1/C and XᵀX + α are in proportion where 1/C = d α with d a mean of p(1 − p).
     """
-    ridge = RidgeLOO().fit(X, np.eye(int(numbers.max()) + 1)[numbers], sample_weight)
+    rows = some_of_each(numbers, GUESSED)
+    weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    ridge = RidgeLOO().fit(X[rows], np.eye(int(numbers.max()) + 1)[numbers[rows]], weights)
     share = np.clip(ridge.loo_.predictions, UNSURE, 1.0 - UNSURE)
     return float(1.0 / (ridge.alpha_ * np.mean(share * (1.0 - share))))
 

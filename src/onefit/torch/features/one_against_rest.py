@@ -1,32 +1,38 @@
 """Logistic regression of each class against the rest, all of them fitted together on dense features.
 
 The outputs share the features and the strength, so that a product with the features serves all of them.
-Strengths are told apart by one Newton step a row; the chosen one is judged with the bounds of these steps.
+Strengths are told apart by rough fits on all rows, and one Newton step with about the curvature for each of
+some rows; the chosen one is fitted to the end and judged on all rows, with the curvature and with bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from onefit._typing import Array
-from onefit.curvature import Curvature, Independent, factor
+from onefit._typing import Array, Index
+from onefit.curvature import Curvature, Direction, Independent, factor
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import one_step
 from onefit.losses import Logistic
 from onefit.metrics import LogLoss
 from onefit.penalties import L2
-from onefit.problem import Problem
+from onefit.problem import Moments, Problem
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, yardstick
-from onefit.solvers import newton, truncated
-from onefit.solvers.newton import Solution
+from onefit.torch.features.lockstep import Regressions, Solve, State
+from onefit.torch.features.near_curvature import NearCurvature
+from onefit.torch.features.splits import some_of_each
 
 FACTOR = 6.0  # between neighbouring strengths
 MOVES = 8  # along the strengths, at most
+CONTEST = 1000  # rows whose left-out losses tell strengths apart
+ROUGH, NEAR = 1e-2, 1e-11  # root of the relative decrement at which they are told apart, and at the end
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +54,14 @@ class OneClass:
     loo_: RiskEstimate
 
 
+class Near(NamedTuple):
+    """About the fit at a strength, and the sums over the rows there."""
+
+    C: float
+    state: State
+    moments: list[Moments]
+
+
 @dataclass(frozen=True, eq=False)
 class OneAgainstRest:
     """The features and which class each row has.
@@ -64,7 +78,7 @@ class OneAgainstRest:
     targets: Array
     weights: Array
 
-    def tuned(self, first: float, loss: Callable[[Array], float]) -> tuple[OneClass, ...]:
+    def tuned(self, first: float, loss: Callable[[Array, Index], float]) -> tuple[OneClass, ...]:
         """Fit at the best strength, climbing from the first guess.
 
         Parameters
@@ -72,47 +86,67 @@ class OneAgainstRest:
         first : float
             Inverse strength to begin with.
         loss : callable
-            From left-out linear predictors (n, c) to the risk.
+            From left-out linear predictors (m, c) of some rows, and their numbers, to the risk.
         """
-        found = {0: self._solved(first, None)}
-        risks = {0: self._risk(found[0], loss)}
+        near = self._climbed(first, loss)
+        C, regressions = near.C, self._regressions(near.C)
+        state = regressions.descended(near.state.theta, self._nearly(C, near), NEAR)
+        curvature = factor(self._fit(C, state))
+        state = regressions.descended(state.theta, lambda _: solving(curvature), NEAR)
+        return self._judged(C, self._fit(C, state), curvature)
+
+    def _climbed(self, first: float, loss: Callable[[Array, Index], float]) -> Near:
+        """About the fit at the best strength."""
+        rows = some_of_each(self.targets.argmax(axis=1), CONTEST)
+        found = {0: self._near(first, None)}
+        risks = {0: loss(self._left_out(found[0], rows), rows)}
         best, step = 0, 1
         for _ in range(MOVES):
             sides = [best + step, best - step]
             move = next((j for j in sides if j not in risks), None)
             if move is None:
                 break
-            found[move] = self._solved(first * FACTOR**move, found[best])
-            risks[move] = self._risk(found[move], loss)
+            found[move] = self._near(first * FACTOR**move, found[best])
+            risks[move] = loss(self._left_out(found[move], rows), rows)
             if risks[move] < risks[best]:
                 step, best = move - best, move
             found = {best: found[best]}
-        return self._judged(first * FACTOR**best, found[best])
+        return found[best]
 
-    def _problem(self, C: float) -> Problem:
+    def _near(self, C: float, last: Near | None) -> Near:
+        """About the fit at a strength, from that at another one."""
+        start = np.zeros((self.X.shape[1] + 1, self.targets.shape[1])) if last is None else last.state.theta
+        state = self._regressions(C).descended(start, self._nearly(C, last), ROUGH)
+        return Near(C, state, self._sums.moments(state.d))
+
+    def _left_out(self, near: Near, rows: Index) -> Array:
+        """About the left-out predictors of some rows: one step each."""
+        some = self._fit(near.C, near.state).of_rows(rows)
+        return one_step(some, self._sums.curvature(near.moments, 1.0 / near.C, rows)).eta
+
+    def _regressions(self, C: float) -> Regressions:
+        return Regressions(self.X, self.targets, self.weights, 1.0 / C)
+
+    def _fit(self, C: float, state: State) -> Fit:
         outputs = np.ones(self.targets.shape[1], dtype=bool)
-        return Problem(Logistic(), L2(1.0 / C), self.X, self.targets, self.weights, outputs)
+        problem = Problem(Logistic(), L2(1.0 / C), self.X, self.targets, self.weights, outputs)
+        return Fit(problem, state.theta[:-1], state.theta[-1]).known(eta=state.eta)
 
-    def _solved(self, C: float, last: Solution | None) -> Solution:
-        start = Fit.at_start(self._problem(C))
-        if last is not None:
-            start = Fit(start.problem, last.fit.coef, last.fit.intercept)
-        return newton.solve(truncated.approach(start, self._common(start).solve))
+    def _nearly(self, C: float, last: Near | None = None) -> Callable[[State], Solve]:
+        """K⁻¹ nearly; the sums of the last fit serve where that is the start."""
 
-    def _common(self, fit: Fit) -> Curvature:
-        """One curvature for all outputs, with the mean of theirs."""
-        problem = fit.problem
-        d = fit.hessian.mean(axis=1)
-        one = Problem(Logistic(), problem.penalty, self.X, self.targets[:, 0], self.weights)
-        mean = Fit(one, np.zeros(self.X.shape[1]), np.zeros(())).known(hessian=d)
-        return Independent([factor(mean)], np.zeros(self.targets.shape[1], dtype=np.intp))
+        def preconditioned(state: State) -> Solve:
+            known = last is not None and state.theta is last.state.theta
+            moments = last.moments if last is not None and known else self._sums.moments(state.d)
+            return solving(self._sums.curvature(moments, 1.0 / C))
 
-    @staticmethod
-    def _risk(solution: Solution, loss: Callable[[Array], float]) -> float:
-        return loss(one_step(*solution).eta)
+        return preconditioned
 
-    def _judged(self, C: float, solution: Solution) -> tuple[OneClass, ...]:
-        fit, curvature = solution
+    @cached_property
+    def _sums(self) -> NearCurvature:
+        return NearCurvature(self.X)
+
+    def _judged(self, C: float, fit: Fit, curvature: Curvature) -> tuple[OneClass, ...]:
         assert isinstance(curvature, Independent)  # the loss does not tie the outputs together
         metric, judged = LogLoss(np.array([False, True])), list[OneClass]()
         for k, target in enumerate(self.targets.T):
@@ -128,3 +162,13 @@ class OneAgainstRest:
             loo = estimate(left_out, metric, target == 1.0, target=target, classes=np.array([False, True]))
             judged.append(OneClass(C, own.coef[None], own.intercept[None], loo))
         return tuple(judged)
+
+
+def solving(curvature: Curvature) -> Solve:
+    """K⁻¹ times gradients whose last row is that of the intercepts."""
+
+    def solve(gradient: Array) -> Array:
+        found = curvature.solve(Direction(gradient[:-1], gradient[-1]))
+        return np.vstack([found.coef, found.intercept])
+
+    return solve

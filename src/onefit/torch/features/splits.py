@@ -54,3 +54,24 @@ def _rank_within(labels: Index) -> Index:
     """Number of earlier rows with the same label: (n,)."""
     same = labels[:, None] == np.arange(labels.max() + 1)
     return same.cumsum(0)[np.arange(len(labels)), labels] - 1
+
+
+def some_of_each(labels: Index, size: int, least: int = 5) -> Index:
+    """Rows drawn from each class in proportion to its size, always the same: sorted row numbers.
+
+    Parameters
+    ----------
+    labels : (n,) int array
+    size : int
+        About as many in all; every row if there are no more.
+    least : int
+        Of each class, if it has them.
+    """
+    if size >= len(labels):
+        return np.arange(len(labels))
+    rng, chosen = np.random.default_rng(0), []
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        count = min(len(rows), max(least, round(size * len(rows) / len(labels))))
+        chosen.append(rng.choice(rows, count, replace=False))
+    return np.sort(np.concatenate(chosen))

@@ -1,0 +1,166 @@
+"""Logistic regressions with the same features, solved in step with each other by truncated Newton steps.
+
+A product with the features serves all of them, while each has its own conjugate gradients and goes its own
+way along its direction: the longest step that suits all would be a short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import expit
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.exceptions import SolverError
+
+Solve: TypeAlias = Callable[[Array], Array]
+
+STEPS, PRODUCTS = 50, 100  # Newton steps, and products with K in each, at most
+ROUGHLY = 0.3  # error of the first steps, relative to the gradient
+STALE = 12  # products of a step from which on a preconditioner of the present fit pays
+LENGTHS, FLAT = 6, 0.1  # trials along a direction, and the share of its slope that ends them
+FALLING = 0.25  # of a decrement that the next one must be, near the end
+
+
+@dataclass(frozen=True, eq=False)
+class Regressions:
+    """Σ_i w_i ℓ(y_i, x_iᵀβ + b) + ½ α ‖β‖², for each column of y, with the intercept as the last coefficient.
+
+    Attributes
+    ----------
+    X : (n, p) array
+    targets : (n, c) array
+        0 and 1.
+    weights : (n,) array
+    alpha : float
+    """
+
+    X: Array
+    targets: Array
+    weights: Array
+    alpha: float
+
+    def predictors(self, theta: Array) -> Array:
+        """Linear predictors (n, c) of coefficients (p + 1, c)."""
+        return _linalg.product(self.X, theta[:-1]) + theta[-1]
+
+    def transposed(self, rows: Array) -> Array:
+        """[X, 1]ᵀ rows: (p + 1, c)."""
+        return np.vstack([_linalg.product(self.X.T, rows), rows.sum(axis=0)])
+
+    def bent(self, theta: Array) -> Array:
+        """Gradient of the penalties at coefficients."""
+        return self.alpha * np.vstack([theta[:-1], np.zeros_like(theta[-1:])])
+
+    def at(self, theta: Array, eta: Array) -> State:
+        """Gradient and curvature."""
+        share = expit(eta)
+        residual = self.weights[:, None] * (share - self.targets)
+        d = self.weights[:, None] * share * (1.0 - share)
+        return State(theta, eta, self.transposed(residual) + self.bent(theta), d)
+
+    def objective(self, state: State) -> Array:
+        """Value of each: (c,)."""
+        losses = np.logaddexp(0.0, state.eta) - self.targets * state.eta
+        return self.weights @ losses + 0.5 * self.alpha * np.sum(state.theta[:-1] ** 2, axis=0)
+
+    def descended(self, theta: Array, preconditioned: Callable[[State], Solve], near: float) -> State:
+        """Minimise.
+
+        Parameters
+        ----------
+        theta : (p + 1, c) array
+            Where to start.
+        preconditioned : callable
+            From a state to what gives about K⁻¹ times a gradient (p + 1, c) there.
+        near : float
+            Root of the decrement of each, relative to that of its objective, that ends the steps.
+
+        Raises
+        ------
+        SolverError
+        """
+        state = self.at(theta, self.predictors(theta))
+        solve, first, last = preconditioned(state), np.zeros(theta.shape[1]), np.inf
+        for _ in range(STEPS):
+            size = np.maximum(_inner(state.gradient, solve(state.gradient)), 0.0)
+            first = np.maximum(first, size)
+            objective = self.objective(state)
+            enough = near * np.sqrt(_ratio(objective, size))
+            loosely = np.minimum(ROUGHLY, np.maximum(enough, np.sqrt(_ratio(size, first))))
+            direction, products = self._conjugate(state, solve, loosely)
+            decrement = np.maximum(-_inner(state.gradient, direction), 0.0)
+            share = float(np.max(decrement / objective))
+            state = self._moved(state, direction)
+            if share <= near**2 or (share <= 1e-12 and share > FALLING * last):
+                return state
+            last = share
+            if products > STALE:
+                solve = preconditioned(state)
+        raise SolverError(
+            f"logistic regressions of {self.targets.shape[1]} classes did not settle in {STEPS} steps: are "
+            "features of very different sizes? scale them"
+        )
+
+    def _conjugate(self, state: State, solve: Solve, loosely: Array) -> tuple[Array, int]:
+        """Minus K⁻¹ gradient, each to its own error relative to the gradient, and the products that took."""
+        left, direction = state.gradient, np.zeros_like(state.gradient)
+        solved = solve(left)
+        size = first = _inner(left, solved)
+        along, count = -solved, 0
+        while count < PRODUCTS:
+            count += 1
+            curved = self.transposed(state.d * self.predictors(along)) + self.bent(along)
+            length = _ratio(size, _inner(curved, along))
+            direction = direction + length * along
+            left = left + length * curved
+            solved = solve(left)
+            last, size = size, _inner(left, solved)
+            if np.all(size <= loosely**2 * first):
+                break
+            along = _ratio(size, last) * along - solved
+        return direction, count
+
+    def _moved(self, state: State, direction: Array) -> State:
+        """Go along a direction, each about to its minimum on it."""
+        change = self.predictors(direction)
+        slope = _inner(state.gradient, direction)
+        flat, bend = (
+            self.alpha * _inner(state.theta[:-1], direction[:-1]),
+            _inner(direction[:-1], direction[:-1]),
+        )
+        length = np.ones(len(slope))
+        low, high = np.zeros(len(slope)), np.full(len(slope), np.inf)
+        for _ in range(LENGTHS):
+            share = expit(state.eta + length * change)
+            first = self.weights @ ((share - self.targets) * change) + flat + self.alpha * length * bend
+            if np.all(np.abs(first) <= FLAT * np.abs(slope)):
+                break
+            second = self.weights @ (share * (1.0 - share) * change**2) + self.alpha * bend
+            low, high = np.where(first < 0, length, low), np.where(first > 0, length, high)
+            following = length - _ratio(first, second)
+            inside = (following > low) & (following < high)
+            length = np.where(inside, following, np.where(np.isinf(high), 2.0 * length, 0.5 * (low + high)))
+        return self.at(state.theta + length * direction, state.eta + length * change)
+
+
+class State(NamedTuple):
+    """Coefficients (p + 1, c), predictors (n, c), the gradient and the weights of the curvature there."""
+
+    theta: Array
+    eta: Array
+    gradient: Array
+    d: Array
+
+
+def _inner(one: Array, other: Array) -> Array:
+    return np.einsum("pc,pc->c", one, other)
+
+
+def _ratio(one: Array, other: Array) -> Array:
+    """Quotients, 0 where there is nothing to divide by."""
+    return np.divide(one, other, out=np.zeros_like(one), where=other > 0)

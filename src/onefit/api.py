@@ -24,7 +24,6 @@ from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.named import InSample, Permutation, Splits
-from onefit.risk.sample import sampled
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (
@@ -276,7 +275,6 @@ def _by_formula(
             yardstick=judge,
             progress=progress_line("solved anew"),
         )
-        left_out = sampled(left_out, judge) if max_error > 0 else left_out
     return estimate(
         left_out,
         reading.metric,

@@ -36,7 +36,7 @@ from onefit.penalties import SeparablePenalty
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
-ROUNDS = 30  # of steps
+ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 PATTERNS = 10  # changes of the pattern in a step
 JOINED = 4  # times that columns may join
 HALVINGS = 12  # of a step along which the objective does not fall
@@ -67,6 +67,11 @@ def applies(fit: Fit) -> bool:
 def _round(n: int, k: float) -> Work:
     """What a row takes in a round."""
     return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
+
+
+def cost(fit: Fit) -> Work:
+    """What a row takes, about."""
+    return _round(fit.problem.n, fit.tangent.size + 1.0).times(USUAL_ROUNDS)
 
 
 def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:

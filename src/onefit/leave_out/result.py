@@ -66,7 +66,7 @@ class Correction(NamedTuple):
 
     difference: float  # to be added to the mean
     error: float  # half the width of its 95 % confidence interval
-    refits: int
+    tightness: float  # the largest share of its bound that a value was off by
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +151,13 @@ class LeftOut:
     def certified(self) -> Mask:
         """Values whose bound is within numerical precision: (t,)."""
         return self.bounds <= CERTIFIED * self.size
+
+    @property
+    def likely_bounds(self) -> Array:
+        """Bounds, as tight as a sample found the ones that it could check: (t,)."""
+        if self.correction is None:
+            return self.bounds
+        return np.where(np.isfinite(self.bounds), self.correction.tightness, 1.0) * self.bounds
 
     @property
     def strained(self) -> Mask:

@@ -13,94 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from onefit._typing import Array, Index
+from onefit.leave_out.draws import Draw, draw, spread
+
+__all__ = ["Audit", "Draw", "audit", "draw"]
 
 CONFIDENCE = 0.95
 RESOLUTION = 1e-3  # of the risk: nothing finer is claimed, for what few rows carry may never be drawn
-FEWEST_DF = 2.0  # degrees of freedom that a variance is granted even if one draw makes it
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Rows to refit.
-
-    Attributes
-    ----------
-    rows : (r,) int array
-        Distinct, in ascending order.
-    probabilities : (r,) array
-        With which probability each was to be drawn: 1 for a row that every draw contains.
-    """
-
-    rows: Index
-    probabilities: Array
-
-
-def draw(correction: Array, weights: Array, m: int, rng: np.random.Generator) -> Draw:
-    """Draw m rows without replacement, half in proportion to the size of their correction.
-
-    The probability of row i is proportional to w_i (|correction_i| + mean |correction|), capped at 1: no row
-    counts more than about twice what it would in a uniform draw (the defensive mixture of Hesterberg
-    1995), and rows that matter most are refitted for certain.  Systematic sampling in random order keeps
-    these probabilities exactly and never draws a row twice (Madow 1949; Särndal et al. 1992, §3.6).
-
-    Parameters
-    ----------
-    correction : (n,) array
-        By how much leaving the row out is thought to change its loss, φ(η̃_i) − φ(η_i); for a model without
-        a formula the training loss φ(η_i) itself.  A row without a finite value is drawn if m allows it.
-    weights : (n,) array
-        Rows of weight 0 are never drawn.
-    m : int
-        At least 2; if it is the number of weighted rows or more, all of them are drawn.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Draw
-
-    Raises
-    ------
-    ValueError
-        If m is less than 2.
-    """
-    if m < 2:
-        raise ValueError(f"an audit needs at least 2 rows to tell its error, got {m}")
-    held = np.flatnonzero(weights > 0)
-    probabilities = _inclusion(_size(np.abs(correction[held]), weights[held], m), m)
-    certain = np.flatnonzero(probabilities == 1.0)
-    order = rng.permutation(np.flatnonzero(probabilities < 1.0))
-    ends = np.concatenate([[0.0], np.cumsum(probabilities[order])])
-    ends[-1] = np.rint(ends[-1])
-    chosen = np.sort(np.concatenate([certain, order[np.diff(np.floor(ends + rng.random())) > 0]]))
-    return Draw(held[chosen], probabilities[chosen])
-
-
-def _size(correction: Array, weights: Array, m: int) -> Array:
-    """What each row is thought to contribute to the error of the risk, and a floor: (n,), positive."""
-    finite = np.isfinite(correction)
-    total = weights[finite] @ correction[finite]
-    floor = total / weights[finite].sum() if total > 0 else 1.0
-    size = weights * (np.where(finite, correction, 0.0) + floor)
-    size[~finite] = m * size.sum()
-    return size
-
-
-def _inclusion(size: Array, m: int) -> Array:
-    """Probabilities in proportion to size that sum to m, none above 1: (n,)."""
-    if m >= len(size):
-        return np.ones(len(size))
-    probabilities = np.zeros(len(size))
-    certain = np.zeros(len(size), dtype=bool)
-    while True:
-        rest = ~certain
-        probabilities[rest] = (m - certain.sum()) * size[rest] / size[rest].sum()
-        new = rest & (probabilities >= 1.0 - 1e-9)
-        if not np.any(new):
-            return np.where(certain, 1.0, probabilities)
-        certain |= new
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +132,7 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
     approximate = float(share @ known)
     expanded = np.where(np.isnan(errors), 0.0, share[draw.rows] * errors) / draw.probabilities
     value = approximate + float(expanded.sum())
-    std_error, quantile = _spread(expanded, 1.0 - draw.probabilities)
+    std_error, quantile = spread(expanded, 1.0 - draw.probabilities, CONFIDENCE)
     by_chance = int(np.count_nonzero(draw.probabilities < 1.0))
     half = max(quantile * std_error, RESOLUTION * abs(value)) if by_chance else 0.0
     return Audit(
@@ -225,19 +145,3 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
         approximate=approximate,
         unseen=1.0 - (1.0 - CONFIDENCE) ** (1.0 / by_chance) if by_chance else 0.0,
     )
-
-
-def _spread(expanded: Array, chance: Array) -> tuple[float, float]:
-    """Standard error of a sum of expanded differences, and the quantile that goes with it.
-
-    ``chance`` is 1 − π.  A single draw by chance tells no variance; its square is too large a one on average.
-    """
-    free = chance > 0
-    expanded, chance = expanded[free], chance[free]
-    q = len(expanded)
-    terms = chance * (expanded - chance @ expanded / chance.sum()) ** 2 if q > 1 else expanded**2
-    total = float(terms.sum())
-    if not total > 0:
-        return 0.0, 0.0
-    df = max(total**2 / float(terms @ terms), FEWEST_DF)
-    return float(np.sqrt(total * q / max(q - 1, 1))), float(stdtrit(df, 0.5 + 0.5 * CONFIDENCE))

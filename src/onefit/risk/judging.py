@@ -68,7 +68,7 @@ def estimate(
         value, error = value + left_out.correction.difference, left_out.correction.error
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
-    far = (reach(response, target, eta, bounds) > FLAGGED) & ~certified
+    far = (reach(response, target, eta, left_out.likely_bounds[order]) > FLAGGED) & ~certified
     return RiskEstimate(
         value=value,
         std_error=std_error,

@@ -1,0 +1,337 @@
+"""What is known of the values without each set, and the stages that refine it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg, cost
+from onefit._typing import Array, Index, Mask
+from onefit.cost import Work
+from onefit.curvature import Curvature, Direction
+from onefit.fit import Fit
+from onefit.leave_out import dual, proximal
+from onefit.leave_out.blocks import Blocks
+from onefit.leave_out.follow import cost as following
+from onefit.leave_out.follow import follow, has_paths
+from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
+from onefit.leave_out.prove import bound_steps
+from onefit.leave_out.refit import Progress, refit_cost, refit_sets
+from onefit.leave_out.rescaling import curvature_of_refits
+from onefit.leave_out.result import LeftOut, Solved
+from onefit.leave_out.sets import Folds, removed_share
+from onefit.leave_out.step import Step, leave_corners_out
+from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
+from onefit.losses import CoupledLoss
+from onefit.numerics import LEAST_SLACK, rounding_of_slack
+from onefit.pieces import Pieces
+
+STEPS = 8.0  # with one factor, in which a set settles
+LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
+
+
+class Wanting(NamedTuple):
+    """Sets to refine."""
+
+    which: Index
+    needed: int  # so many of the first for the mean; the others for their own sake
+
+
+class Stage(NamedTuple):
+    """Something that can be done for sets that are not bounded well enough."""
+
+    each: Work  # that a set takes, about
+    act: Callable[[Index, float], float]  # on some sets, in about so many seconds: those that it took
+
+
+@dataclass(eq=False)
+class State:
+    """What is known so far."""
+
+    fit: Fit
+    sets: Folds | None
+    curvature: Curvature | None
+    yardstick: Yardstick | None
+    max_error: float
+    found: LeftOut
+    blocks: Blocks | None = None
+    step: Step | None = None
+    progress: Progress | None = None
+    starts: dict[int, Direction] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        fit: Fit,
+        sets: Folds | None,
+        curvature: Curvature | None,
+        yardstick: Yardstick | None,
+        max_error: float,
+    ) -> State:
+        """Take the first step."""
+        blocks, step = None, None
+        found = _in_dual(fit, sets)
+        if found is None and sets is None:
+            if fit.problem.loss.is_kinked:
+                found = leave_corners_out(fit)
+            else:
+                step = Step.of(fit, curvature_of_refits(fit, curvature))
+                found = step.taken(fit)
+        elif found is None and sets is not None:
+            found, blocks = _sets_left_out(fit, sets, curvature)
+        assert found is not None
+        return cls(fit, sets, curvature, yardstick, max_error, found, blocks, step)
+
+    # --- what is wanting -----------------------------------------------------------------------------
+
+    @property
+    def is_asked_for_all(self) -> bool:
+        """Whether every set is to be as exact as can be, and none may be sampled."""
+        return self.max_error == 0
+
+    @property
+    def room(self) -> float:
+        """Error that all sets together may leave."""
+        return 0.0 if self.is_asked_for_all else allowed(self.found, self.yardstick, self.max_error)
+
+    def errors(self) -> Array:
+        """How far off each set may make the mean, 0 where nothing can be done: (f,)."""
+        found = self.found
+        own = np.zeros(found.count)
+        if self.is_asked_for_all:
+            np.maximum.at(own, found.fold, np.where(found.certified, 0.0, found.bounds))
+        else:
+            np.add.at(own, found.fold, np.where(found.certified, 0.0, errors(found, self.yardstick)))
+        own[found.failed] = 0.0
+        own[self._without_weight()] = 0.0
+        return own
+
+    def wanting(self) -> Wanting:
+        """Sets to refine, those of the largest possible error first."""
+        own = self.errors()
+        order = np.argsort(own, kind="stable")
+        enough = np.cumsum(own[order]) <= self.room
+        left = order[~(enough & ~self._far_off()[order])]
+        return Wanting(left[::-1], int(np.count_nonzero(~enough)))
+
+    def _far_off(self) -> Mask:
+        """Sets with a value that may be off by a share of the spread that users would want to know of."""
+        found = self.found
+        if self.yardstick is None or self.is_asked_for_all:
+            return np.zeros(found.count, dtype=bool)
+        far = far_off(found, self.yardstick)
+        far[np.concatenate([found.failed, found.anew, self._without_weight()]).astype(np.intp)] = False
+        return far
+
+    def _without_weight(self) -> Index:
+        """Sets of rows that have no weight at all."""
+        if self.sets is not None:
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(leaves_nothing(self.fit))
+
+    # --- stages --------------------------------------------------------------------------------------
+
+    def prove(self) -> None:
+        """Exact patterns, and bounds of the first step."""
+        fit, found = self.fit, self.found
+        bounds = found.bounds.copy()
+        if self.sets is None:
+            if self.step is not None:
+                bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
+            if step_is_exact(fit) and not np.isfinite(bounds).all():
+                sure = found.slack >= LEAST_SLACK
+                known = self.step.curvature if self.step is not None else None
+                sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, known)
+                bounds[sure] = 0.0
+            bounds[leaves_nothing(fit)] = 0.0
+        self.found = replace(found, bounds=bounds + self._rounding(bounds))
+
+    def _rounding(self, bounds: Array) -> Array:
+        """What the condition of K leaves of a bound of nothing: (t,)."""
+        if self.step is None and self.blocks is None:
+            return np.zeros(len(bounds))
+        moved = np.abs(self.found.eta - self.fit.eta[self.found.rows]).reshape(len(bounds), -1).max(axis=1)
+        curvature = self.step.curvature if self.step is not None else self.blocks.base  # type: ignore[union-attr]
+        rounding = rounding_of_slack(curvature.condition)
+        return rounding * moved / np.maximum(self.found.slack, LEAST_SLACK)[self.found.fold]
+
+    def refine(self, affordable: float) -> float:
+        """Take the stages whose bounds are enough for the mean within some seconds; returns what is left.
+
+        Where no sample can follow, or all sets are asked for, they go as far as that lasts.
+        """
+        partly = self.yardstick is None or self.is_asked_for_all
+        for stage in self.stages():
+            which, needed = self.wanting()
+            if which.size == 0:
+                break
+            count = which.size
+            if count * stage.each.seconds > affordable:
+                count = int(max(affordable, 0.0) / stage.each.seconds)
+            if count >= (1 if partly else max(1, needed)):
+                affordable -= stage.act(which[:count], affordable)
+        return affordable
+
+    def settle(self, which: Index, limits: Array | float) -> None:
+        """Solve some sets, until none may make the mean wrong by more than its limit."""
+        for stage in self.stages():
+            found, own = self.found, self.errors()[which]
+            rest = which[(own > limits) & ~np.isin(which, np.union1d(found.anew, found.failed))]
+            if rest.size == 0:
+                break
+            stage.act(rest, np.inf)
+
+    def stages(self) -> list[Stage]:
+        """What can be done for a set, the cheapest first."""
+        found, fit = list[Stage](), self.fit
+        smooth = not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None
+        if smooth and (self.step is not None or self.blocks is not None):  # nothing to repeat in the dual
+            if self.sets is None and proximal.applies(fit):
+                found.append(Stage(proximal.cost(fit), self._iterate))
+            elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
+                found.append(Stage(self.cost_of_chords(), self._repeat_steps))
+        if self.sets is None and has_paths(fit):
+            first, second = following(fit, 1), following(fit, 2)
+            found.append(Stage(Work(*(b - a for a, b in zip(first, second, strict=True))), self.follow))
+        found.append(Stage(refit_cost(fit), self._refit))
+        return found
+
+    def iterate(self, which: Index) -> None:
+        """Repeat steps of a fit without kinks, all sets together."""
+        self._repeat_steps(which, np.inf)
+
+    @property
+    def _tol(self) -> float:
+        return 1.0 if self.is_asked_for_all else LOOSELY
+
+    def cost_of_chords(self) -> Work:
+        """What a set takes, about."""
+        n, k, outputs = self.fit.problem.n, max(1, self.fit.tangent.size), self.fit.eta[0].size
+        factors = 1 if isinstance(self.fit.problem.loss, CoupledLoss) else outputs
+        sizes = 1 if self.sets is None else max(len(rows) for rows in self.sets.removed)
+        anew = cost.newton_step(n, k, k).seconds / cost.PER_FLOP if sizes > k else 0.0
+        X = self.fit.problem.X
+        stored = _linalg.n_stored(X) if _linalg.has_columns(X) else n * n
+        step = cost.steps(n, stored, min(k // factors, n), outputs)
+        return step.times(STEPS)._replace(flops=STEPS * step.flops + anew)
+
+    @cached_property
+    def _singles(self) -> Blocks:
+        single = tuple(np.arange(self.fit.problem.n)[:, None])
+        blocks = Blocks.of(self.fit, self.curvature, Folds(single, single, self.fit.problem.n))
+        blocks.reached[:] = self.found.slack >= LEAST_SLACK
+        return blocks
+
+    def _repeat_steps(self, which: Index, affordable: float) -> float:
+        blocks = self.blocks if self.blocks is not None else self._singles
+        blocks.iterate(which, self._tol)
+        found = self.found
+        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
+        done = []
+        for k in which.tolist():
+            if k not in blocks.ends:
+                continue
+            own = blocks.tested(k)
+            self.starts[k] = blocks.ends[k]
+            if not np.all(blocks.bounds[own] <= np.maximum(bounds[own], 0.0)):
+                continue
+            eta[own], bounds[own] = blocks.eta[own], blocks.bounds[own]
+            done.append(k)
+            if self.sets is None:
+                solved[k] = Solved(eta[k], *blocks.ends[k])
+        finite = [k for k in done if np.isfinite(bounds[blocks.tested(k)]).all()]
+        stepped = np.union1d(found.stepped, np.array(finite, dtype=np.intp)).astype(np.intp)
+        self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
+        return self.cost_of_chords().times(which.size).seconds
+
+    def _iterate(self, which: Index, affordable: float) -> float:
+        ends, seconds = proximal.iterate(self.fit, which, self._tol, affordable)
+        found = self.found
+        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
+        for place, k in enumerate(which.tolist()):
+            self.starts[k] = Direction(ends.coef[place], ends.intercept[place])
+            eta[k], bounds[k] = ends.eta[place], ends.bounds[place]
+            if not ends.settled[place]:
+                continue
+            solved[k] = Solved(eta[k], *self.starts[k])
+        known = ends.settled & np.isfinite(ends.bounds)
+        stepped = np.union1d(found.stepped, which[known]).astype(np.intp)
+        self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
+        return seconds
+
+    def follow(self, which: Index, affordable: float = np.inf) -> float:
+        """Follow rows along exact paths."""
+        solved = follow(self.fit, which)
+        found = self.found
+        eta, bounds = found.eta.copy(), found.bounds.copy()
+        for i, one in solved.items():
+            eta[i], bounds[i] = one.eta, 0.0
+        self.found = replace(
+            found,
+            eta=eta,
+            bounds=bounds,
+            solved=found.solved | solved,
+            pivoted=np.union1d(found.pivoted, np.array(sorted(solved), dtype=np.intp)).astype(np.intp),
+        )
+        return following(self.fit, which.size).seconds
+
+    def _refit(self, which: Index, affordable: float) -> float:
+        found, numbers = self.found, which.tolist()
+        removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
+        judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
+        anew = refit_sets(self.fit, removed, judged, self.starts, self.progress)
+        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
+        for k, one in anew.items():
+            own = found.values_of(k)
+            eta[own], bounds[own] = one.eta, one.bounds
+            if self.sets is None:
+                solved[k] = Solved(eta[k], one.coef, one.intercept)
+        failed = np.array([k for k in numbers if k not in anew], dtype=np.intp)
+        for k in failed:
+            bounds[found.values_of(k)] = np.inf
+        done = np.array(sorted(anew), dtype=np.intp)
+        several = np.array([k for k in done.tolist() if anew[k].several], dtype=np.intp)
+        self.found = replace(
+            found,
+            eta=eta,
+            bounds=bounds,
+            solved=solved,
+            anew=np.union1d(found.anew, done).astype(np.intp),
+            stepped=np.setdiff1d(found.stepped, done),
+            pivoted=np.setdiff1d(found.pivoted, done),
+            failed=np.union1d(found.failed, failed).astype(np.intp),
+            several=np.union1d(found.several, several).astype(np.intp),
+        )
+        return refit_cost(self.fit).times(which.size).seconds
+
+
+def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:
+    if not dual.is_wide_ridge(fit):
+        return None
+    return dual.leave_rows_out(fit) if sets is None else dual.leave_sets_out(fit, sets)
+
+
+def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
+    """One step for every set; none where rows in a corner and rows that are not leave together."""
+    removed_share(sets, fit.problem.weights)
+    if fit.problem.loss.is_kinked:
+        leverages = leave_corners_out(fit).leverages
+        nothing = np.full(len(sets.rows), np.inf)
+        return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None
+    blocks = Blocks.of(fit, curvature, sets)
+    blocks.step()
+    leverages = _leverages(fit, blocks.forms)
+    return LeftOut(fit, blocks.eta.copy(), blocks.bounds.copy(), leverages, blocks.slack, sets), blocks
+
+
+def _leverages(fit: Fit, forms: Array) -> Array:
+    """d_i h_i of single rows, as ``step`` has them."""
+    if forms.ndim == 3:
+        return np.maximum(np.einsum("nab,nba->n", fit.hessian, forms), 0.0)
+    forms = forms.reshape(len(forms), -1) if fit.hessian.ndim == 2 else forms
+    leverages = fit.hessian * forms
+    return np.clip(leverages.mean(axis=1) if leverages.ndim == 2 else leverages, 0.0, 1.0)

@@ -1,0 +1,122 @@
+"""What is too dear to bound is sampled: the mean is right within its 95 % error, loose bounds or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import onefit
+from onefit import losses, penalties
+from onefit.fit import Fit
+from onefit.leave_out import Folds, leave_out
+from onefit.leave_out.sample import FEWEST, sample
+from onefit.leave_out.stages import State
+from onefit.metrics import LogLoss, SquaredError
+from onefit.problem import Problem
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve
+
+
+def two_classes(rng, n=120, p=12, strength=0.05):
+    """Bounds of one step are loose, and infinite for some rows."""
+    X = rng.normal(size=(n, p))
+    y = (X[:, 0] - X[:, 1] + rng.logistic(size=n) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(losses.Logistic(), penalties.L2(strength), X, y, np.ones(n)))).fit
+    return fit, yardstick(LogLoss(np.array([0, 1])), y, None)
+
+
+def groups(rng, n=60, p=12):
+    """A penalty that is curved on its pattern, of which nothing is proven."""
+    X = rng.normal(size=(n, p))
+    y = X[:, 0] + rng.normal(size=n)
+    penalty = penalties.GroupLasso(np.arange(p) // 3, 20.0)
+    fit = solve(Fit.at_start(Problem(losses.Squared(), penalty, X, y, np.ones(n)))).fit
+    return fit, yardstick(SquaredError(), y, None)
+
+
+def started(fit, judge, sets=None, max_error=0.1):
+    state = State.of(fit, sets, None, judge, max_error)
+    state.prove()
+    return state
+
+
+def mean(found, judge):
+    by = 0.0 if found.correction is None else found.correction.difference
+    return float(np.average(judge.losses(found.rows, found.eta), weights=judge.weights[found.rows])) + by
+
+
+@pytest.mark.parametrize(("make", "seeds", "least"), [(two_classes, 40, 36), (groups, 8, 6)])
+def test_errors_cover_the_exact_mean(make, seeds, least):
+    fit, judge = make(np.random.default_rng(1))
+    exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
+    held, off = 0, []
+    for seed in range(seeds):
+        state = started(fit, judge)
+        sample(state, judge, 0.0, seed)
+        off.append(mean(state.found, judge) - exact)
+        held += abs(off[-1]) <= state.found.correction.error
+        assert len(np.union1d(state.found.stepped, state.found.anew)) == FEWEST
+    assert held >= least  # at 95 %, fewer have a chance of some 5 %
+    assert abs(np.mean(off)) <= 4 * np.std(off) / np.sqrt(seeds) + 1e-12
+
+
+def test_a_mean_is_as_right_as_asked_where_that_is_affordable():
+    fit, judge = two_classes(np.random.default_rng(2), n=400)
+    state = started(fit, judge, max_error=0.02)
+    sample(state, judge, 200 * state.stages()[0].each.seconds)
+    assert state.found.correction.error <= 0.02 * np.std(judge.losses(state.found.rows, state.found.eta)) / 20
+
+
+def test_few_sets_are_solved_and_not_sampled():
+    fit, judge = two_classes(np.random.default_rng(3))
+    folds = tuple(np.array_split(np.random.default_rng(0).permutation(120), FEWEST))
+    found = leave_out(fit, Folds(folds, folds, 120), yardstick=judge, affordable=0.0)
+    assert found.correction is None
+    assert np.isfinite(found.bounds).all()
+
+
+def test_sets_of_rows_are_sampled():
+    fit, judge = two_classes(np.random.default_rng(4), n=200)
+    folds = tuple(np.array_split(np.random.default_rng(0).permutation(200), 80))
+    sets = Folds(folds, folds, 200)
+    exact = mean(leave_out(fit, sets, 0.0, yardstick=judge), judge)
+    found = leave_out(fit, sets, yardstick=judge, affordable=0.0)
+    assert found.correction is not None
+    assert abs(mean(found, judge) - exact) <= found.correction.error
+
+
+def test_bounds_that_are_enough_need_no_sample():
+    fit, judge = two_classes(np.random.default_rng(5), strength=1000.0)
+    assert leave_out(fit, yardstick=judge, affordable=0.0).correction is None
+
+
+def test_rows_without_weight_are_never_drawn():
+    fit, _ = two_classes(np.random.default_rng(6))
+    weights = np.ones(120)
+    weights[:40] = 0.0
+    fit = solve(
+        Fit.at_start(Problem(losses.Logistic(), penalties.L2(0.05), fit.problem.X, fit.problem.y, weights))
+    )
+    judge = yardstick(LogLoss(np.array([0, 1])), fit.fit.problem.y, weights)
+    state = started(fit.fit, judge)
+    sample(state, judge, 0.0)
+    assert np.union1d(state.found.stepped, state.found.anew).min() >= 40
+    exact = mean(leave_out(fit.fit, max_error=0.0, yardstick=judge), judge)
+    assert abs(mean(state.found, judge) - exact) <= state.found.correction.error
+
+
+def test_ten_classes_say_that_they_were_sampled(monkeypatch):
+    """Bounds are finite, and too wide: without a sample this result would be of no use."""
+    monkeypatch.setattr("onefit.leave_out.engine.AT_LEAST", 0.0)
+    monkeypatch.setattr("onefit.leave_out.engine.AFFORDABLE", 0.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    y = (X @ rng.normal(size=(6, 10)) + rng.gumbel(size=(400, 10))).argmax(axis=1)
+    model = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(X, y)
+    est = onefit.loo(model, X, y)
+    assert est.guarantee == "sampled"
+    assert est.approx_error <= 0.1 * est.std_error
+    assert np.isfinite(est.bounds).all()
+    assert abs(est.value - onefit.loo(model, X, y, exact=True).value) <= est.approx_error
+    assert est.flagged.size <= 4  # bounds are loose: a sample tells by how much

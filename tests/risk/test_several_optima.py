@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, TweedieRegressor
 from sklearn.svm import SVC, SVR, LinearSVR
@@ -13,9 +14,15 @@ from sklearn.svm import SVC, SVR, LinearSVR
 import onefit
 from onefit.exceptions import NotOptimalWarning, UnreliableWarning
 from onefit.fit import Fit
-from onefit.leave_out.loose import room_of_intercept, with_middle_intercept
+from onefit.leave_out.loose import (
+    is_determined,
+    reach_of_optima,
+    room_of_intercept,
+    with_middle_intercept,
+)
+from onefit.leave_out.refit import solution_without
 from onefit.leave_out.vertex import at_vertex, copies
-from onefit.losses import Hinge, Logistic
+from onefit.losses import Hinge, Logistic, Quantile, SquaredHinge
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
@@ -174,3 +181,80 @@ def test_folds_are_not_called_leave_one_out():
     est = onefit.evaluate(Ridge().fit(X, y), X, y, onefit.risk.KFold(5))
     assert "leave-one-out" not in str(est)
     assert "made exact" not in str(est)
+
+
+# --- linear programs: nothing curves --------------------------------------------------------------------
+
+
+def test_other_optima_of_a_linear_program_are_bounded():
+    """Two rows on one axis that the hinge holds between them: every coefficient there is as good."""
+    X = np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    y = np.array([1, 1, 0, 0, 1, 0])
+    fit = solve(Fit.at_start(Problem(Hinge(), L1(2.0), X, y.astype(float), np.ones(6)))).fit
+    assert not is_determined(fit)
+    far = reach_of_optima(fit, np.arange(6))
+    program = conic_ends(fit)
+    np.testing.assert_allclose(far, program, atol=1e-6)
+
+
+def conic_ends(fit):
+    """Largest move of each predictor among all points with the objective of the fit, by a linear program."""
+    problem = fit.problem
+    n, p = problem.X.shape
+    sign = 2 * problem.y - 1
+
+    # variables: β⁺, β⁻, b, losses
+    def row(i):
+        return np.concatenate([problem.X[i], -problem.X[i], [1.0], np.zeros(n)])
+
+    cost = np.concatenate([np.full(2 * p, problem.penalty.alpha), [0.0], problem.weights])
+    A = [np.concatenate([-sign[i] * row(i)[: 2 * p + 1], -np.eye(n)[i]]) for i in range(n)]
+    A, b = np.vstack([*A, cost]), np.append(-np.ones(n), fit.objective + 1e-9)
+    bounds = [(0, None)] * (2 * p) + [(None, None)] + [(0, None)] * n
+    ends = []
+    for i in range(n):
+        low, high = (linprog(s * row(i), A, b, bounds=bounds) for s in (1.0, -1.0))
+        assert low.status == high.status == 0
+        ends.append(max(fit.eta[i] - low.fun, -high.fun - fit.eta[i]))
+    return np.array(ends)
+
+
+def test_a_determined_linear_program_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    y = X[:, 0] + rng.normal(size=40)
+    fit = solve(Fit.at_start(Problem(Quantile(0.3), L1(2.0), X, y, np.ones(40)))).fit
+    assert is_determined(fit)
+    np.testing.assert_array_equal(reach_of_optima(fit, np.arange(40)), 0.0)
+
+
+def test_what_exact_cannot_settle_is_not_sent_to_exact():
+    """Every row is solved anew already: the message does not ask for it again."""
+    X = np.repeat(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 3, axis=0)
+    y = np.tile([1, 0], 6)
+    model = onefit.GeneralizedLinear("hinge", L1(1e-3)).fit(X, y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        est = onefit.loo(model, X, y, exact=True)
+    said = " ".join(str(one.message) for one in caught) + str(est)
+    assert "ask for exact=True" not in said
+    assert any("several optima" in note for note in est.notes)
+
+
+# --- a loss whose curvature vanishes ---------------------------------------------------------------------
+
+
+def test_a_gradient_that_no_step_removes_is_no_optimum():
+    """Squared hinge, where few rows are inside: the solver goes on along what nothing curves."""
+    for seed in range(6):
+        own = np.random.default_rng(seed)
+        X = own.normal(size=(24, 10))
+        y = (X[:, 0] + 0.3 * own.normal(size=24) > 0).astype(float)
+        alpha = 1e-2
+        start = Fit.at_start(Problem(SquaredHinge(), L1(alpha), X, y, np.ones(24)))
+        whole = solve(start).fit
+        for i in range(0, 24, 6):
+            fit = solution_without(whole, i).fit
+            slope = np.abs(fit.loss_gradient)
+            assert np.all(slope <= alpha * (1 + 1e-6))
+            np.testing.assert_allclose(slope[fit.coef != 0], alpha, rtol=1e-6)

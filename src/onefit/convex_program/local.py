@@ -32,6 +32,7 @@ from onefit.solvers.solve import SelfSolved
 
 STEP = 1e-5  # of a difference quotient of the loss, relative to the spread of the linear predictors
 NEAR = 1e-6  # the same on both sides of a kink
+NOTHING = 1e-9  # of the linear predictors, from a coefficient that a solver means to be zero
 ALIKE = 1e-6  # relative difference of two slopes that is none
 PROBES = (-2.0, -0.5, 0.5, 2.0)  # where the shape of the loss is looked at, in spreads of the predictors
 PROX_STEP = 1e-3  # of a difference quotient of the proximal operator, relative to the coefficients
@@ -92,8 +93,15 @@ class ProgramLoss(Loss, SelfSolved):
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
             return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
-        fit = self._with_duals(Fit(problem, found.coef, found.intercept), np.where(kept, -found.dual, 0.0))
+        coef = self._cleared(found.coef)
+        fit = self._with_duals(Fit(problem, coef, found.intercept), np.where(kept, -found.dual, 0.0))
         return Solution(fit, Deferred(fit))
+
+    def _cleared(self, coef: Array) -> Array:
+        """Coefficients without those that move predictors by nothing: a solver's zeros."""
+        X = self.program.X
+        moves = np.abs(coef) * np.abs(X).max(axis=0, initial=0.0)
+        return np.where(moves <= NOTHING * float(np.abs(self.eta).max(initial=0.0)), 0.0, coef)
 
     def _with_duals(self, fit: Fit, dual: Array) -> Fit:
         """Rows on a kink have the slopes that the solver found."""

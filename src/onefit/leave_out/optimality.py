@@ -17,7 +17,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Pinned
 from onefit.fit import Fit
-from onefit.leave_out.loose import strictly_held
+from onefit.leave_out.loose import ends_of_pieces, interval_of_duals, is_straight, strictly_held
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
 
@@ -85,38 +85,23 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     assert isinstance(problem.loss, PiecewiseLinear)
     corners = problem.loss.kinks(problem.y)
     slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
-    low, high = _reach(fit, corners, slopes)
+    low, high = ends_of_pieces(fit)
     tie = TIE * (1.0 + np.abs(corners).max())
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
-    least, most = _interval(fit, corners, slopes)
+    least, most = interval_of_duals(fit)
     tie = TIE * np.abs(slopes).max()
     held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
     stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
     own = moved.rows, np.arange(len(moved.rows))
+    if is_straight(fit):  # each is needed to hold what nothing curves
+        inside = (moved.gradient > least[:, None] + tie) & (moved.gradient < most[:, None] - tie)
+        stays &= inside | ~fit.pinned[:, None]
     stays[own] = True
     if not np.any(problem.intercept):
         return stays.all(axis=0)
     dual = moved.gradient.copy()
     dual[own] = np.inf  # a row that left holds nothing
     return stays.all(axis=0) & strictly_held(dual, least[:, None], most[:, None], fit.pinned[:, None], tie)
-
-
-def _reach(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
-    """Ends of the piece that each row is on, by its slope: (n,) each."""
-    edge = np.full(len(corners), np.inf)
-    ends = np.column_stack([-edge, corners, edge])
-    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
-
-
-def _interval(fit: Fit, corners: Array, slopes: Array) -> tuple[Array, Array]:
-    """Slopes of the pieces that adjoin the corner nearest to each row: (n,) each."""
-    return _two_of(slopes, np.abs(corners - fit.eta[:, None]).argmin(axis=1))
-
-
-def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
-    """Two neighbours in each row of a matrix."""
-    rows = np.arange(len(values))
-    return values[rows, first], values[rows, first + 1]
 
 
 def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:

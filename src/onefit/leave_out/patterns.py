@@ -21,7 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, Dual, Primal, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
-from onefit.leave_out.loose import room_of_intercept
+from onefit.leave_out.loose import is_determined, room_of_intercept
 from onefit.leave_out.optimality import solves_without
 from onefit.penalties import SeparablePenalty
 
@@ -37,7 +37,7 @@ def leaves_nothing(fit: Fit) -> Mask:
         return gone & (problem.balance.raw_weights == 0)
     if not problem.loss.is_kinked or problem.mean_scaled:
         return gone
-    if any(room_of_intercept(fit)):  # without the row it may have more
+    if any(room_of_intercept(fit)) or not is_determined(fit):  # without the row it may have more
         return gone
     return gone | ((fit.gradient == 0) & ~fit.pinned)
 
@@ -73,7 +73,7 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
         return problem.weights == 0
     if problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty):
         eta = np.where(leaves_nothing(fit), np.nan, eta)
-        return solves_without(fit, eta) | leaves_nothing(fit)
+        return (is_determined(fit) & solves_without(fit, eta)) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
     l1, _ = problem.separable.strengths(fit.coef.shape)
     shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i

@@ -19,12 +19,12 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.curvature import Direction
+from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
-from onefit.leave_out.loose import room_of_intercept
+from onefit.leave_out.loose import is_determined, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
-from onefit.losses import PiecewiseLinear
+from onefit.losses import CoupledLoss, PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
 from onefit.problem import Problem
@@ -148,19 +148,33 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     )
     if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
         return np.full(len(rows), np.inf)
+    if not is_determined(fit):
+        return reach_of_optima(fit, rows)
     if any(room := room_of_intercept(fit)):  # all of these are as good
         return np.full(len(rows), max(room))
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
-    size = float(np.max(np.abs(fit.eta), initial=0.0)) + TINY
-    R = problem.self_concordance()
-    if not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
+    removed = K.is_definite or _is_removed(fit, K, gradient, step)
+    if not removed or not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
-    if R == 0.0 and not problem.loss.jumps:
+    if problem.self_concordance() == 0.0 and not problem.loss.jumps:
         return np.asarray(change[rows])
-    if change.max(initial=0.0) <= CERTIFIED * size:
-        return np.asarray(2.0 * change[rows])
-    return np.full(len(rows), np.inf)
+    size = float(np.max(np.abs(fit.eta), initial=0.0)) + TINY
+    short = change.max(initial=0.0) <= CERTIFIED * size
+    return np.asarray(2.0 * change[rows]) if short else np.full(len(rows), np.inf)
+
+
+def _is_removed(fit: Fit, K: Curvature, gradient: Direction, step: Direction) -> bool:
+    """Whether a step takes the whole gradient with it: none is left along which K does not curve."""
+    problem, change = fit.problem, K.predict(step)
+    if fit.pinned.any() or not _linalg.has_columns(problem.X):
+        return True
+    coupled = isinstance(problem.loss, CoupledLoss)
+    bent = np.einsum("nkl,nl->nk", fit.hessian, change) if coupled else fit.hessian * change
+    removed = fit.tangent.part_along(_linalg.transposed_times(problem.X, bent) + fit.tangent.curve(step.coef))
+    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    terms = float(np.abs(fit.gradient).sum()) * float(norms.max(initial=0.0))
+    return bool(np.abs(gradient.coef - removed).max(initial=0.0) <= STATIONARY * terms)
 
 
 def _corners_hold(fit: Fit, gradient: Direction) -> bool:

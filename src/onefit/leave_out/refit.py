@@ -15,7 +15,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.leave_out.loose import with_middle_intercept
+from onefit.leave_out.loose import is_determined, with_middle_intercept
 from onefit.leave_out.prove import bound_at
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.newton import Solution
@@ -33,7 +33,7 @@ class Anew(NamedTuple):
     bounds: Array  # (b,)
     coef: Array
     intercept: Array
-    several: bool = False  # other intercepts are as good
+    several: bool = False  # others are as good
 
 
 def solution_without(
@@ -104,7 +104,8 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
         return None
     refit = with_middle_intercept(solution.fit)
     bounds = bound_at(solution._replace(fit=refit), judged)
-    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, refit is not solution.fit)
+    several = refit is not solution.fit or not is_determined(refit)
+    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, several)
 
 
 def _solution_from(fit: Fit, removed: Index, start: Direction | None) -> Solution | None:

@@ -111,6 +111,7 @@ class RiskEstimate(LeftOutLosses):
     labels: Any | None = None
     _by_row: bool = field(default=True, repr=False)
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
+    _remedy: str = field(default="", repr=False)
     _readout: Readout | None = field(default=None, repr=False)
     _left_out: LeftOut | None = field(default=None, repr=False)
 
@@ -323,4 +324,4 @@ class RiskEstimate(LeftOutLosses):
         return facts
 
     def _standing(self) -> tuple[str, float, str]:
-        return self.guarantee, self.approx_error, "exact=True or audit=30 tells"
+        return self.guarantee, self.approx_error, self._remedy

@@ -16,7 +16,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import FLAGGED
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
-from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, shown
+from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, remedy, shown
 
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
@@ -93,6 +93,7 @@ def estimate(
         refinement=left_out.refinement,
         _by_row=left_out.sets is None,
         _lone=lone,
+        _remedy=remedy(left_out),
         _left_out=left_out,
         _readout=None if design is None else Readout(response, design, constant),
     )
@@ -128,8 +129,7 @@ def warn_if_unreliable(result: RiskEstimate) -> None:
         else f"rests on {rows.size} rows of whose refits nothing is known (rows {which})"
     )
     warnings.warn(
-        f"the {result.loss_name} of {result.value:.4g} {known}: ask for exact=True, which solves without "
-        "every such row, or for audit=30, or regularise more",
+        f"the {result.loss_name} of {result.value:.4g} {known}: {result._remedy}",
         UnreliableWarning,
         stacklevel=3,
     )

@@ -60,6 +60,15 @@ def class_lost(y: Any, classes: Any | None, sample_weight: Array | None, left_ou
     return np.any((gone == count) & (count > 0), axis=1)[left_out.fold]
 
 
+def remedy(left_out: LeftOut) -> str:
+    """What tells more where the error is too large: rows that were solved anew are not solved again."""
+    anew = np.isin(left_out.fold, np.union1d(left_out.anew, left_out.failed))
+    if left_out.correction is None and np.all(anew | left_out.certified):
+        why = "has several optima" if left_out.several.size else "could not be checked"
+        return f"every row was solved anew, and what {why} may differ: regularise more, or ask for audit=30"
+    return "ask for exact=True, which solves without every such row, or for audit=30, or regularise more"
+
+
 def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
     """What a reader of the result should know."""
     notes = []
@@ -74,8 +83,9 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
         )
     if left_out.several.size:
         notes.append(
-            f"{left_out.several.size} refits have several optima, since their intercept is undetermined: the "
-            "middle one stands for them, and the bounds reach to the others"
+            f"{left_out.several.size} refits have several optima, since their intercept or coefficients are "
+            "undetermined: one of them, with the middle intercept, stands for them, and bounds reach to the "
+            "others where they are finite"
         )
     return tuple(notes)
 

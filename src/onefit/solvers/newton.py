@@ -166,11 +166,12 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
 
     It does not where the minimum lies at infinity: the objective flattens out while the steps stay as long
     as ever; nor where K is singular on a pattern that is none of a solution: then no step removes the
-    gradient.
+    gradient, however small that is.
     """
     kinked = step.orthant != 0
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
-    rounding = 1e-7 if fit.problem.loss.is_quadratic else 1e-3
+    stays = fit.problem.loss.is_quadratic or not step.curvature.is_definite
+    rounding = 1e-7 if stays else 1e-3
     if not np.all(np.abs(step.gradient.coef[kinked]) <= rounding * l1[kinked]):
         return False
     if fit.problem.loss.is_quadratic:

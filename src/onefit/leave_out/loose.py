@@ -12,6 +12,7 @@ then the optimal face of the linear program has no direction.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -104,11 +105,11 @@ class _Face:
 
         return np.array([max(farthest(z), farthest(-z)) for z in self.Z[rows]])
 
-    def _bounds(self) -> list[tuple[float | None, float | None]]:
+    def _bounds(self) -> list[tuple[Any, Any]]:
         """Between which ends each coordinate may move: it keeps its sign, where there is a kink."""
         l1, _ = self.fit.problem.separable.strengths(self.fit.coef.shape)
         coef, side = self.fit.coef[self.free], -np.sign(self.fit.loss_gradient[self.free])
-        ends = [
+        ends: list[tuple[Any, Any]] = [
             (None, None) if kink == 0 else (-c, None) if s > 0 else (None, -c)
             for c, s, kink in zip(coef.tolist(), side.tolist(), l1[self.free].tolist(), strict=True)
         ]

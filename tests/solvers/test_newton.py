@@ -257,3 +257,15 @@ def test_all_levels_of_a_factor_beside_an_intercept(loss, strength):
     y = (y > 0.5).astype(float) if isinstance(loss, Logistic) else y
     fit = newton.solve(Fit.at_start(Problem(loss, L1(strength), X, y, np.ones(42)))).fit
     assert _kkt_violation(fit) < 1e-8
+
+
+def test_classes_with_hardly_a_penalty_settle():
+    """Rounding along the shift that all classes share, divided by a weak penalty, is no reason to go on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 8))
+    score = X[:, :4].sum(axis=1) + rng.normal(size=1500)
+    y = (10 * np.argsort(np.argsort(score)) // 1500).astype(float)
+    problem = Problem(Multinomial(10), L2(1e-10), X, y, np.ones(1500), np.ones(10, dtype=bool))
+    near = newton.solve(Fit.at_start(replace(problem, penalty=L2(1e-8)))).fit
+    fit = newton.solve(Fit(problem, near.coef, near.intercept)).fit
+    assert np.abs(fit.loss_gradient + 1e-10 * fit.coef).max() < 1e-9

@@ -99,6 +99,11 @@ class RowSums:
         )
 
     @property
+    def spread(self) -> float:
+        """Root mean square of the responses, about their means or about zero."""
+        return float(np.sqrt(np.mean(self.squares) / self.weight))
+
+    @property
     def base_leverage(self) -> float:
         """Leverage of the intercept, relative to a row's weight: 1/W, or 0."""
         return 1.0 / self.weight if self.has_intercept else 0.0

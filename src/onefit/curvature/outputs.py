@@ -81,6 +81,11 @@ def _flat(coef: Array) -> Array:
     return coef.reshape(len(coef), -1)
 
 
+def ignores_shifts(d: Array) -> bool:
+    """Whether second derivatives (n, c, c) say that a constant added to all outputs changes no loss."""
+    return bool(np.abs(d.sum(axis=2)).max() <= 1e-10 * np.abs(d).max())
+
+
 @dataclass(frozen=True)
 class Block(Curvature):
     """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
@@ -125,8 +130,7 @@ class Block(Curvature):
     def _pinned(self, K: Array) -> Array:
         """Add curvature along shifts common to all outputs where there is none."""
         n_outputs = len(self._free)
-        shift_free = np.abs(self.d.sum(axis=2)).max() <= 1e-10 * np.abs(self.d).max()
-        if not shift_free:
+        if not ignores_shifts(self.d):
             return K
         position = np.full((self.problem.X.shape[1] + 1, n_outputs), -1)
         for a, f in enumerate(self._free):

@@ -13,6 +13,7 @@ from onefit.estimators.strengths import mixed
 from onefit.losses import Loss, Squared
 from onefit.penalties import Penalty
 from onefit.tuning.selection import Selection
+from onefit.validation import is_count
 
 
 class _MeanOfSquares(SelfTuned):
@@ -59,7 +60,10 @@ class ElasticNetLOO(_MeanOfSquares):
         or at which the ℓ2 part has shrunk them to a tenth, if that is smaller, down to ``eps`` times it, and
         more at either end while the risk falls there; or the strengths themselves.
     l1_ratio : float or array-like, default 0.5
-        Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.
+        Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.  Beside an
+        automatic path it is the share where y has standard deviation 1, so that the units of y change
+        nothing, as in glmnet (Friedman, Hastie and Tibshirani 2010); beside strengths that are given it is
+        scikit-learn's, of y as it is.
     <selection>
     <eps>
     <early_stopping>
@@ -71,7 +75,9 @@ class ElasticNetLOO(_MeanOfSquares):
     Attributes
     ----------
     alpha_, l1_ratio_ : float
-        What was chosen; the path attributes below are those of the chosen ``l1_ratio_``.
+        What was chosen, both for y as it is: ``ElasticNet(alpha=alpha_, l1_ratio=l1_ratio_)`` is this model.
+        Where y has standard deviation s and the path is automatic, ``l1_ratio_`` is s ρ / (s ρ + 1 − ρ) for
+        the ρ that was given.  The path attributes below are those of the chosen ``l1_ratio_``.
     alphas_ : (J,) array
         Strengths that were visited, strongest first.
     <paths>
@@ -86,9 +92,9 @@ class ElasticNetLOO(_MeanOfSquares):
     >>> from sklearn.datasets import load_diabetes
     >>> from onefit import ElasticNetLOO
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = ElasticNetLOO(l1_ratio=[0.5, 0.9]).fit(X, y)
-    >>> model.l1_ratio_
-    0.5
+    >>> model = ElasticNetLOO(l1_ratio=[0.5, 0.9]).fit(X, y)  # y has standard deviation 77
+    >>> round(model.l1_ratio_, 3)
+    0.987
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class ElasticNetLOO(_MeanOfSquares):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def _ratios(self) -> list[float]:
+    def _ratios(self, spread: float = 1.0) -> list[float]:
         try:
             ratios = np.atleast_1d(np.asarray(self.l1_ratio, dtype=np.float64))
         except (TypeError, ValueError):
@@ -133,7 +139,9 @@ class ElasticNetLOO(_MeanOfSquares):
             ) from None
         if ratios.ndim != 1 or ratios.size == 0 or not np.all((ratios > 0) & (ratios <= 1)):
             raise ValueError(f"l1_ratio must lie in (0, 1] (0 is ridge: use RidgeLOO), got {self.l1_ratio!r}")
-        return [float(ratio) for ratio in ratios]
+        # y and β divided by s: ρ ‖β/s‖₁ + ½ (1 − ρ) ‖β/s‖² = (ρ s ‖β‖₁ + ½ (1 − ρ) ‖β‖²) / s²
+        unit = spread if is_count(self.alphas) and spread > 0 else 1.0
+        return [float(ratio * unit / (ratio * unit + 1.0 - ratio)) for ratio in ratios]
 
 
 @documented
@@ -211,5 +219,5 @@ class LassoLOO(_MeanOfSquares):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def _ratios(self) -> list[float]:
+    def _ratios(self, spread: float = 1.0) -> list[float]:
         return [1.0]

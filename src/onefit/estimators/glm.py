@@ -106,7 +106,7 @@ class LogisticLOO(SelfTuned):
     def _unit_penalty(self, ratio: float) -> Penalty:
         return mixed(ratio)
 
-    def _ratios(self) -> list[float]:
+    def _ratios(self, spread: float = 1.0) -> list[float]:
         given: list[Any] = [self.l1_ratio] if np.ndim(self.l1_ratio) == 0 else list(np.ravel(self.l1_ratio))
         for ratio in given or [np.nan]:
             check_share("l1_ratio", ratio)

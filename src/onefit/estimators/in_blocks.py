@@ -104,12 +104,13 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
     rows : Rows
         With one response.
     """
-    sums = rows.total(RowSums.of)
-    check_count(sums.count)
-    sums = sums if model.fit_intercept else sums.about_zero()
+    about_means = rows.total(RowSums.of)
+    check_count(about_means.count)
+    sums = about_means if model.fit_intercept else about_means.about_zero()
     ratio, alpha = 0.0, 1.0
     if model._mean_scaled:
-        grids = [(ratio, _kinked_grid(model, sums, ratio)) for ratio in model._ratios()]
+        ratios = model._ratios(about_means.spread)
+        grids = [(ratio, _kinked_grid(model, sums, ratio)) for ratio in ratios]
         ratio, path = tune_net(rows, sums, grids, model.selection, early_stopping=model.early_stopping)
         alpha = sums.weight
     else:

@@ -55,6 +55,13 @@ class Sample:
         """The target, and the offset as a second column where there is one."""
         return self.target if self.offset is None else np.stack([self.target, self.offset], axis=1)
 
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the target, over all of several."""
+        means = self.weights @ self.target / self.weights.sum()
+        squares = self.weights @ (self.target - means) ** 2 / self.weights.sum()
+        return float(np.sqrt(np.mean(squares)))
+
 
 def leaving(
     cv: Any, groups: Any, sample: tuple[Design, Any], *, classifier: bool

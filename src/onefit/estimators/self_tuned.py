@@ -90,8 +90,8 @@ class SelfTuned(LinearModel):
     def _unit_penalty(self, ratio: float) -> Penalty:
         """Penalty of strength one."""
 
-    def _ratios(self) -> list[float]:
-        """Shares of the ℓ1 part that are tried."""
+    def _ratios(self, spread: float = 1.0) -> list[float]:
+        """Shares of the ℓ1 part that are tried, where the response has this standard deviation."""
         return [0.0]
 
     def _amount(self, strength: float) -> float:
@@ -204,7 +204,7 @@ class SelfTuned(LinearModel):
                 self._tune_in_blocks(sample, judgement)
             return
         with jobs, _linalg.one_thread_if_small(sample.X):
-            paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios()]
+            paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
             result, fit, left_out = best.settled()
         others = [path.result for path in paths if path is not best]

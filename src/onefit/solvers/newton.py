@@ -15,6 +15,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
+from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
@@ -54,12 +55,14 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
         classes without a penalty), or is not convex.
     """
     scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
-    fit, last, step = start, np.inf, None
+    fit, step = start, None
+    last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     # pieces of a loss whose second derivative jumps are gone through one by one
     max_steps = 10 * max_steps if fit.is_kinked and not fit.problem.loss.is_smooth else max_steps
     for _ in range(max_steps):
         step = _newton_step(fit, step)
-        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * last
+        before = fresh if step.is_fresh else last
+        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * before
         if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
@@ -68,14 +71,16 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
             step, last = None, np.inf
             continue
         if settled and (slid := _slide(fit, step)) is not None:
-            fit, step, last = slid, None, np.inf
+            fit, step, last, fresh = slid, None, np.inf, np.inf
             continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
         moved, last = _move(fit, step, small), step.decrement if certain else np.inf
+        fresh = last if step.is_fresh else fresh
         if not small and fit.objective - moved.objective > STRAIGHT * step.decrement:
             slid = _slide(fit, step) if step.is_fresh else None
-            moved, step, last = min(moved, slid or moved, key=lambda one: one.objective), None, np.inf
+            moved, step = min(moved, slid or moved, key=lambda one: one.objective), None
+            last = fresh = np.inf
         fit = moved
     raise SolverError(
         f"Newton's method did not settle in {max_steps} steps (objective "
@@ -198,7 +203,13 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
 
 
 def is_short(fit: Fit, change: Array) -> bool:
-    """Whether a Newton step hardly changes the linear predictors; with separable classes it always does."""
+    """Whether a Newton step hardly changes the linear predictors; with separable classes it always does.
+
+    What all outputs change by together counts for nothing where no loss depends on it: there rounding,
+    divided by a weak penalty, may take long steps.
+    """
+    if fit.hessian.ndim == 3 and ignores_shifts(fit.hessian):
+        change = change - change.mean(axis=1, keepdims=True)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 

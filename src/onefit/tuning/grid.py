@@ -16,6 +16,7 @@ from onefit._typing import Array
 from onefit.exceptions import ShortPathWarning
 
 PATIENCE = 5  # strengths past the best one before a path may stop
+FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
 # The risk falls at an end if the last decade took this share off it.  Near its limit, with no penalty or
 # nothing but the penalty, it goes like the strength or faster, so that a ninth of that share is left.
@@ -98,7 +99,7 @@ def _falls(risks: Array, step: float) -> bool:
     if len(risks) < 2 or np.all(np.isnan(risks)):
         return False
     best = int(np.nanargmin(risks))
-    if len(risks) - 1 - best >= PATIENCE:
+    if len(risks) - 1 - best >= min(PATIENCE, max(FAR * step, 1.0)):
         return False
     fall = risks[max(best - max(round(step), 1), 0)] - risks[best]
     return bool(fall > max(FALL * risks[best], NOTHING_LEFT * np.nanmax(risks)))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.leave_out.engine import in_passing
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.risk.judging import yardstick
 from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import Walk, at, search_path, settle
-from onefit.tuning.selection import choose, paired_errors
+from onefit.tuning.path import Walk, judged, search_path
+from onefit.tuning.race import race
+from onefit.tuning.sample import Verdict, between, from_sample
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
@@ -47,6 +44,11 @@ def _text(n, seed):
     return counts / np.linalg.norm(counts, axis=1, keepdims=True), topics + 0.3 * rng.normal(size=n)
 
 
+def _raced(problem_at, strengths, judgement, selection="min"):
+    walked = search_path(Grid(strengths), problem_at, judgement, selection=selection, early_stopping=False)
+    return walked, race(walked, problem_at, judgement, selection)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
     words, y = _text(60, seed)
@@ -57,8 +59,9 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
     strengths = np.geomspace(null, 0.04 * null, 20)
-    result = search_path(Grid(strengths), problem_at, Judgement(SquaredError(), y, ones))
-    result, _, left_out = settle(result, problem_at, Judgement(SquaredError(), y, ones), "min")
+    judgement = Judgement(SquaredError(), y, ones)
+    result = search_path(Grid(strengths), problem_at, judgement)
+    result, _, left_out = race(result, problem_at, judgement, "min")
     refits = [
         np.mean((y - leave_out(solve(Fit.at_start(problem_at(s))).fit, max_error=0.0).eta) ** 2)
         for s in strengths
@@ -72,91 +75,102 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
     ("problem_at", "metric", "target"), [(_lasso, SquaredError(), Y), (_poisson, Deviance(Poisson()), COUNTS)]
 )
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
-    strengths = np.geomspace(40.0, 0.5, 6)
-    result = search_path(
-        Grid(strengths), problem_at, Judgement(metric, target, np.ones(60)), early_stopping=False
-    )
+    strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
+    judgement = Judgement(metric, target, ones)
+    walked, (result, fit, left_out) = _raced(problem_at, strengths, judgement)
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
-        np.testing.assert_allclose(result.coefs[j], solution.fit.coef, atol=1e-8)
-        judge = yardstick(metric, target, np.ones(60))
-        if j in result.thorough:  # a strength that was judged with care
-            left_out = leave_out(solution.fit, curvature=solution.curvature, yardstick=judge)
-        else:
-            left_out = in_passing(*solution, judge)
-        losses = metric.losses(target, left_out.eta)
-        np.testing.assert_allclose(result.losses[:, j], losses, rtol=1e-6, atol=1e-10)
-        assert (result.risks[j], result.std_errors[j]) == pytest.approx(mean_and_error(losses, np.ones(60)))
-    fit, left_out = at(
-        problem_at(strengths[result.best]), result, result.best, Judgement(metric, target, np.ones(60))
-    )
+        np.testing.assert_allclose(walked.coefs[j], solution.fit.coef, atol=1e-8)
+        verdict = judgement.first(solution)
+        np.testing.assert_allclose(walked.losses[:, j], verdict.losses, rtol=1e-6, atol=1e-10)
+        expected = mean_and_error(verdict.losses, ones)
+        assert (walked.risks[j], walked.std_errors[j]) == pytest.approx(expected)
     np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
     assert metric.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
 
 
-@pytest.mark.parametrize("selection", ["min", "1se"])
-def test_an_exchange_of_losses_reaches_all_that_follows_from_them(selection):
-    strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
-    found = search_path(
-        Grid(strengths), _lasso, Judgement(SquaredError(), Y, ones), selection=selection, early_stopping=False
-    )
-    losses = found.losses.copy()
-    losses[:, 1] *= 0.1  # a new minimum
-    exchanged = found.corrected(1, losses[:, 1], ones, selection)
-    np.testing.assert_allclose(exchanged.risks, losses.mean(axis=0))
-    np.testing.assert_allclose(exchanged.paired_errors, paired_errors(losses, ones, 1))
-    assert exchanged.best == choose(exchanged.risks, exchanged.paired_errors, selection)
-    assert found.risks[1] == pytest.approx(found.losses[:, 1].mean())  # the first result is as it was
+def _wide(strength):
+    # few rows, many columns, a logistic lasso: steps on the pattern of the fit go far off
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 100))
+    labels = (Z[:, :3].sum(axis=1) + 0.5 * rng.normal(size=40) > 0).astype(float)
+    return Problem(Logistic(), L1(strength), Z, labels, np.ones(40))
+
+
+@pytest.fixture(scope="module")
+def refits():
+    strengths, labels = np.geomspace(8.0, 0.2, 6), _wide(1.0).y
+    eta = [[solve(Fit.at_start(_wide(s).without(i))).fit.eta[i] for i in range(40)] for s in strengths]
+    return strengths, np.array([LogLoss(np.arange(2)).losses(labels, np.array(own)) for own in eta]).T
+
+
+@pytest.mark.parametrize("selection", ["min", "1se", "bagged"])
+def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
+    strengths, losses = refits
+    metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y
+    _, (result, _, left_out) = _raced(_wide, strengths, Judgement(metric, labels, ones), selection)
+    exact = judged(strengths, losses, ones, result.coefs, result.levels, selection)
+    assert result.best == exact.best
+    assert result.risks[result.best] == pytest.approx(exact.risks[exact.best], rel=0.01)
+    assert metric.losses(labels, left_out.eta).mean() == pytest.approx(exact.risks[exact.best], rel=0.01)
+    known = np.isfinite(result.approx_errors)
+    assert np.all(np.abs(result.risks - exact.risks)[known] <= result.approx_errors[known] + 0.02)
+
+
+def test_a_sample_of_rows_has_the_mean_of_all_within_its_error():
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(300):
+        cheap = rng.exponential(size=200)
+        exact = 0.7 * cheap + 0.2 * rng.exponential(size=200)
+        weights = rng.uniform(0.5, 1.5, size=200)
+        order = rng.permutation(200)
+        rows = order[:60]
+        found = from_sample(exact[rows], rows, order, cheap[:, None], weights)
+        np.testing.assert_allclose(found.losses[rows], exact[rows])
+        off = np.average(found.losses, weights=weights) - np.average(exact, weights=weights)
+        inside += abs(off) <= found.error
+    assert 0.9 <= inside / 300 <= 0.99
+    whole = from_sample(exact[order], order, order, cheap[:, None], weights)
+    np.testing.assert_allclose(whole.losses, exact)
+    assert whole.error == 0.0
+
+
+def test_samples_keep_the_spread_of_differences_and_missing_rows_take_no_part():
+    rng = np.random.default_rng(1)
+    n, order = 400, rng.permutation(400)
+    first = rng.exponential(size=n)
+    second = first + 0.1 * rng.normal(size=n)
+    rows, nothing = order[:100], np.zeros((n, 1))
+    known = first[rows].copy()
+    known[3] = np.nan
+    a = from_sample(known, rows, order, nothing, np.ones(n))
+    b = from_sample(np.where(np.isnan(known), np.nan, second[rows]), rows, order, nothing, np.ones(n))
+    assert np.isfinite(a.losses).all()
+    assert np.std(b.losses - a.losses) == pytest.approx(0.1, rel=0.2)
+    assert np.linalg.norm(b.misses - a.misses) < 0.2 * np.linalg.norm(a.misses)
+
+
+def test_a_strength_that_was_not_judged_lies_between_its_neighbours():
+    left = Verdict(np.array([1.0, 3.0]), np.zeros(2), 0.1, 2)
+    right = Verdict(np.array([2.0, 6.0]), np.zeros(2), 0.2, 2)
+    middle = between(left, right, 0.5)
+    np.testing.assert_allclose(middle.losses, [1.5, 4.5])
+    assert middle.error == pytest.approx(0.2 + 1.0)  # either neighbour lies within
 
 
 def test_the_path_stops_only_when_it_is_clearly_worse():
     weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk = Walk(Grid(np.ones(1)))
+    walk, nothing = Walk(Grid(np.ones(1)), weights), np.zeros(50)
+    fit = Fit.at_start(_lasso(1.0))
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
-        walk.add(Fit.at_start(_lasso(1.0)), rows**2 + rise * rows, weights)
-        assert not walk.seems_past_minimum(weights)
-    walk.add(Fit.at_start(_lasso(1.0)), rows**2 + 0.5 * rows, weights)
-    assert not walk.seems_past_minimum(weights)  # far enough, and a rise that the rows disagree on
-    walk.add(Fit.at_start(_lasso(1.0)), rows**2 + 1.0, weights)
-    assert walk.seems_past_minimum(weights)
-    walk.correct(rows**2 - 1.0, weights)  # the rise was that of the steps alone
-    assert walk.misjudged
-    assert not walk.seems_past_minimum(weights)
-
-
-def test_settle_chooses_on_corrected_risks():
-    strengths = np.array([20.0, 8.0, 3.0])
-    result = search_path(
-        Grid(strengths), _lasso, Judgement(SquaredError(), Y, np.ones(60)), early_stopping=False
-    )
-    spoilt = replace(result, risks=np.array([result.risks[0], 1e-3, result.risks[2]]), best=1)
-    settled, fit, left_out = settle(spoilt, _lasso, Judgement(SquaredError(), Y, np.ones(60)), "min")
-    assert settled.best == int(np.argmin(result.risks))
-    np.testing.assert_allclose(settled.risks, result.risks, rtol=0.03)  # the mistake is gone
-    np.testing.assert_allclose(fit.coef, result.coefs[settled.best], atol=1e-8)
-    assert SquaredError().losses(Y, left_out.eta).mean() == pytest.approx(settled.risks[settled.best])
-
-
-def test_a_rough_path_is_probed_beyond_its_minimum():
-    # few rows, many columns, a logistic lasso: steps on the pattern of the fit go too far, ever more so
-    # where the penalty is weak, so that the path alone chooses too strong a penalty
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(40, 120))
-    labels = (Z[:, :3].sum(axis=1) + 0.5 * rng.normal(size=40) > 0).astype(float)
-
-    def problem_at(strength):
-        return Problem(Logistic(), L1(strength), Z, labels, np.ones(40))
-
-    metric, ones = LogLoss(np.arange(2)), np.ones(40)
-    strengths = np.geomspace(8.0, 0.05, 12)
-    rough = search_path(Grid(strengths), problem_at, Judgement(metric, labels, ones), early_stopping=False)
-    settled, _, left_out = settle(rough, problem_at, Judgement(metric, labels, ones), "min")
-    assert settled.risks[settled.best] == pytest.approx(metric.losses(labels, left_out.eta).mean())
-    refits = [
-        [solve(Fit.at_start(problem_at(s).without(i))).fit.eta[i] for i in range(40)] for s in strengths
-    ]
-    exact = [metric.losses(labels, np.array(eta)).mean() for eta in refits]
-    assert exact[settled.best] <= exact[rough.best]
-    assert exact[settled.best] <= 1.1 * min(exact)
+        walk.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
+        assert not walk.is_past_minimum()
+    walk.add(fit, Verdict(rows**2 + 0.5 * rows, nothing, 0.0))
+    assert not walk.is_past_minimum()  # far enough, and a rise that the rows disagree on
+    walk.add(fit, Verdict(rows**2 + 1.0, np.full(50, 1.0), 14.0))
+    assert not walk.is_past_minimum()  # a rise that may be that of the sample
+    walk.add(fit, Verdict(rows**2 + 1.0, nothing, 0.0))
+    assert walk.is_past_minimum()

@@ -43,6 +43,11 @@ class TunedPath:
     contest: Contest
     strained: int
 
+    @property
+    def approx_errors(self) -> Array:
+        """How far each risk may be off: passes over rows prove nothing, (J,)."""
+        return np.full(len(self.risks), np.inf)
+
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged") -> TunedPath:
     """Ridge of one response: judge every strength, and more while the risk falls at an end, and choose."""

@@ -53,6 +53,10 @@ TEXTS = {
         strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
         makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
         of two or so on few rows (Bayle, Janson and Mackey 2025).
+    approx_error_path_ : (J,) array
+        How far each risk may be off: proven, or at 95 % from refits of a sample of rows; infinite where
+        nothing bounds it.  Strengths that cannot change the choice are judged roughly, and those between two
+        that were judged by their neighbours.
     confidence_set_ : array
         Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
         those between them; strongest penalty first.  Strengths that were not visited are not judged.

@@ -34,7 +34,8 @@ from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import SearchResult, search_path, settle
+from onefit.tuning.path import SearchResult, search_path
+from onefit.tuning.race import race
 from onefit.tuning.ridge import RidgeSpectrum, search_ridge
 from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
 from onefit.validation import (
@@ -58,7 +59,7 @@ class Candidate(NamedTuple):
 
     ratio: float
     result: SearchResult
-    settled: Callable[[], tuple[SearchResult, Fit, LeftOut]]
+    raced: Callable[[], tuple[SearchResult, Fit, LeftOut]]
 
     @property
     def risk(self) -> float:
@@ -206,7 +207,7 @@ class SelfTuned(LinearModel):
         with jobs, _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
-            result, fit, left_out = best.settled()
+            result, fit, left_out = best.raced()
         others = [path.result for path in paths if path is not best]
         held = result.contest
         if held is None or others:
@@ -287,7 +288,7 @@ class SelfTuned(LinearModel):
         if in_dual:
             result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T)
         problem_at = partial(self._problem, sample, ratio=ratio)
-        return Candidate(ratio, result, lambda: settle(result, problem_at, judgement, self.selection))
+        return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
 
     def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
         """Every strength from one eigendecomposition."""
@@ -297,11 +298,11 @@ class SelfTuned(LinearModel):
         values = check_strengths(name, given, lambda: decades(spectrum.largest), positive=not zero)
         result = search_ridge(spectrum, Grid(values, is_count(given)), self.selection)
 
-        def settled() -> tuple[SearchResult, Fit, LeftOut]:
+        def raced() -> tuple[SearchResult, Fit, LeftOut]:
             left_out = spectrum.left_out(float(result.strengths[result.best]))
             return result, left_out.fit, left_out
 
-        return Candidate(ratio, result, settled)
+        return Candidate(ratio, result, raced)
 
     def _is_plain_ridge(self, ratio: float) -> bool:
         """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""
@@ -338,6 +339,7 @@ class SelfTuned(LinearModel):
         self.risk_path_ = result.risks
         self.std_error_path_ = result.std_errors
         self.paired_error_path_ = result.paired_errors
+        self.approx_error_path_ = result.approx_errors
         self.coef_path_ = result.coefs
         self.intercept_path_ = self._without_common(result.levels)
         self._contest: tuple[Any, ...] = tuple(held)

@@ -12,13 +12,17 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import in_passing
-from onefit.leave_out.follow import has_paths
 from onefit.leave_out.sets import Folds
+from onefit.leave_out.some import can_leave_some_out, cost_of_some, leave_some_out
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered
 from onefit.solvers.newton import Solution
+from onefit.tuning.sample import Verdict, from_sample
+
+FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
+FIRST = 48  # rows by which a strength is judged first
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
@@ -92,11 +96,64 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
-    def thoroughly(self, solution: Solution) -> LeftOut:
-        """Left-out predictors to a fraction of the standard error of the risk."""
+    def thoroughly(self, solution: Solution, affordable: float | None = None) -> LeftOut:
+        """Left-out predictors to a fraction of the standard error of the risk, or as time allows."""
         fit, curvature = solution
-        return leave_out(fit, self.sets, curvature=curvature, yardstick=self.yardstick)
+        return leave_out(fit, self.sets, curvature=curvature, yardstick=self.yardstick, affordable=affordable)
 
-    def is_rough_on(self, solution: Solution) -> bool:
-        """Whether rows can be followed further than ``roughly`` does."""
-        return self.sets is None and has_paths(solution.fit)
+    # --- what a strength is worth -----------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> Index:
+        """Rows as samples take them, the same at every strength."""
+        return np.random.default_rng(0).permutation(len(self.weights))
+
+    def is_sampled(self, solution: Solution) -> bool:
+        """Whether strengths are told apart by samples of rows that are solved without themselves."""
+        by_row = self.sets is None and self.clusters is None and self.score is None
+        return by_row and can_leave_some_out(solution.fit)
+
+    def is_full(self, solution: Solution) -> bool:
+        """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
+        return self.is_sampled(solution) and solution.fit.tangent.size > FULL * solution.fit.problem.n
+
+    def first(self, solution: Solution) -> Verdict:
+        """What is known of a strength at little cost."""
+        return self.sample(solution, FIRST) if self.is_full(solution) else self.by_step(solution)
+
+    def by_step(self, solution: Solution) -> Verdict:
+        """Judge by steps for all rows."""
+        return self.verdict(self.roughly(solution))
+
+    def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
+        """What left-out predictors of all rows say, and how far that may be off."""
+        losses, rows = self.losses(left_out), left_out.rows
+        weights = self.weights[rows]
+        held = weights > 0
+        spread = self.metric.spread(self.target[rows[held]], left_out.eta[held], left_out.bounds[held])
+        off = float(weights[held] @ spread / weights.sum())
+        known = np.isfinite(off) and (self.score is None or off == 0)
+        return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count)
+
+    def sample(self, solution: Solution, count: int, before: Verdict | None = None) -> Verdict:
+        """Judge by so many rows that are solved without themselves; only where ``is_sampled``.
+
+        Those of a smaller sample ``before`` are not solved again.
+        """
+        rows = self.order[: min(count, len(self.order))]
+        done = 0 if before is None else before.solved
+        known = np.empty(len(rows))
+        if before is not None and done:
+            known[:done] = before.losses[rows[:done]]
+        known[done:] = self._of_rows(rows[done:], leave_some_out(solution.fit, rows[done:]))
+        stepped, everyone = self.losses(self.roughly(solution)), np.arange(len(self.weights))
+        covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
+        return from_sample(known, rows, self.order, covariates, self.weights)
+
+    def seconds(self, solution: Solution, count: int) -> float:
+        """About what a sample takes."""
+        return cost_of_some(solution.fit, min(count, len(self.order)))
+
+    def _of_rows(self, rows: Index, eta: Array) -> Array:
+        with np.errstate(invalid="ignore", over="ignore"):  # of missing predictors
+            return self.metric.losses(self.target[rows], eta)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from onefit._linalg import one_thread_if_small
-from onefit._typing import Array, Index
+from onefit._typing import Array
 from onefit.fit import Fit
-from onefit.leave_out import LeftOut
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
-from onefit.solvers.solve import solve, solve_path
+from onefit.solvers.newton import Solution
+from onefit.solvers.solve import solve_path
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.sample import Verdict, between
 from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
 
-MOST_JUDGED = 6  # strengths that are judged again, at most, before the choice stands
-CHEAP = 3e5  # n p min(n, p) up to which all of them may be
+APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,16 @@ class SearchResult:
     risks, std_errors : (J,) arrays
     paired_errors : (J,) array
         Standard errors of the differences to the smallest risk.
+    approx_errors : (J,) array
+        How far each risk may be off; infinite where that is not known.
     coefs : (J, p) or (J, p, c) array
     levels : (J,) or (J, c) array
     best : int
         Position of the strength that was chosen.
-    thorough : (t,) int array
-        Positions that were judged with the rows that no step reaches solved anew.
-    misjudged : bool
-        Whether one of them had seemed past the minimum, and was not.
     contest : Contest or None
         In which a bagged choice was made.
+    verdicts : sequence
+        What is known of each strength; None where its neighbours speak for it.
     """
 
     strengths: Array
@@ -52,31 +51,12 @@ class SearchResult:
     risks: Array
     std_errors: Array
     paired_errors: Array
+    approx_errors: Array
     coefs: Array
     levels: Array
     best: int
-    thorough: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    misjudged: bool = False
     contest: Contest | None = None
-
-    def corrected(self, j: int, losses: Array, weights: Array, selection: Selection) -> SearchResult:
-        """Exchange the losses at one strength for thorough ones, and choose anew."""
-        risks, errors = self.risks.copy(), self.std_errors.copy()
-        all_losses = self.losses.copy()
-        all_losses[:, j] = losses
-        risks[j], errors[j] = mean_and_error(losses, weights)
-        paired = paired_errors(all_losses, weights, smallest(risks))
-        best, contest = choose_strength(all_losses, weights, risks, paired, selection)
-        return replace(
-            self,
-            losses=all_losses,
-            risks=risks,
-            std_errors=errors,
-            paired_errors=paired,
-            best=best,
-            contest=contest,
-            thorough=np.union1d(self.thorough, [j]),
-        )
+    verdicts: Sequence[Verdict | None] = ()
 
 
 def judged(
@@ -87,11 +67,48 @@ def judged(
     levels: Array,
     selection: Selection,
 ) -> SearchResult:
-    """Risks of a solved path from the losses (n, J) of its rows, and the choice."""
+    """Risks of a solved path from the losses (n, J) of its rows, which are exact, and the choice."""
+    nothing = np.zeros(len(losses))
+    verdicts = [Verdict(column, nothing, 0.0, len(losses)) for column in losses.T]
+    return of_verdicts(strengths, verdicts, weights, coefs, levels, selection)
+
+
+def of_verdicts(
+    strengths: Array,
+    verdicts: Sequence[Verdict | None],
+    weights: Array,
+    coefs: Array,
+    levels: Array,
+    selection: Selection,
+) -> SearchResult:
+    """Risks of a solved path from what is known of each strength, and the choice."""
+    known = list(_filled_in(verdicts))
+    losses = np.stack([verdict.losses for verdict in known]).T
     risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
-    paired = paired_errors(losses, weights, smallest(risks))
-    best, contest = choose_strength(losses, weights, risks, paired, selection)
-    return SearchResult(strengths, losses, risks, errors, paired, coefs, levels, best, contest=contest)
+    best = smallest(risks)
+    misses = np.stack([verdict.misses for verdict in known]).T
+    misses = misses - misses[:, [best]]
+    paired = np.hypot(paired_errors(losses, weights, best), np.linalg.norm(misses, axis=0))
+    chosen, contest = choose_strength(losses, weights, risks, paired, selection, misses)
+    off = np.array([verdict.error for verdict in known])
+    return SearchResult(
+        strengths, losses, risks, errors, paired, off, coefs, levels, chosen, contest, tuple(verdicts)
+    )
+
+
+def _filled_in(verdicts: Sequence[Verdict | None]) -> Iterator[Verdict]:
+    """Strengths that were not judged, from those on either side."""
+    places = [j for j, verdict in enumerate(verdicts) if verdict is not None]
+    for j, verdict in enumerate(verdicts):
+        if verdict is not None:
+            yield verdict
+            continue
+        left, right = max((k for k in places if k < j), default=None), min(k for k in places if k > j)
+        assert left is not None  # the first one is judged
+        ends = verdicts[left], verdicts[right]
+        assert ends[0] is not None
+        assert ends[1] is not None
+        yield between(ends[0], ends[1], (j - left) / (right - left))
 
 
 def search_path(
@@ -102,7 +119,10 @@ def search_path(
     selection: Selection = "min",
     early_stopping: bool = True,
 ) -> SearchResult:
-    """Solve problems along a path and judge each by what leaves it out.
+    """Solve problems along a path and judge each by what leaves it out, as well as that costs little.
+
+    Where steps from the fit tell little, since rows change its pattern as they leave, some strengths are
+    judged by a sample of rows, three or so a decade, and those between them by their neighbours.
 
     Parameters
     ----------
@@ -117,31 +137,26 @@ def search_path(
         penalty whose risk exceeds it by at most one standard error of the paired difference.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
-        worse than it by two standard errors of the paired difference.  Where rows can be followed the last
-        one, and the end of the path, is judged thoroughly before: those whose pattern changes are taken too
-        far by a step, and the more so the weaker the penalty, so that a rise may be theirs alone.
+        worse than it by two standard errors of the paired difference.
     """
-    walked, weights = Walk(grid), judgement.unit_weights
+    walked, solution = Walk(grid, judgement.unit_weights), None
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
-        walked.add(solution.fit, judgement.losses(judgement.roughly(solution)), weights)
-        if walked.seems_past_minimum(weights) or (walked.is_at_end and not walked.past):
-            if judgement.is_rough_on(solution):
-                walked.correct(judgement.losses(judgement.thoroughly(solution)), weights)
-            walked.past = walked.rises(weights)
-            if early_stopping and walked.past:
-                break
+        walked.take(solution, judgement)
+        if walked.is_past_minimum() and early_stopping:
+            break
+    if walked.verdicts[-1] is None and solution is not None:
+        walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
-            walked.add_above(solution.fit, judgement.losses(judgement.roughly(solution)), weights)
-    found = judged(
+            walked.add_above(solution, judgement)
+    return of_verdicts(
         np.array(walked.strengths),
-        np.stack(walked.losses).T,
-        weights,
+        walked.verdicts,
+        walked.weights,
         np.stack([fit.coef for fit in walked.fits]),
         np.stack([fit.intercept for fit in walked.fits]),
         selection,
     )
-    return replace(found, thorough=np.array(walked.thorough, dtype=np.intp), misjudged=walked.misjudged)
 
 
 @dataclass
@@ -149,12 +164,11 @@ class Walk:
     """What a path has seen so far."""
 
     grid: Grid
+    weights: Array
     strengths: list[float] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
-    losses: list[Array] = field(default_factory=list)
-    risks: list[float] = field(default_factory=list)
-    thorough: list[int] = field(default_factory=list)
-    misjudged: bool = False
+    verdicts: list[Verdict | None] = field(default_factory=list)
+    risks: list[float] = field(default_factory=list)  # of the last strength that was judged, where none was
     past: bool = False
 
     def onwards(self) -> Iterator[float]:
@@ -163,7 +177,7 @@ class Walk:
             self.strengths.append(strength)
             yield strength
         for strength in self.grid.below(self.grid.room_below).tolist():
-            if not self._falls_below:
+            if self.past or not self.grid.falls_below(np.array(self.risks)):
                 return
             self.strengths.append(strength)
             yield strength
@@ -176,121 +190,41 @@ class Walk:
             self.strengths.insert(0, strength)
             yield strength
 
-    @property
-    def _falls_below(self) -> bool:
-        return not self.past and self.grid.falls_below(np.array(self.risks))
+    def take(self, solution: Solution, judgement: Judgement) -> None:
+        """Take in the next strength, judged if it is not too near to the last that was."""
+        if judgement.is_full(solution) and not self._is_due():
+            self.fits.append(solution.fit)
+            self.verdicts.append(None)
+            self.risks.append(self.risks[-1])
+        else:
+            self.add(solution.fit, judgement.first(solution))
 
-    @property
-    def is_at_end(self) -> bool:
-        """Whether no weaker strength will come, unless the last one was judged too harshly."""
-        visited = len(self.risks)
-        whole = len(self.grid.values)
-        return visited == whole + self.grid.room_below or (visited >= whole and not self._falls_below)
-
-    def add(self, fit: Fit, losses: Array, weights: Array) -> None:
-        """Take in the next strength."""
+    def add(self, fit: Fit, verdict: Verdict) -> None:
+        """Take in a strength that was judged."""
         self.fits.append(fit)
-        self.losses.append(losses)
-        self.risks.append(mean_and_error(losses, weights)[0])
+        self.verdicts.append(verdict)
+        self.risks.append(mean_and_error(verdict.losses, self.weights)[0])
 
-    def add_above(self, fit: Fit, losses: Array, weights: Array) -> None:
+    def add_above(self, solution: Solution, judgement: Judgement) -> None:
         """Take in a strength that is stronger than all before."""
-        self.fits.insert(0, fit)
-        self.losses.insert(0, losses)
-        self.risks.insert(0, mean_and_error(losses, weights)[0])
-        self.thorough = [j + 1 for j in self.thorough]
+        verdict = judgement.first(solution)
+        self.fits.insert(0, solution.fit)
+        self.verdicts.insert(0, verdict)
+        self.risks.insert(0, mean_and_error(verdict.losses, self.weights)[0])
 
-    def correct(self, losses: Array, weights: Array) -> None:
-        """Exchange the losses at the last strength for thorough ones."""
-        rose = self.rises(weights)
-        self.losses[-1], self.risks[-1] = losses, mean_and_error(losses, weights)[0]
-        self.thorough.append(len(self.risks) - 1)
-        self.misjudged |= rose and not self.rises(weights)
+    def _is_due(self) -> bool:
+        judged = [j for j, verdict in enumerate(self.verdicts) if verdict is not None]
+        if not judged or len(self.strengths) == len(self.grid.values):
+            return True
+        return abs(float(np.log10(self.strengths[-1] / self.strengths[judged[-1]]))) >= APART - 1e-9
 
-    def seems_past_minimum(self, weights: Array) -> bool:
-        """Whether the last risk is clearly above the smallest one, and that is news."""
-        since = max(smallest(np.array(self.risks)), *self.thorough[-1:], 0)
-        return not self.past and len(self.risks) - 1 >= since + PATIENCE and self.rises(weights)
-
-    def rises(self, weights: Array) -> bool:
-        """Whether the last risk is worse than the smallest one beyond chance."""
-        best = smallest(np.array(self.risks))
-        rise, error = mean_and_error(self.losses[-1] - self.losses[best], weights)
-        return rise > CLEARLY_WORSE * error
-
-
-def settle(
-    result: SearchResult,
-    problem_at: Callable[[float], Problem],
-    judgement: Judgement,
-    selection: Selection,
-) -> tuple[SearchResult, Fit, LeftOut]:
-    """Judge the chosen strength thoroughly, and choose again, until the choice stands or enough were judged.
-
-    Along the path, rows that no step from the fit reaches are not solved anew.  Where that matters the
-    risks are corrected, best first, so that the chosen one is not the smallest by mistake.
-
-    Returns
-    -------
-    result : SearchResult
-        With the risks of the strengths that were judged again.
-    fit, left_out
-        At the chosen strength.
-    """
-    judged: dict[int, tuple[Fit, LeftOut]] = {}
-    weights = judgement.unit_weights
-    rough = judgement.sets is None and _is_rough(problem_at, result)
-    shape = problem_at(float(result.strengths[0])).X.shape
-    most = len(result.strengths) if float(np.prod(shape)) * min(shape) <= CHEAP else MOST_JUDGED
-    while len(judged) < most:
-        probing = rough or result.misjudged
-        j = _next_to_judge(
-            result, judged, probing=probing, choice_alone=selection == "bagged" and not probing
-        )
-        if j is None:
-            break
-        judged[j] = at(problem_at(float(result.strengths[j])), result, j, judgement)
-        result = result.corrected(j, judgement.losses(judged[j][1]), weights, selection)
-    if result.best not in judged and judged and selection == "min":  # those that were not judged are guesses
-        result = replace(result, best=min(judged, key=lambda j: result.risks[j]))
-    if result.best not in judged:
-        judged[result.best] = at(
-            problem_at(float(result.strengths[result.best])), result, result.best, judgement
-        )
-    return result, *judged[result.best]
-
-
-def _next_to_judge(
-    result: SearchResult, judged: Collection[int], *, probing: bool, choice_alone: bool
-) -> int | None:
-    """The choice and the smallest risk; then, on a rough path, half-way towards what was judged beyond.
-
-    A bagged choice does not hang on the smallest risk.
-    """
-    if np.all(np.isnan(result.risks)):
-        return None
-    least = smallest(result.risks)
-    for j in (result.best,) if choice_alone else (least, result.best):
-        if j not in judged:
-            return j
-    beyond = int(min(result.thorough[result.thorough > least], default=len(result.risks)))
-    halfway = (least + beyond) // 2
-    return halfway if probing and halfway > least else None
-
-
-def _is_rough(problem_at: Callable[[float], Problem], result: SearchResult) -> bool:
-    """Whether the risks of the path are too large where penalties are weak.
-
-    With a curved loss and an ℓ1 part the rows that matter most change the pattern when they leave; steps
-    on the pattern of the fit take them too far, and the more so the weaker the penalty is.
-    """
-    first = Fit(problem_at(float(result.strengths[0])), result.coefs[0], result.levels[0])
-    problem = first.problem
-    return first.is_kinked and not problem.has_flat_pieces
-
-
-def at(problem: Problem, result: SearchResult, j: int, judgement: Judgement) -> tuple[Fit, LeftOut]:
-    """Fit and leave-one-out, to a fraction of its standard error, at a strength of the path."""
-    with one_thread_if_small(problem.X):
-        solution = solve(Fit(problem, result.coefs[j], result.levels[j]))
-        return solution.fit, judgement.thoroughly(solution)
+    def is_past_minimum(self) -> bool:
+        """Whether the last risk is clearly above the smallest one."""
+        best, last = smallest(np.array(self.risks)), self.verdicts[-1]
+        if last is not None and not self.past and len(self.risks) - 1 >= best + PATIENCE:
+            least = self.verdicts[best]
+            assert least is not None  # the first of several that share a risk
+            rise, error = mean_and_error(last.losses - least.losses, self.weights)
+            miss = float(np.linalg.norm(last.misses - least.misses))
+            self.past = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))
+        return self.past

@@ -46,7 +46,12 @@ def smallest(risks: Array) -> int:
 
 
 def choose_strength(
-    losses: Array, weights: Array, risks: Array, paired: Array, selection: Selection
+    losses: Array,
+    weights: Array,
+    risks: Array,
+    paired: Array,
+    selection: Selection,
+    misses: Array | None = None,
 ) -> tuple[int, Contest | None]:
     """Position of the chosen strength, and the contest that it was chosen in, if there was one.
 
@@ -59,9 +64,11 @@ def choose_strength(
         Their means, and the standard errors of the differences to the smallest.
     selection : "bagged", "min" or "1se"
         See ``bagged`` and ``choose``.
+    misses : (n, J) array, optional
+        Shares of sampled rows in the errors of the differences to the smallest risk.
     """
     if selection == "bagged" and not np.all(np.isnan(risks)):
-        held = contest([(losses, risks, paired)], weights, selection)
+        held = contest([(losses, risks, paired)], weights, selection, misses)
         return held.bagged(), held
     return choose(risks, paired, selection), None
 
@@ -356,7 +363,10 @@ class Contest(NamedTuple):
 
 
 def contest(
-    paths: Sequence[tuple[Array, Array, Array]], weights: Array, selection: Selection = "min"
+    paths: Sequence[tuple[Array, Array, Array]],
+    weights: Array,
+    selection: Selection = "min",
+    misses: Array | None = None,
 ) -> Contest:
     """Strengths within reach of the best, from the (losses, risks, paired errors) of each path."""
     within = [np.flatnonzero(within_reach(risks, paired)) for _, risks, paired in paths]
@@ -366,11 +376,14 @@ def contest(
     losses, weights = _held(losses, weights)
     losses -= losses[:, [best]]
     differences = _without_tail(losses)
+    covariance = covariance_of_means(differences, weights)
+    if misses is not None and np.any(misses):  # of samples, for a single path
+        covariance = covariance + misses[:, within[0]].T @ misses[:, within[0]]
     return Contest(
         positions=np.concatenate(within),
         paths=np.repeat(np.arange(len(paths)), [len(at) for at in within]),
         risks=risks[best] + np.maximum(_linalg.column_means(differences, weights), 0.0),
-        covariance=covariance_of_means(differences, weights),
+        covariance=covariance,
         n=len(weights),
         selection=selection,
     )

@@ -1,0 +1,195 @@
+"""The race between the strengths of a path: only those are judged better that can still change the choice.
+
+Every strength begins with what is known of it at little cost.  The choice, the smallest risk and whatever
+cannot be told from it are then judged by more rows, twice as many each time, in paired differences on the
+same rows, until the error of a difference that comes from the sample is within one that comes from the data,
+or from all rows (Maron and Moore 1994, "Hoeffding races"; math: how it works, "Racing").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from onefit import cost
+from onefit._linalg import one_thread_if_small
+from onefit._typing import Array, Index
+from onefit.fit import Fit
+from onefit.leave_out import LeftOut
+from onefit.leave_out.result import Correction
+from onefit.problem import Problem
+from onefit.risk.means import mean_and_error
+from onefit.solvers.newton import Solution
+from onefit.solvers.solve import solve
+from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.path import SearchResult, of_verdicts
+from onefit.tuning.sample import Verdict
+from onefit.tuning.selection import Selection, smallest
+
+TOLD_APART = 0.1  # standard errors of a difference by which a sample may be off
+IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
+WELL_KNOWN = 0.1  # standard errors of a risk within which it counts as known
+FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
+AT_LEAST = 1.0  # seconds that it may always take
+
+
+def race(
+    result: SearchResult,
+    problem_at: Callable[[float], Problem],
+    judgement: Judgement,
+    selection: Selection,
+) -> tuple[SearchResult, Fit, LeftOut]:
+    """Judge strengths better until the choice stands.
+
+    Returns
+    -------
+    result : SearchResult
+        With what came to be known on the way.
+    fit, left_out
+        At the chosen strength, which is judged thoroughly.
+    """
+    running = _Race(result, problem_at, judgement, selection)
+    with one_thread_if_small(problem_at(float(result.strengths[0])).X):
+        running.run()
+        solution, left_out = running.finish()
+    return running.result, solution.fit, left_out
+
+
+@dataclass(eq=False)
+class _Race:
+    """Strengths, what is known of them, and what it took."""
+
+    result: SearchResult
+    problem_at: Callable[[float], Problem]
+    judgement: Judgement
+    selection: Selection
+    spent: float = 0.0
+    solutions: dict[int, Solution] = field(default_factory=dict)
+    finished: dict[int, LeftOut] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.verdicts = list(self.result.verdicts)
+
+    def run(self) -> None:
+        """Judge better what may be the choice, until that stands or the race has cost enough."""
+        affordable = self._affordable()
+        while which := self._next():
+            asked = [(self._solution(j), count) for j, count in which]
+            seconds = sum(self._seconds(*one) for one in asked)
+            if self.spent + seconds > affordable and all(self._is_judged(j) for j, _ in which):
+                return
+            self.spent += seconds
+            for j, count in which:
+                self._judge(j, count)
+            self._choose()
+
+    def finish(self) -> tuple[Solution, LeftOut]:
+        """Judge the choice thoroughly; where that is too dear, as well as the race has."""
+        while (best := self.result.best) not in self.finished:
+            known = self.result.verdicts[best]
+            thorough = self._thorough(best)
+            well = WELL_KNOWN * float(self.result.std_errors[best])
+            if known is None or not known.solved or thorough.error <= max(known.error, well):
+                self.verdicts[best] = thorough
+                self._choose()
+            if self.judgement.is_sampled(self._solution(best)):  # the choice stands
+                self.result = replace(self.result, best=best)
+        left_out, verdict = self.finished[best], self.result.verdicts[best]
+        assert verdict is not None
+        if verdict.solved and np.any(verdict.misses):
+            mean = mean_and_error(self.judgement.losses(left_out), self.judgement.unit_weights)[0]
+            correction = Correction(float(self.result.risks[best]) - mean, verdict.error, verdict.solved)
+            left_out = replace(left_out, correction=correction)
+        return self._solution(best), left_out
+
+    def _next(self) -> list[tuple[int, int]]:
+        """Strengths to judge next, and by how many rows; none where the choice stands."""
+        result, n = self.result, len(self.judgement.order)
+        if np.all(np.isnan(result.risks)):
+            return []
+        least = smallest(result.risks)
+        counts = np.array([0 if verdict is None else verdict.solved for verdict in result.verdicts])
+        near = result.risks <= result.risks[least] + IN_REACH * result.paired_errors
+        near &= np.array([verdict is not None for verdict in result.verdicts])
+        level = max(FIRST, int(counts[near].max()))
+        behind = [int(j) for j in np.flatnonzero(near) if counts[j] < min(level, n)]
+        behind = [j for j in behind if counts[j] or not self._is_known(j)]
+        if behind:
+            return [(j, level) for j in behind]
+        which = np.flatnonzero(near & (counts > 0) & (counts < n))
+        if which.size and self._blur(which, least).max() > TOLD_APART:
+            return [(int(j), 2 * level) for j in which]
+        return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
+
+    def _halfway(self, least: int) -> list[int]:
+        """Strengths half-way from the smallest risk to those that were judged on either side."""
+        places = np.array([j for j, verdict in enumerate(self.result.verdicts) if verdict is not None])
+        sides = places[places < least][-1:], places[places > least][:1]
+        return [int((least + side[0]) // 2) for side in sides if side.size and abs(side[0] - least) > 1]
+
+    def _blur(self, which: Index, least: int) -> Array:
+        """Errors of differences to the smallest risk that samples leave, in units of the whole error."""
+        base = self.result.verdicts[least]
+        assert base is not None
+        own = np.zeros(len(which))
+        for place, j in enumerate(which):
+            verdict = self.result.verdicts[j]
+            assert verdict is not None
+            own[place] = np.linalg.norm(verdict.misses - base.misses)
+        errors = self.result.paired_errors[which]
+        return np.divide(own, errors, out=np.zeros_like(own), where=errors > 0)
+
+    def _is_judged(self, j: int) -> bool:
+        verdict = self.result.verdicts[j]
+        return verdict is not None and verdict.solved > 0
+
+    def _is_known(self, j: int) -> bool:
+        return self._is_judged(j) or self.result.approx_errors[j] <= WELL_KNOWN * self.result.std_errors[j]
+
+    def _judge(self, j: int, count: int) -> None:
+        solution = self._solution(j)
+        if self.judgement.is_sampled(solution):
+            verdict = self.judgement.sample(solution, count, self.verdicts[j])
+        else:
+            verdict = self._thorough(j)
+        self.verdicts[j] = verdict
+
+    def _seconds(self, solution: Solution, count: int) -> float:
+        return self.judgement.seconds(solution, count) if self.judgement.is_sampled(solution) else 0.0
+
+    def _choose(self) -> None:
+        held, weights = self.result, self.judgement.unit_weights
+        self.result = of_verdicts(
+            held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
+        )
+
+    def _thorough(self, j: int) -> Verdict:
+        solution = self._solution(j)
+        affordable = self._one_in_ten(j) if self.judgement.is_sampled(solution) else None
+        left_out = self.finished[j] = self.judgement.thoroughly(solution, affordable)
+        return self.judgement.verdict(left_out, len(self.judgement.order))
+
+    def _solution(self, j: int) -> Solution:
+        if j not in self.solutions:
+            problem = self.problem_at(float(self.result.strengths[j]))
+            self.solutions[j] = solve(Fit(problem, self.result.coefs[j], self.result.levels[j]))
+        return self.solutions[j]
+
+    def _affordable(self) -> float:
+        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
+
+    def _one_in_ten(self, j: int) -> float:
+        """What the chosen strength may take: a share of what the race may, but not less than its fits."""
+        return max(0.1 * self._affordable(), FITS * self._fit_seconds(j))
+
+    def _fit_seconds(self, j: int) -> float:
+        """What a fit takes from its neighbour: for least squares, what enters and leaves."""
+        problem = self.problem_at(float(self.result.strengths[j]))
+        (n, p), inside = problem.X.shape, self.result.coefs[j] != 0
+        k = max(1, int(np.count_nonzero(inside)))
+        if not problem.loss.is_quadratic:
+            return cost.fit(n, p, k, quadratic=False).seconds
+        changes = np.count_nonzero(inside != (self.result.coefs[max(j - 1, 0)] != 0))
+        return cost.Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes).seconds

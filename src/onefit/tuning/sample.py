@@ -1,0 +1,98 @@
+"""Losses of all rows from those of a sample: what a strength that is judged by some of its rows is worth.
+
+With covariates that are known for all rows (the loss in the fit, the loss after one step) the left-out losses
+of the sample are predicted by least squares; the mean of the predictions, corrected by the mean of what they
+miss in the sample, is the regression estimator (Särndal, Swensson and Wretman 1992, section 6.4): right
+up to O(1/m) whatever the covariates are worth.  Rows that were not drawn take the residual of one that was,
+the same one at every strength, so that differences between strengths keep their spread over rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Index
+
+WIDTH = 1.96  # standard errors in half of a 95 % interval
+ENOUGH = 10  # rows a covariate
+
+
+class Verdict(NamedTuple):
+    """What is known of a strength.
+
+    Attributes
+    ----------
+    losses : (n,) array
+        Left-out losses, those of rows that were not solved as the sample suggests.
+    misses : (n,) array
+        Share of each sampled row in the error of the mean: its norm is the error's standard deviation, and
+        its product with that of another strength their covariance.
+    error : float
+        How far the mean may be off: proven, or at 95 % from the sample, or infinite.
+    solved : int
+        Rows that were solved; 0 where a step was taken for all of them.
+    """
+
+    losses: Array
+    misses: Array
+    error: float
+    solved: int = 0
+
+
+def from_sample(known: Array, rows: Index, order: Index, covariates: Array, weights: Array) -> Verdict:
+    """Complete the losses of a sample.
+
+    Parameters
+    ----------
+    known : (m,) array
+        Losses of ``rows``, the first of ``order``; NaN where a row has no refit.
+    rows : (m,) int array
+    order : (n,) int array
+        All rows, as they are drawn.
+    covariates : (n, q) array
+    weights : (n,) array
+    """
+    n, m = len(weights), len(rows)
+    kept = np.isfinite(known) & (weights[rows] > 0)
+    losses, misses = np.empty(n), np.zeros(n)
+    if kept.sum() < 2:
+        return Verdict(covariates[:, -1].copy(), misses, np.inf, m)
+    own, held = rows[kept], known[kept]
+    predicted = _predicted(held, own, covariates)
+    share = weights[own] / weights[own].sum()
+    missed = held - predicted[own]
+    shift = float(share @ missed)
+    donors = np.resize(missed - shift, n)
+    losses[order] = predicted[order] + shift + donors
+    losses[own] = held
+    rest = np.ones(n, dtype=bool)
+    rest[own] = False
+    rest &= weights > 0
+    wanted = weights @ (predicted + shift) - weights[own] @ held
+    if rest.any():
+        losses[rest] += (wanted - weights[rest] @ losses[rest]) / weights[rest].sum()
+        left = 1.0 - float(weights[own].sum() / weights.sum())
+        misses[own] = share * (missed - shift) * np.sqrt(left * len(own) / max(len(own) - 3, 1))
+    losses[weights == 0] = predicted[weights == 0]
+    return Verdict(losses, misses, WIDTH * float(np.linalg.norm(misses)), m)
+
+
+def _predicted(known: Array, rows: Index, covariates: Array) -> Array:
+    """Least squares on the covariates, up to twice the largest of what is known: (n,)."""
+    inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, 2.0 * known.max())
+    used = inside[:, : max(len(rows) // ENOUGH, 0)]
+    A = np.column_stack([np.ones(len(inside)), used])
+    solved = np.linalg.lstsq(A[rows], known, rcond=1e-10)[0]
+    return np.asarray(np.clip(A @ solved, 0.0, 2.0 * known.max()), dtype=np.float64)
+
+
+def between(left: Verdict, right: Verdict, share: float) -> Verdict:
+    """A strength between two that were judged: its losses lie between theirs, as far as they tell."""
+    step = 0.5 * abs(float(left.losses.mean() - right.losses.mean()))
+    return Verdict(
+        (1.0 - share) * left.losses + share * right.losses,
+        (1.0 - share) * left.misses + share * right.misses,
+        max(left.error, right.error) + step,
+    )

@@ -156,11 +156,12 @@ def test_elastic_net_path(diabetes, weighted, fit_intercept, l1_ratio):
 def test_lasso_path_judges_like_onefit_loo(diabetes):
     X, y = diabetes
     tuned = LassoLOO(alphas=6, early_stopping=False).fit(X, y)
-    for alpha, risk in zip(tuned.alphas_[1:], tuned.risk_path_[1:], strict=True):
+    path = zip(tuned.alphas_, tuned.risk_path_, tuned.approx_error_path_, strict=True)
+    for alpha, risk, off in list(path)[1:]:
         est = onefit.loo(Lasso(alpha, tol=1e-10, max_iter=100_000).fit(X, y), X, y)
         steps = np.mean((y - one_step(est._left_out.fit).eta) ** 2)
-        # near the choice rows are solved anew, as loo does, elsewhere along the path they are not
-        assert risk in (pytest.approx(steps, rel=1e-6), pytest.approx(est.value, rel=1e-6))
+        # near the choice rows are solved anew, all of them or a sample; elsewhere along the path they are not
+        assert risk == pytest.approx(steps, rel=1e-6) or abs(risk - est.value) <= off + 1e-3 * risk
     assert tuned.loo_.value == tuned.risk_path_[list(tuned.alphas_).index(tuned.alpha_)]
 
 

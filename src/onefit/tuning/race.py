@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -74,11 +75,10 @@ class _Race:
 
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
-        affordable = self._affordable()
         while which := self._next():
             asked = [(self._solution(j), count) for j, count in which]
             seconds = sum(self._seconds(*one) for one in asked)
-            if self.spent + seconds > affordable and all(self._is_judged(j) for j, _ in which):
+            if self.spent + seconds > self._affordable and all(self._is_judged(j) for j, _ in which):
                 return
             self.spent += seconds
             for j, count in which:
@@ -87,15 +87,12 @@ class _Race:
 
     def finish(self) -> tuple[Solution, LeftOut]:
         """Judge the choice thoroughly; where that is too dear, as well as the race has."""
-        while (best := self.result.best) not in self.finished:
-            known = self.result.verdicts[best]
-            thorough = self._thorough(best)
-            well = WELL_KNOWN * float(self.result.std_errors[best])
-            if known is None or not known.solved or thorough.error <= max(known.error, well):
-                self.verdicts[best] = thorough
-                self._choose()
-            if self.judgement.is_sampled(self._solution(best)):  # the choice stands
-                self.result = replace(self.result, best=best)
+        best = self.result.best
+        while best not in self.finished:
+            self._judge_thoroughly(best)
+            if self.spent <= self._affordable or not self._is_as_good(best):
+                best = self.result.best
+        self.result = replace(self.result, best=best)
         left_out, verdict = self.finished[best], self.result.verdicts[best]
         assert verdict is not None
         if verdict.solved and np.any(verdict.misses):
@@ -104,24 +101,46 @@ class _Race:
             left_out = replace(left_out, correction=correction)
         return self._solution(best), left_out
 
+    def _judge_thoroughly(self, j: int) -> None:
+        """Take over what all rows say of a strength, unless a sample knows its risk better."""
+        known, thorough = self.verdicts[j], self._thorough(j)
+        well = WELL_KNOWN * float(self.result.std_errors[j])
+        if known is None or not known.solved or thorough.error <= max(known.error, well):
+            self.verdicts[j] = thorough
+            self._choose()
+
+    def _is_as_good(self, j: int) -> bool:
+        """Whether a strength can hardly be told from the choice."""
+        rise, error = mean_and_error(
+            self.result.losses[:, j] - self.result.losses[:, self.result.best], self.judgement.unit_weights
+        )
+        return bool(abs(rise) <= TOLD_APART * error)
+
     def _next(self) -> list[tuple[int, int]]:
         """Strengths to judge next, and by how many rows; none where the choice stands."""
         result, n = self.result, len(self.judgement.order)
         if np.all(np.isnan(result.risks)):
             return []
         least = smallest(result.risks)
-        counts = np.array([0 if verdict is None else verdict.solved for verdict in result.verdicts])
+        counts = np.array([self._count(j) for j in range(len(self.verdicts))])
         near = result.risks <= result.risks[least] + IN_REACH * result.paired_errors
-        near &= np.array([verdict is not None for verdict in result.verdicts])
-        level = max(FIRST, int(counts[near].max()))
-        behind = [int(j) for j in np.flatnonzero(near) if counts[j] < min(level, n)]
-        behind = [j for j in behind if counts[j] or not self._is_known(j)]
-        if behind:
-            return [(j, level) for j in behind]
-        which = np.flatnonzero(near & (counts > 0) & (counts < n))
-        if which.size and self._blur(which, least).max() > TOLD_APART:
-            return [(int(j), 2 * level) for j in which]
+        near &= counts >= 0
+        open_ones = np.flatnonzero(near & (counts < n))
+        level = max(FIRST, int(counts[open_ones].max(initial=0)))
+        behind = open_ones[counts[open_ones] < level]
+        if behind.size:
+            return [(int(j), level) for j in behind]
+        if open_ones.size and self._blur(np.flatnonzero(near), least).max() > TOLD_APART:
+            return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
+
+    def _count(self, j: int) -> int:
+        """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""
+        verdict = self.result.verdicts[j]
+        if verdict is None:
+            return -1
+        well = verdict.error <= WELL_KNOWN * self.result.std_errors[j]
+        return len(self.judgement.order) if well and not verdict.solved else verdict.solved
 
     def _halfway(self, least: int) -> list[int]:
         """Strengths half-way from the smallest risk to those that were judged on either side."""
@@ -145,9 +164,6 @@ class _Race:
         verdict = self.result.verdicts[j]
         return verdict is not None and verdict.solved > 0
 
-    def _is_known(self, j: int) -> bool:
-        return self._is_judged(j) or self.result.approx_errors[j] <= WELL_KNOWN * self.result.std_errors[j]
-
     def _judge(self, j: int, count: int) -> None:
         solution = self._solution(j)
         if self.judgement.is_sampled(solution):
@@ -169,6 +185,7 @@ class _Race:
         solution = self._solution(j)
         affordable = self._one_in_ten(j) if self.judgement.is_sampled(solution) else None
         left_out = self.finished[j] = self.judgement.thoroughly(solution, affordable)
+        self.spent += self._seconds(solution, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 
     def _solution(self, j: int) -> Solution:
@@ -177,12 +194,14 @@ class _Race:
             self.solutions[j] = solve(Fit(problem, self.result.coefs[j], self.result.levels[j]))
         return self.solutions[j]
 
+    @cached_property
     def _affordable(self) -> float:
+        """Seconds that the race may take."""
         return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
 
     def _one_in_ten(self, j: int) -> float:
         """What the chosen strength may take: a share of what the race may, but not less than its fits."""
-        return max(0.1 * self._affordable(), FITS * self._fit_seconds(j))
+        return max(0.1 * self._affordable, FITS * self._fit_seconds(j))
 
     def _fit_seconds(self, j: int) -> float:
         """What a fit takes from its neighbour: for least squares, what enters and leaves."""

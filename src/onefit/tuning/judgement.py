@@ -23,6 +23,7 @@ from onefit.tuning.sample import Verdict, from_sample
 
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
+LITTLE = 0.01  # seconds that are always worth it: a sample has as many rows more
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
@@ -136,11 +137,11 @@ class Judgement:
         return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count)
 
     def sample(self, solution: Solution, count: int, before: Verdict | None = None) -> Verdict:
-        """Judge by so many rows that are solved without themselves; only where ``is_sampled``.
+        """Judge by so many rows or more that are solved without themselves; only where ``is_sampled``.
 
         Those of a smaller sample ``before`` are not solved again.
         """
-        rows = self.order[: min(count, len(self.order))]
+        rows = self.order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:

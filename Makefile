@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: demo test check lint types layers tests docs site-check notebooks dist extras compat zoo bench papers clean
+.PHONY: demo test check lint types layers tests tests-all docs site-check notebooks dist extras compat zoo bench papers clean
 
 demo: $(VENV)/.ready       ## tune models on a data set that scikit-learn ships
 	$(BIN)/onefit demo
@@ -22,6 +22,9 @@ layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:randomly -m 'not slow' $(PYTEST_ARGS)
+
+tests-all: $(VENV)/.ready-dev  ## every case of every test, for an hour
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:randomly $(PYTEST_ARGS)
 
 zoo: $(VENV)/.ready-dev      ## 2,100 problems of every kind beside their refits, for an hour or two
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m zoo $(ZOO_ARGS)

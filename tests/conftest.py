@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,45 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
+
+FEW = 8  # cases of a test that all run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a product of three parameters or more, run cases in which every pair of values occurs.
+
+    The others are slow.  Nearly every fault that depends on parameters depends on one or two of them (Kuhn,
+    Wallace and Gallo 2004, "Software fault interactions and implications for software testing").
+    """
+    cases = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec"):
+            cases[item.nodeid.split("[")[0]].append(item)
+    for own in cases.values():
+        if len(own) > FEW and len(own[0].callspec.params) > 2:
+            kept = _every_pair([_values(item) for item in own])
+            for number, item in enumerate(own):
+                if number not in kept:
+                    item.add_marker(pytest.mark.slow)
+
+
+def _values(item) -> set[tuple[str, Any]]:
+    return {
+        (name, value if isinstance(value, str | float | int | None) else id(value))
+        for name, value in item.callspec.params.items()
+    }
+
+
+def _every_pair(cases: list[set[tuple[str, Any]]]) -> set[int]:
+    """Cases in which every pair of values occurs, each the one that has most new pairs."""
+    pairs = [{frozenset(pair) for pair in combinations(case, 2)} for case in cases]
+    missing, kept = set().union(*pairs), set()
+    while missing:
+        best = max(range(len(pairs)), key=lambda number: len(pairs[number] & missing))
+        missing -= pairs[best]
+        kept.add(best)
+    return kept
 
 
 def _read_only(X):

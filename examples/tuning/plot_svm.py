@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import onefit
 
-table = pd.read_csv(Path(os.environ["ONEFIT_DATA"]) / "heart_disease.csv.gz")[:150]
+table = pd.read_csv(Path(os.environ["ONEFIT_DATA"]) / "heart_disease.csv.gz")[:100]
 y = table.pop("chd").to_numpy()
 X = scale(pd.get_dummies(table, drop_first=True, dtype=float))
 

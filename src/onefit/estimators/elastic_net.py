@@ -156,8 +156,8 @@ class LassoLOO(_MeanOfSquares):
     (Wang et al. 2018, section 3.1).
 
     Stands in for ``LassoCV``.  What differs: ``cv=None`` is leave-one-out, not five folds; the default choice
-    is not the smallest risk (``selection``); ``alphas`` is the number of strengths, too; ``risk_path_`` has one
-    risk a strength where ``mse_path_`` has one a fold; several targets need no class of their own.
+    is not the smallest risk (``selection``); ``alphas`` is the number of strengths, too; ``risk_path_`` has
+    one risk a strength where ``mse_path_`` has one a fold; several targets need no class of their own.
     ``precompute``, ``copy_X`` and ``random_state`` are not taken.
 
     Parameters

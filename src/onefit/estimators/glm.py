@@ -145,8 +145,8 @@ class PoissonLOO(SelfTuned):
 
     Minimises ½ mean deviance + ½ alpha ‖β‖², the scale of ``sklearn.linear_model.PoissonRegressor``.
 
-    Stands in for ``GridSearchCV(PoissonRegressor(), {"alpha": ...})``, which has no CV class.  What differs: it
-    takes an ``offset``, and goes by the left-out deviance.
+    Stands in for ``GridSearchCV(PoissonRegressor(), {"alpha": ...})``; there is no CV class.  What differs:
+    it takes an ``offset``, and goes by the left-out deviance.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 EPS = float(np.finfo(np.float64).eps)
+EPS_SINGLE = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float64).tiny)
 
 # A left-out predictor is "certified" when its bound is below this share of the size of predictors: what

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks.curved import CurvedSolver
-from onefit.blocks.newton import Models
+from onefit.blocks.models import Models
 from onefit.blocks.summary import Sample, Summarise
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
@@ -156,9 +156,8 @@ def test_bounds_hold_against_refits(kind, ratio, weighted):
     models = Models(loss, metric, (), True, mean_scaled)
     solver = CurvedSolver(rows, summary, models, lambda a: Net(a * scale, ratio) if ratio else L2(a * scale))
     strength = 2.0 if kind == "classes" else 0.05
-    path = solver.path(np.array([strength]))
-    judged = rows.total(path.judge)
-    chosen = solver.chosen(path, 0, strength, judged.widest)
+    solver.path(np.array([strength]))
+    chosen = solver.chosen(strength)
     parts = list(rows.each(chosen.left_out))
     found = np.concatenate([part.left_out for part in parts])
     bounds = np.concatenate([part.bounds for part in parts])

@@ -8,6 +8,7 @@ from onefit._linalg.blas import (
     one_thread_if_small,
     product,
     row_matrices,
+    times_upper,
 )
 from onefit._linalg.columns import BLOCK_SIZE
 from onefit._linalg.factorization import (
@@ -113,6 +114,7 @@ __all__ = [
     "stacked",
     "sum_of_rows",
     "times",
+    "times_upper",
     "transposed_times",
     "weighted_cross",
     "weighted_gram",

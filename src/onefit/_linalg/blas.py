@@ -58,7 +58,14 @@ def _fortran(A: Array) -> tuple[Array, int]:
 def add_gram(gram: Array, block: Array) -> Array:
     """Add blockᵀ block to a matrix in Fortran order, in its lower triangle."""
     tall = block.flags.f_contiguous
-    return blas.dsyrk(1.0, block if tall else block.T, beta=1.0, c=gram, trans=tall, lower=1, overwrite_c=1)
+    syrk = blas.ssyrk if block.dtype == np.float32 else blas.dsyrk
+    return syrk(1.0, block if tall else block.T, beta=1.0, c=gram, trans=tall, lower=1, overwrite_c=1)
+
+
+def times_upper(block: Array, R: Array) -> Array:
+    """Block @ R for rows in C order, which are overwritten, and R upper triangular in C order."""
+    trmm = blas.strmm if block.dtype == np.float32 else blas.dtrmm
+    return trmm(1.0, R.T, block.T, lower=1, overwrite_b=1).T
 
 
 def eigh(A: Array) -> tuple[Array, Array]:

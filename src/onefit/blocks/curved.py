@@ -8,19 +8,29 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from onefit._linalg import cholesky, condition
 from onefit._typing import Array
-from onefit.blocks.newton import Models, Points, Quadratic, Solved, check_rows, null_points, solve_all
-from onefit.blocks.rows import Rows
+from onefit.blocks.curvature import Quadratic, Summed
+from onefit.blocks.knots import Knots
+from onefit.blocks.models import Models, Points, null_points
+from onefit.blocks.newton import ALIKE, FARTHEST, Solved, Start, check_rows, solve_all
+from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import ChosenStep, StepPath
 from onefit.blocks.summary import Summary
 from onefit.blocks.tuning import TunedPath, chosen_of, longer, visited
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.numerics import EPS_SINGLE
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.newton import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.selection import Selection
+
+ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
+SAMPLED = 1e-3  # relative error of solutions on the sample, which are off by some hundredths as it is
+MEASURED = 1000  # rows of the sample, about, whose h tells what few strengths are enough
+LARGE_SQUARE = 1e18  # of numbers whose squares, a million of them summed, stay within single precision
 
 
 class Found(NamedTuple):
@@ -29,6 +39,8 @@ class Found(NamedTuple):
     coef: Array
     level: float
     quadratic: Quadratic
+    single: bool  # whether its curvature comes from products in single precision
+    shares: dict[float, float]  # of knots, in its h
 
 
 @final
@@ -70,35 +82,44 @@ class CurvedSolver:
         seen = visited(grid, strengths, judged.losses, early_stopping)
         (found,) = chosen_of(strengths, solved, judged.losses, [seen], selection)
         best = int(seen[found.best])
-        return found, self.chosen(path, best, float(strengths[best]), judged.widest)
+        return found, self.chosen(float(strengths[best]))
 
-    def path(self, strengths: Array, start: Points | None = None) -> StepPath:
-        """Solve some strengths, those that are new, and factor their curvature.
-
-        Parameters
-        ----------
-        strengths : (J,) array
-        start : Points, optional
-            Of the new ones; by default the solutions on the sample.
-        """
+    def path(self, strengths: Array) -> StepPath:
+        """Solve some strengths, those that are new from the solutions on the sample, and factor K."""
         own = [float(strength) for strength in strengths]
         if new := [strength for strength in own if strength not in self._known]:
             models = self._models(new)
-            start = started(models, self.summary) if start is None else start
-            solved = solve_all(self.rows, models, start, n=self.summary.rows)
-            levels = solved.points.levels.tolist()
-            found = map(Found, solved.points.coefs, levels, solved.quadratics)
-            self._known.update(zip(new, found, strict=True))
-        coefs, levels, quadratics = zip(*(self._known[strength] for strength in own), strict=True)
-        points = Points(np.stack(coefs), np.array(levels), centre_of(self.models, self.summary))
-        return StepPath.of(self._models(own), Solved(points, quadratics), self.summary)
+            self.solve(new, prepared(models, started(models, self.summary), self.summary))
+        return self.known(own)
 
-    def chosen(self, path: StepPath, j: int, strength: float, widest: Array) -> ChosenStep:
-        """What tells single rows apart at one strength."""
-        chosen = path.at(j, float(widest[j]), self._known[strength].quadratic)
-        if chosen.pattern is None:
-            return chosen
-        return replace(chosen, widest=self.rows.total(chosen.widest_over_all).value)
+    def solve(self, strengths: list[float], start: Start) -> None:
+        """Solve some strengths from where they are said to start."""
+        solved = solve_all(self.rows, self._models(strengths), start, n=self.summary.rows)
+        knots = [strengths[j] for j in start.knots.at]
+        for j, strength in enumerate(strengths):
+            coef, level, found = solved.points.coefs[j], float(solved.points.levels[j]), solved.quadratics[j]
+            shares = dict(zip(knots, start.knots.shares[j].tolist(), strict=True))
+            self._known[strength] = Found(coef, level, found, start.single, shares)
+
+    def known(self, strengths: list[float]) -> StepPath:
+        """Factor K at strengths that are solved."""
+        coefs, levels, quadratics, single, of_knots = zip(
+            *(self._known[own] for own in strengths), strict=True
+        )
+        at = np.flatnonzero([shares.get(own) == 1.0 for own, shares in zip(strengths, of_knots, strict=True)])
+        shares = np.array([[own.get(strengths[k], 0.0) for k in at] for own in of_knots])
+        knots = Knots(at, shares, at)
+        points = Points(np.stack(coefs), np.array(levels), centre_of(self.models, self.summary))
+        solved = Solved(points, quadratics)
+        return StepPath.of(self._models(strengths), solved, knots, self.summary, single=all(single))
+
+    def chosen(self, strength: float) -> ChosenStep:
+        """What tells single rows apart at one strength: its curvature is summed anew, at its solution."""
+        coef, level, *_ = self._known[strength]
+        centre = centre_of(self.models, self.summary)
+        self.solve([strength], Start.at(Points(coef[None], np.array([level]), centre)))
+        chosen = ChosenStep.of(self.known([strength]), self._known[strength].quadratic)
+        return replace(chosen, widest=self.rows.total(chosen.widest_of).value)
 
     def _models(self, strengths: list[float]) -> Models:
         return replace(self.models, penalties=tuple(self.penalty_at(strength) for strength in strengths))
@@ -109,7 +130,38 @@ def centre_of(models: Models, summary: Summary) -> Array:
     return summary.means if models.intercept else np.zeros_like(summary.means)
 
 
-def started(models: Models, summary: Summary) -> Points:
+def prepared(models: Models, start: Start, summary: Summary) -> Start:
+    """How little of the curvature is enough, by what is known of it on the sample."""
+    shape, single = summary.means.shape, in_single(models, start, summary)
+    if any(penalty.has_kinks(shape) for penalty in models.penalties):  # leverages jump with the support
+        return start._replace(single=single)
+    solved = Solved(start.points, tuple(found for found in start.quadratics if found is not None))
+    path = StepPath.of(models, solved, start.knots, summary)
+    sample = summary.sample.X[:: max(1, len(summary.sample.X) // MEASURED)]
+    forms = path.forms(sample - start.points.centre).T
+    tolerance = min(ALIKE * summary.count / len(summary.means), FARTHEST)
+    return start._replace(knots=Knots.of(forms, tolerance), single=single)
+
+
+def in_single(models: Models, start: Start, summary: Summary) -> bool:
+    """Whether single precision is enough for the curvature by which strengths are compared.
+
+    An entry of the curvature is off by a few roundings, relative to the diagonal, and h by as many as its
+    condition makes of √p of them.  Of the risk h makes up about p/n.
+    """
+    n, p = summary.count, len(summary.means)
+    worst = 1.0
+    for found, penalty in zip(start.quadratics, models.penalties, strict=True):
+        if found is None or not np.all(found.gram.diagonal() > summary.weight / LARGE_SQUARE):
+            return False
+        factor = cholesky(found.gram + np.diag(penalty.strengths(summary.means.shape)[1]))
+        worst = np.inf if factor is None else max(worst, condition(factor))
+    off = 4.0 * EPS_SINGLE * np.sqrt(p) * worst
+    in_range = float(summary.sizes.max(initial=0.0)) ** 2 < LARGE_SQUARE and summary.heaviest < LARGE_SQUARE
+    return bool(in_range and off <= ROUGH and p / n * off <= ALIKE)
+
+
+def started(models: Models, summary: Summary) -> Start:
     """Solutions on the sample of rows, in which each counts for as many as it stands for.
 
     Where a sample has no solution (its classes may be separable), those of the last strength that has one.
@@ -124,8 +176,11 @@ def started(models: Models, summary: Summary) -> Points:
         problem = Problem(models.loss, penalty, X, target, weights, intercept, models.mean_scaled)
         start = Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept)
         try:
-            last = solve(start).fit
+            last = solve(start, tol=SAMPLED).fit
         except SolverError:
             last = start
         points.coefs[j], points.levels[j] = last.coef, last.intercept
-    return points
+    every = np.arange(len(models.penalties))
+    sums = Summed(models, points, every)(Block(sample.X, sample.y, weights))
+    found = tuple(Quadratic.of(sums, j, j, intercept=models.intercept) for j in every.tolist())
+    return Start(points, found, Knots.all(len(every)))

@@ -16,9 +16,11 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from onefit._typing import Array
+from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
-from onefit.blocks.newton import Models, Points, Quadratic, Summed, null_points
+from onefit.blocks.models import Models, Points, null_points
+from onefit.blocks.newton import Start
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.summary import Summarise, Summary
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
@@ -95,9 +97,8 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
     solver = CurvedSolver(rows, summary, models, lambda _: penalty)
     start = _point(reading, models, summary)
     _check_optimal(solver, start, reading, type(model).__name__)
-    path = solver.path(np.ones(1), start)
-    judged = rows.total(path.judge)
-    chosen = solver.chosen(path, 0, 1.0, judged.widest)
+    solver.solve([1.0], Start.at(start))
+    chosen = solver.chosen(1.0)
     classes = models.metric.classes if isinstance(models.metric, LogLoss) else None
     return estimate_rows(rows, chosen, models.metric, count=summary.count, classes=classes, notes=notes)
 
@@ -141,11 +142,12 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
     coefs, levels = (np.concatenate([one, two]) for one, two in zip(start[:2], null[:2], strict=True))
     points = Points(coefs, levels, start.centre)
     both = replace(models, penalties=(penalty, penalty))
-    sums = solver.rows.total(Summed(both, points))
-    here, constant = (Quadratic.of(sums, j, intercept=models.intercept) for j in range(2))
+    sums = solver.rows.total(Summed(both, points, np.arange(2)))
+    here, constant = (Quadratic.of(sums, j, j, intercept=models.intercept) for j in range(2))
     change, level = here.step(start.coefs[0], penalty)
     l2 = penalty.strengths(change.shape)[1]
-    left = 0.5 * here.decrement(change, level, l2)
+    step = np.append(change, level)
+    left = 0.5 * float(step @ here.metric(l2) @ step)
     won = constant.value - here.value - penalty.value(start.coefs[0])
     missed = left / max(won + left, np.finfo(float).tiny)
     if missed > OTHER_DATA and reading.converged:

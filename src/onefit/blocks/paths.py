@@ -9,11 +9,11 @@ from onefit.blocks.left_out_path import Directions, LeftOutPath
 from onefit.blocks.net import solve_net
 from onefit.blocks.ridge import Spectrum
 from onefit.blocks.sums import RowSums
+from onefit.numerics import EPS_SINGLE
 
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
 SINGLE = 2e-5
-EPS_SINGLE = float(np.finfo(np.float32).eps)
 
 
 def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 
 from onefit._typing import Array, Design, Index
 
-CACHE = 2**18  # numbers in a block: with the products of all strengths beside it, it stays in the cache
+CACHE = 2**16  # numbers in a block: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a block, so that products are worth a call
 
 

@@ -12,17 +12,20 @@ rows that are not held together).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
-from typing import NamedTuple, Protocol, Self, final
+from typing import Any, NamedTuple, Protocol, Self, final
 
 import numpy as np
 
-from onefit._linalg import cholesky, product, pseudo_factor
+from onefit._linalg import cholesky, product, pseudo_factor, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.chosen import RowValues
+from onefit.blocks.curvature import Quadratic
+from onefit.blocks.knots import Knots
 from onefit.blocks.losses import LossSums
-from onefit.blocks.newton import Models, Points, Quadratic, Solved, pieces
+from onefit.blocks.models import Models, Points, pieces
+from onefit.blocks.newton import Solved
 from onefit.blocks.pattern import Checked, Pattern
 from onefit.blocks.rows import Block
 from onefit.leave_out.prove import bent, radius
@@ -44,7 +47,9 @@ class Judge:
     means : (k,) array
         What is taken off them.
     root : (k, k) array
-        W with W Wᵀ = K⁻¹.
+        W with W Wᵀ = K⁻¹, in the precision that products with rows are to have.
+    triangular : bool
+        Whether it is: upper, in C order.
     level : float
         Leverage of the intercept, 1/Σd, or 0.
     shift, shift_level : (k,) array and float
@@ -60,6 +65,7 @@ class Judge:
     support: Index
     means: Array
     root: Array
+    triangular: bool
     level: float
     shift: Array
     shift_level: float
@@ -70,9 +76,10 @@ class Judge:
 
     @classmethod
     def of(
-        cls, found: Quadratic, coef: Array, penalty: SeparablePenalty, *, mean_scaled: bool, count: int
+        cls, found: Quadratic, coef: Array, penalty: SeparablePenalty, models: Models, count: int, kind: Any
     ) -> Self:
-        """Factor K of the refits without a row."""
+        """Factor K of the refits without a row, for products with rows in the precision of ``kind``."""
+        mean_scaled = models.mean_scaled
         tangent = penalty.tangent(coef)
         support = np.flatnonzero(tangent.support)
         curvature = np.asarray(tangent.hessian)[support]
@@ -85,7 +92,8 @@ class Judge:
         return cls(
             support,
             means,
-            root,
+            np.ascontiguousarray(root, dtype=kind),
+            factor is not None,
             1.0 / found.mass,
             shift,
             float(-means @ shift) if np.isfinite(found.mass) else 0.0,
@@ -101,11 +109,13 @@ class Judge:
         along = product(product(own - self.means, self.root), self.root.T)
         return along * slope[:, None] + np.outer(shares, self.shift)
 
-    def forms(self, X: Array) -> tuple[Array, Array]:
-        """Return h of some rows, and s of a whole weight that leaves: (r,) each."""
+    def forms(self, X: Array) -> Array:
+        """Return h of some rows: (r,)."""
         own = X if len(self.support) == X.shape[1] else X[:, self.support]
-        half = product(own - self.means, self.root)
-        return np.einsum("ij,ij->i", half, half) + self.level, own @ self.shift + self.shift_level
+        kind = self.root.dtype
+        half = own.astype(kind, order="C", copy=False) - self.means.astype(kind)
+        half = times_upper(half, self.root) if self.triangular else product(half, self.root)
+        return np.einsum("ij,ij->i", half, half) + self.level
 
 
 class Totals(Protocol):
@@ -121,7 +131,7 @@ class Totals(Protocol):
 
 
 class Left(NamedTuple):
-    """Some rows without themselves, at one strength: (r,) each."""
+    """Some rows without themselves: (J, r) each at every strength, or (r,) at one."""
 
     eta: Array  # left-out predictors
     fitted: Array  # with all rows in
@@ -141,63 +151,79 @@ class StepPath:
     models : Models
     points : Points
     judges : tuple of Judge
+        With the curvature of the nearest knot.
+    knots : Knots
     weight : float
         Σ w of all rows.
     reference : int
         Strength that differences of losses are taken to.
+    single : bool
+        Whether h is in single precision.
     """
 
     models: Models
     points: Points
     judges: tuple[Judge, ...]
+    knots: Knots
     weight: float
     reference: int
+    single: bool
 
     @classmethod
-    def of(cls, models: Models, solved: Solved, summary: Totals) -> Self:
+    def of(
+        cls, models: Models, solved: Solved, knots: Knots, summary: Totals, *, single: bool = False
+    ) -> Self:
         """Factor the curvature of all strengths."""
+        kind = np.float32 if single else np.float64
         judges = tuple(
-            Judge.of(found, coef, penalty, mean_scaled=models.mean_scaled, count=summary.count)
+            Judge.of(found, coef, penalty, models, summary.count, kind)
             for found, coef, penalty in zip(
                 solved.quadratics, solved.points.coefs, models.penalties, strict=True
             )
         )
-        return cls(models, solved.points, judges, summary.weight, len(judges) // 2)
+        return cls(models, solved.points, judges, knots, summary.weight, len(judges) // 2, single)
 
-    def leave(self, X: Array, y: Array, weights: Array, j: int, fitted: Array) -> Left:
-        """Take each of some rows out at strength j."""
-        loss = self.models.loss
+    def forms(self, X: Array) -> Array:
+        """H of some rows at every strength: (J, r)."""
+        own = X.astype(np.float32) if self.single else X
+        at_knots = np.stack([self.judges[j].forms(own) for j in self.knots.at]).astype(np.float64)
+        return at_knots if len(self.knots.at) == len(self.judges) else product(self.knots.shares, at_knots)
+
+    def shifts(self, X: Array) -> Array:
+        """S of a whole weight that leaves, for some rows at every strength: (J, r)."""
+        if not self._shifts.any():
+            return np.zeros((len(self.judges), len(X)))
+        levels = np.array([judge.shift_level for judge in self.judges])
+        return product(X, self._shifts.T).T + levels[:, None]
+
+    @cached_property
+    def _shifts(self) -> Array:
+        """Of the coefficients: (J, p)."""
+        found = np.zeros(self.points.coefs.shape)
+        for own, judge in zip(found, self.judges, strict=True):
+            own[judge.support] = judge.shift
+        return found
+
+    def leave(self, X: Array, y: Array, weights: Array) -> Left:
+        """Take each of some rows out at every strength."""
+        loss, fitted = self.models.loss, self.points.predictors(X)
         g, d = weights * loss.gradient(y, fitted), weights * loss.hessian(y, fitted)
-        h, s = self.judges[j].forms(X)
-        s *= weights / self.weight
-        eta = fitted + (h * g + s) / np.maximum(1.0 - d * h, FULL_LEVERAGE)
-        return Left(eta, fitted, h, d * h, g, s)
+        h, s = self.forms(X), self.shifts(X) * (weights / self.weight)
+        d *= h
+        eta = fitted + (h * g + s) / np.maximum(1.0 - d, FULL_LEVERAGE)
+        return Left(eta, fitted, h, d, g, s)
 
     def judge(self, block: Block) -> Judgement:
         """Sum the left-out losses of a block at all strengths."""
         metric, rows, sums = self.models.metric, 0, []
-        widest = np.zeros(len(self.judges))
         for X, y, weights in pieces(block, metric, self.points.centre):
-            fitted, strained = self.points.predictors(X), 0
-            losses = np.empty((len(self.judges), len(X)))
-            for j in range(len(losses)):
-                left = self.leave(X, y, weights, j, fitted[:, j])
-                losses[j] = np.where(weights > 0, metric.losses(y, left.eta), 0.0)
-                widest[j] = np.where(weights > 0, left.forms, 0.0).max(initial=widest[j])
-                strained += int(np.count_nonzero(1.0 - left.leverages < LEAST_SLACK))
+            left = self.leave(X, y, weights)
+            losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
+            strained = int(np.count_nonzero(1.0 - left.leverages < LEAST_SLACK))
             own = losses[self.reference].copy()
             sums.append(LossSums.of(self.reference, own, losses - own, weights, strained))
             rows += len(X)
-        return Judgement(rows, reduce(add, sums), widest)
-
-    def at(self, j: int, widest: float, found: Quadratic) -> ChosenStep:
-        """What tells single rows apart at one strength; ``widest`` is the largest h."""
-        which, judge = np.array([j]), self.judges[j]
-        models, points = self.models.some(which), self.points.some(which)
-        path = StepPath(models, points, (judge,), self.weight, 0)
-        l1, l2 = models.penalties[0].strengths(points.coefs[0].shape)
-        pattern = Pattern.of(found, points.coefs[0], l1, judge.shrink * l2) if np.any(l1) else None
-        return ChosenStep(path, widest, pattern)
+        return Judgement(rows, reduce(add, sums))
 
 
 @final
@@ -209,20 +235,13 @@ class Judgement:
     ----------
     rows : int
     losses : LossSums
-    widest : (J,) array
-        Largest squared length of a row in K⁻¹; zero where nothing depends on it.
     """
 
     rows: int
     losses: LossSums
-    widest: Array
 
     def __add__(self, other: Judgement) -> Judgement:
-        return Judgement(
-            self.rows + other.rows,
-            self.losses + other.losses,
-            np.maximum(self.widest, other.widest),
-        )
+        return Judgement(self.rows + other.rows, self.losses + other.losses)
 
 
 @final
@@ -246,7 +265,7 @@ class ChosenStep:
     path : StepPath
         Of this strength alone.
     widest : float
-        Largest h of all rows.
+        Largest h of all rows, with the columns that are not on the support.
     pattern : Pattern or None
         Where the penalty has kinks.
     """
@@ -255,18 +274,26 @@ class ChosenStep:
     widest: float
     pattern: Pattern | None
 
-    def widest_over_all(self, block: Block) -> Largest:
-        """Largest squared length of a row over all columns, also those that are not on the support."""
-        assert self.pattern is not None
+    @classmethod
+    def of(cls, path: StepPath, found: Quadratic) -> Self:
+        """Take the path of one strength; how wide rows are is not known then."""
+        judge, (penalty,), coef = path.judges[0], path.models.penalties, path.points.coefs[0]
+        l1, l2 = penalty.strengths(coef.shape)
+        pattern = Pattern.of(found, coef, l1, judge.shrink * l2) if np.any(l1) else None
+        return cls(path, np.inf, pattern)
+
+    def widest_of(self, block: Block) -> Largest:
+        """Largest squared length of a row of a block."""
+        forms = self.path.judges[0].forms if self.pattern is None else self.pattern.widest
         parts = pieces(block, self.path.models.metric, self.path.points.centre)
-        return Largest(max(float(self.pattern.widest(X)[w > 0].max(initial=0.0)) for X, _, w in parts))
+        return Largest(max(float(forms(X)[w > 0].max(initial=0.0)) for X, _, w in parts))
 
     def left_out(self, block: Block) -> RowValues:
         """Left-out values of the rows of a block, and how far they may be off."""
         metric, points = self.path.models.metric, self.path.points
         parts = []
         for X, y, weights in pieces(block, metric, points.centre):
-            left = self.path.leave(X, y, weights, 0, points.predictors(X)[:, 0])
+            left = Left(*(part[0] for part in self.path.leave(X, y, weights)))
             held, bounds = weights > 0, self._bounds(X, left, weights)
             parts.append(
                 RowValues(

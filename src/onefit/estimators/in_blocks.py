@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onefit._typing import Array, Index
 from onefit.blocks import (
     ChosenStrength,
     Rows,
@@ -17,11 +18,15 @@ from onefit.blocks import (
     tune_net,
     tune_ridge,
 )
+from onefit.blocks.estimate import BlocksEstimate, Judge, estimate_rows
 from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.follow import follow, has_paths
+from onefit.leave_out.sets import Folds
+from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Squared
+from onefit.metrics import LinearMetric, LogLoss, SquaredError
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.risk.means import mean_and_error
 from onefit.tuning.grid import Grid
@@ -30,33 +35,50 @@ from onefit.tuning.judgement import Judgement
 if TYPE_CHECKING:
     from onefit.estimators.self_tuned import SelfTuned
 
+MANY = 20  # times so many rows, at least, are not left out again
 ENOUGH = 0.1  # standard errors of the risk that it may be off, as for the engine
 
 
 @dataclass(frozen=True, eq=False)
 class TunedOnRows:
-    """What two passes over the rows found.
+    """What passes over the rows found.
 
     Attributes
     ----------
-    sums : RowSums
     ratio : float
         Chosen share of the ℓ1 part.
     path : TunedPath
-    chosen : ChosenStrength
+        Its strengths as the estimator calls them.
+    judge : Judge
         By which single rows are judged.
+    metric : LinearMetric
+    count : int
+        Rows with weight.
     """
 
-    sums: RowSums
     ratio: float
     path: TunedPath
-    chosen: ChosenStrength
+    judge: Judge
+    metric: LinearMetric
+    count: int
+
+    @property
+    def classes(self) -> Any | None:
+        """Labels of the two classes, if it is classes."""
+        return self.metric.classes if isinstance(self.metric, LogLoss) else None
+
+    @property
+    def coefficients(self) -> tuple[Array, Any]:
+        """Coefficients and intercept of the choice, in the shapes of scikit-learn."""
+        coef, level = self.path.coefs[self.path.best], float(self.path.levels[self.path.best])
+        return (coef, level) if self.classes is None else (coef[None], np.array([level]))
+
+    def estimate(self, rows: Rows) -> BlocksEstimate:
+        """Risk of the choice, and how far it may be off, in one more pass."""
+        return estimate_rows(rows, self.judge, self.metric, count=self.count, classes=self.classes)
 
     def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
-        """Left-out predictors of the pass; rows are followed, worst first, until the bounds are enough.
-
-        Where they cannot be, the engine leaves all rows out.
-        """
+        """Left-out predictors of the pass; rows are left out anew, worst first, until bounds are enough."""
         own, weights = judgement.yardstick, judgement.weights
         rows = np.arange(len(weights))
         off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
@@ -68,11 +90,22 @@ class TunedOnRows:
             return found
         solved = follow(fit, np.sort(far)) if has_paths(fit) else {}
         if len(solved) < far.size:
-            return leave_out(fit, max_error=ENOUGH, yardstick=own)
+            return _left_out_anew(found, np.sort(far), own)
         known = np.array(sorted(solved), dtype=np.intp)
         eta, bounds = found.eta.copy(), found.bounds.copy()
         eta[known], bounds[known] = [solved[i].eta for i in known.tolist()], 0.0
         return replace(found, eta=eta, bounds=bounds, solved=solved, pivoted=known)
+
+
+def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
+    """Leave some rows out by the engine: alone, if they are few."""
+    if MANY * far.size > len(found.eta):
+        return leave_out(found.fit, max_error=ENOUGH, yardstick=yardstick)
+    alone = tuple(np.array([row]) for row in far)
+    anew = leave_out(found.fit, Folds(alone, alone, len(found.eta)), max_error=ENOUGH)
+    eta, bounds, slack = found.eta.copy(), found.bounds.copy(), found.slack.copy()
+    eta[far], bounds[far], slack[far] = anew.eta, anew.bounds, anew.slack
+    return replace(found, eta=eta, bounds=bounds, slack=slack)
 
 
 def has_passes(model: SelfTuned) -> bool:
@@ -123,7 +156,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         (1.0 - ratio) * alpha,
         mean_scaled=model._mean_scaled,
     )
-    return TunedOnRows(sums, ratio, path, chosen)
+    return TunedOnRows(ratio, path, chosen, SquaredError(), sums.count)
 
 
 def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:

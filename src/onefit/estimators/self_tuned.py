@@ -17,11 +17,12 @@ from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
+from onefit.blocks.summary import SAMPLE
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
 from onefit.estimators.sample import Sample, leaving, with_offset
-from onefit.estimators.streamed import coefficients, tune_source
+from onefit.estimators.streamed import has_curved_passes, tune_curved, tune_source
 from onefit.estimators.strengths import decades, grid_of
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
@@ -47,7 +48,6 @@ from onefit.validation import (
     check_offset,
     check_solver,
     check_strengths,
-    columns_of,
     is_count,
     labels_of,
 )
@@ -233,39 +233,38 @@ class SelfTuned(LinearModel):
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         if found.classes is not None:
             self.classes_ = found.classes
-        self._take_path(found.path, found.path.contest)
-        if hasattr(self, "l1_ratio"):
-            self.l1_ratio_ = found.ratio
-        self.coef_, self.intercept_ = coefficients(found)
-        self.n_iter_ = len(found.path.strengths)
-        self.offset_given_ = False
-        self.loo_ = found.estimate
+        self._take_rows(found)
+        self.loo_ = found.estimate(rows)
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
-        single = sample.target.ndim == 1 and sample.offset is None and judgement.is_of_squares
-        return single and sample.clusters is None and is_tall(*sample.X.shape) and has_passes(self)
+        alone = judgement.sets is None and judgement.score is None and sample.clusters is None
+        single = alone and sample.target.ndim == 1 and sample.offset is None
+        if not single or not is_tall(*sample.X.shape):
+            return False
+        dense = isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
+        return has_passes(self) or (dense and has_curved_passes(self))
 
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
-        rows = ArrayRows(
-            sample.X, sample.target, sample.weights if sample.weighted else None, n_jobs=self.n_jobs
-        )
-        found = tune_rows(self, rows)
+        y = sample.y if has_classes(self) else sample.target
+        rows = ArrayRows(sample.X, y, sample.weights if sample.weighted else None, n_jobs=self.n_jobs)
+        found = tune_rows(self, rows) if has_passes(self) else tune_curved(self, rows)
         self._take_rows(found)
-        values = RowValues.joined(list(rows.each(found.chosen.left_out)))
-        problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
-        fit = Fit(problem, self.coef_, np.asarray(self.intercept_)).known(eta=values.fitted)
+        values = RowValues.joined(list(rows.each(found.judge.left_out)))
+        path = found.path
+        problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
+        fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)
         self._judge(sample, found.left_out(fit, values, judgement))
         best = found.path.best
         self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
 
     def _take_rows(self, found: TunedOnRows) -> None:
-        """Set what two passes over the rows found."""
+        """Set what passes over the rows found."""
         path = found.path
         self._take_path(path, path.contest)
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
-        self.coef_, self.intercept_ = path.coefs[path.best], float(path.levels[path.best])
+        self.coef_, self.intercept_ = found.coefficients
         self.n_iter_ = len(path.strengths)
         self.offset_given_ = False
 
@@ -377,7 +376,7 @@ class SelfTuned(LinearModel):
             design=self._check_X,
         )
         found = found if sample.offset is None else with_offset(found, metric, sample.offset)
-        self.loo_ = replace(found, labels=sample.labels, columns=columns_of(self))
+        self.loo_ = replace(found, labels=sample.labels)
         warn_if_unreliable(self.loo_)
 
     def plot(self, ax: Any = None) -> Any:

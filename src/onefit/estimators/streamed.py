@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onefit._typing import Array
 from onefit.blocks import Rows, TunedPath
+from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.curved import CurvedSolver, centre_of
-from onefit.blocks.estimate import BlocksEstimate, Judge, estimate_rows
-from onefit.blocks.newton import Models, Quadratic, Summed, null_points
+from onefit.blocks.estimate import Judge
+from onefit.blocks.models import Models, null_points
 from onefit.blocks.summary import Summarise, Summary
-from onefit.estimators.in_blocks import check_count, has_passes, tune_rows
+from onefit.estimators.in_blocks import TunedOnRows, check_count, has_passes, tune_rows
 from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
-from onefit.losses import Logistic, Loss, Squared, Tweedie
-from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
+from onefit.losses import Logistic, Loss, Tweedie
+from onefit.metrics import Deviance, LinearMetric, LogLoss
 from onefit.penalties import L2, SeparablePenalty
 from onefit.tuning.grid import Grid
 from onefit.validation import MAGNITUDES
@@ -36,27 +36,7 @@ IN_MEMORY = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Streamed:
-    """What passes over the rows found.
-
-    Attributes
-    ----------
-    path : TunedPath
-        Its strengths as the estimator calls them.
-    ratio : float
-        Chosen share of the ℓ1 part.
-    classes : array or None
-    estimate : BlocksEstimate
-    """
-
-    path: TunedPath
-    ratio: float
-    classes: Any | None
-    estimate: BlocksEstimate
-
-
-def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Streamed:
+def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> TunedOnRows:
     """Tune in passes over the rows of a source.
 
     Raises
@@ -64,39 +44,48 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Strea
     ValueError
         A parameter needs all rows at once, or the rows are not what the model takes.
     """
-    _check_parameters(model, groups, offset)
-    if isinstance(model._loss(2), Squared):
-        found = tune_rows(model, rows)
-        estimate = estimate_rows(rows, found.chosen, SquaredError(), count=found.sums.count)
-        return Streamed(found.path, found.ratio, None, estimate)
-    summary = _summary(model, rows)
-    metric = _metric(model, summary)
-    paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
-    ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
-    classes = metric.classes if isinstance(metric, LogLoss) else None
-    estimate = estimate_rows(rows, judge, metric, count=summary.count, classes=classes)
-    own = replace(path, strengths=1.0 / path.strengths) if model._strength == "C" else path
-    return Streamed(own, ratio, classes, estimate)
-
-
-def _check_parameters(model: SelfTuned, groups: Any, offset: Any) -> None:
     given = {"groups": groups, "offset": offset} | {name: getattr(model, name) for name in IN_MEMORY}
     for name, value in given.items():
-        plain = IN_MEMORY.get(name)
-        if value is not plain and not (isinstance(plain, bool) and value == plain):
+        if _is_set(name, value):
             raise ValueError(
                 f"{name} needs all rows at once: leave it out where rows come in blocks, or fit "
                 "arrays in memory"
             )
-    loss, units = model._loss(2), [model._unit_penalty(ratio) for ratio in model._ratios()]
-    curved = isinstance(loss, Logistic | Tweedie) and all(
-        isinstance(unit, SeparablePenalty) for unit in units
-    )
-    if not (curved or has_passes(model)):
+    if has_passes(model):
+        return tune_rows(model, rows)
+    if not _is_curved(model, model._loss(2)):
         raise ValueError(
-            f"rows in blocks are for squared, logistic and Tweedie losses with a ridge, lasso or elastic net "
-            f"penalty, not for {loss!r} with {units[0]!r}: fit arrays in memory"
+            "rows in blocks are for squared, logistic and Tweedie losses with a ridge, lasso or elastic net "
+            f"penalty, not for {model._loss(2)!r} with {model._unit_penalty(model._ratios()[0])!r}: "
+            "fit arrays in memory"
         )
+    return tune_curved(model, rows)
+
+
+def has_curved_passes(model: SelfTuned) -> bool:
+    """Whether passes over the rows tune a model of a curved loss, as far as its parameters tell."""
+    plain = not any(_is_set(name, getattr(model, name)) for name in IN_MEMORY)
+    return plain and _is_curved(model, model._fitted_loss())
+
+
+def _is_set(name: str, value: Any) -> bool:
+    plain = IN_MEMORY.get(name)
+    return value is not plain and not (isinstance(plain, bool) and value == plain)
+
+
+def _is_curved(model: SelfTuned, loss: Loss) -> bool:
+    units = [model._unit_penalty(ratio) for ratio in model._ratios()]
+    return isinstance(loss, Logistic | Tweedie) and all(isinstance(unit, SeparablePenalty) for unit in units)
+
+
+def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
+    """Tune a model of a curved loss in passes over the rows."""
+    summary = _summary(model, rows)
+    metric = _metric(model, summary)
+    paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
+    ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
+    own = replace(path, strengths=1.0 / path.strengths) if model._strength == "C" else path
+    return TunedOnRows(ratio, own, judge, metric, summary.count)
 
 
 def _along(
@@ -148,7 +137,8 @@ def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:
     """Smallest factor on the penalty that makes all coefficients zero."""
     models = replace(solver.models, penalties=(L2(0.0),))
     points = null_points(models, centre_of(models, solver.summary), start)
-    slope = Quadratic.of(solver.rows.total(Summed(models, points)), 0, intercept=models.intercept).slope
+    sums = solver.rows.total(Summed(models, points, np.arange(1)))
+    slope = Quadratic.of(sums, 0, 0, intercept=models.intercept).slope
     l1 = unit.strengths(slope.shape)[0]
     highest = float(np.max(np.abs(slope) / l1, initial=0.0))
     return highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
@@ -199,10 +189,3 @@ def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
             "arrays in memory"
         )
     return LogLoss(labels)
-
-
-def coefficients(found: Streamed) -> tuple[Array, Any]:
-    """Coefficients and intercept of the choice, in the shapes of scikit-learn."""
-    path = found.path
-    coef, level = path.coefs[path.best], float(path.levels[path.best])
-    return (coef, level) if found.classes is None else (coef[None], np.array([level]))

@@ -13,7 +13,6 @@ from onefit.validation.data import (
     check_unmasked,
     check_weights,
     class_numbers,
-    columns_of,
     labels_of,
 )
 from onefit.validation.options import (
@@ -57,7 +56,6 @@ __all__ = [
     "check_unmasked",
     "check_weights",
     "class_numbers",
-    "columns_of",
     "is_count",
     "labels_of",
 ]

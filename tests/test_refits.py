@@ -155,6 +155,52 @@ def test_no_refit_starts_from_another(diabetes):
     np.testing.assert_array_equal(one_by_one(model.set_params(warm_start=True).fit(X, y), X, y), wanted)
 
 
+WARM = [
+    linear_model.Lasso(2.0),
+    linear_model.ElasticNet(0.5, fit_intercept=False),
+    linear_model.HuberRegressor(),
+    linear_model.PoissonRegressor(alpha=0.1, solver="lbfgs"),
+]
+
+
+@pytest.mark.parametrize("model", WARM, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("piped", [False, True])
+def test_where_a_refit_starts_changes_nothing_but_the_time(diabetes, model, piped):
+    X, y = diabetes
+    fitted = clone(make_pipeline(StandardScaler(), model) if piped else model).fit(X, y)
+    before = np.copy(fitted[-1].coef_ if piped else fitted.coef_)
+    cold = [clone(reference(fitted)).fit(np.delete(X, i, 0), np.delete(y, i)) for i in range(6)]
+    expected = [one.predict(X[[i]])[0] for i, one in enumerate(cold)]
+    rows = each(6)
+    found = left_out_predictions(fitted, X, y, rows, rows)
+    np.testing.assert_allclose(np.concatenate(found.predictions), expected, rtol=1e-4)
+    np.testing.assert_array_equal(fitted[-1].coef_ if piped else fitted.coef_, before)
+
+
+@pytest.mark.parametrize("solver", ["saga", "newton-cholesky"])
+def test_a_refit_starts_at_the_fit(cancer, solver):
+    X, y = cancer
+    ratio = float(solver == "saga")
+    model = linear_model.LogisticRegression(l1_ratio=ratio, solver=solver, tol=1e-8, max_iter=100_000).fit(
+        X, y
+    )
+    cold = clone(reference(model)).fit(X[1:], y[1:])
+    rows = each(1)
+    found = left_out_predictions(model, X, y, rows, rows, method="decision_function")
+    np.testing.assert_allclose(found.predictions[0], cold.decision_function(X[:1]), rtol=1e-5)
+
+
+def test_a_refit_without_a_class_starts_anew(cancer):
+    X, y = cancer
+    y = np.where(np.arange(len(y)) == 0, "rare", y)
+    model = linear_model.LogisticRegression().fit(X, y)
+    rows = each(1)
+    found = left_out_predictions(model, X, y, rows, rows, method="predict_proba")
+    assert not found.failures
+    expected = clone(reference(model)).fit(X[1:], y[1:]).predict_proba(X[:1])
+    np.testing.assert_allclose(found.predictions[0], np.hstack([expected, [[0.0]]]), rtol=1e-6)
+
+
 def test_progress_is_told(diabetes):
     X, y = diabetes
     told = []

@@ -85,7 +85,8 @@ def loo(
     audit : int, default 0
         So many rows (or sets), drawn at random, are left out by refitting clones of the estimator,
         pipelines with all their steps, which makes an unbiased estimate whatever the approximation: see
-        ``audit`` of the result.  30 is a good number.
+        ``audit`` of the result.  30 is a good number.  Linear models start at their coefficients where they
+        can, and ``joblib.parallel_config`` makes these refits parallel, too.
     rng : int or numpy Generator, optional
         For the draw.
     max_error : float, default 0.1

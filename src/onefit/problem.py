@@ -103,6 +103,26 @@ class Moments:
         return cls(X, weights, np.zeros(X.shape[1]) if means is None else means, gram)
 
 
+@dataclass(frozen=True, eq=False)
+class InnerProducts:
+    """X Xᵀ, for one who solves many ridge problems with more columns than rows.
+
+    Attributes
+    ----------
+    X : Design
+        Whose rows they are of.
+    gram : (n, n) array
+    """
+
+    X: Design
+    gram: Array
+
+    @classmethod
+    def of(cls, X: Design) -> InnerProducts:
+        """All pairs of rows."""
+        return cls(X, _linalg.row_gram(X, np.ones(X.shape[1])))
+
+
 @dataclass(frozen=True)
 class Problem:
     """A regularised linear model and its data.
@@ -124,6 +144,8 @@ class Problem:
         Set when the weights are balanced over classes, so that they change when a row leaves.
     moments : Moments or None
         Sums over the rows, where somebody has them; see ``known_moments``.
+    inner : InnerProducts or None
+        Of the rows, where somebody has them; see ``known_gram``.
     """
 
     loss: Loss
@@ -135,6 +157,7 @@ class Problem:
     mean_scaled: bool = False
     balance: Balance | None = None
     moments: Moments | None = None
+    inner: InnerProducts | None = None
 
     @property
     def n(self) -> int:
@@ -148,6 +171,11 @@ class Problem:
         if own is None or own.X is not self.X or own.weights is not self.weights:
             return None
         return own if isinstance(self.loss, Squared) else None
+
+    @property
+    def known_gram(self) -> Array | None:
+        """X Xᵀ, if it was given and is still that of these rows."""
+        return self.inner.gram if self.inner is not None and self.inner.X is self.X else None
 
     @property
     def has_flat_pieces(self) -> bool:

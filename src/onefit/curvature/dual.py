@@ -28,6 +28,7 @@ class Dual(ScalarCurvature):
     hessian: Array  # (k,), all positive
     d: Array  # (n,), all at least 0
     intercept: bool
+    known_gram: Array | None = None  # X Xᵀ, if somebody has it
 
     @property
     def n(self) -> int:
@@ -50,7 +51,10 @@ class Dual(ScalarCurvature):
 
     @cached_property
     def _gram(self) -> Array:
-        G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
+        if self.known_gram is not None and self.support is None and np.ptp(self.hessian) == 0:
+            G = self.known_gram / self.hessian[0]
+        else:
+            G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
         return _linalg.centred_gram(G, self._share)
 
     @cached_property

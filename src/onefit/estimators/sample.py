@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 from onefit._typing import Array, Design, Index
 from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric
+from onefit.problem import InnerProducts
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group
 
@@ -49,6 +51,11 @@ class Sample:
     sets: Folds | None = None
     clusters: Index | None = None
     labels: Any | None = None
+
+    @cached_property
+    def inner(self) -> InnerProducts:
+        """Inner products of the rows, formed once for all strengths."""
+        return InnerProducts.of(self.X)
 
     @property
     def response(self) -> Array:

@@ -119,7 +119,7 @@ class SelfTuned(LinearModel):
             balance,
         )
         check_determined(problem)
-        return problem
+        return replace(problem, inner=sample.inner) if self._is_in_rows(sample, ratio) else problem
 
     def _weights_of_classes(self, sample: Sample) -> tuple[Array, Balance | None]:
         if self.class_weight is None:
@@ -275,9 +275,8 @@ class SelfTuned(LinearModel):
             return self._by_spectrum(sample, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
-        in_dual = self._is_plain_ridge(ratio) and X.shape[1] > X.shape[0]
-        in_dual = in_dual and _linalg.n_stored(X) > X.shape[0] ** 2
-        design = _linalg.RowGram(_linalg.row_gram(X, np.ones(X.shape[1]))) if in_dual else X
+        in_dual = self._is_in_rows(sample, ratio) and _linalg.n_stored(X) > X.shape[0] ** 2
+        design = _linalg.RowGram(sample.inner.gram) if in_dual else X
         result = search_path(
             grid,
             lambda strength: replace(self._problem(sample, strength, ratio), X=design),
@@ -303,6 +302,10 @@ class SelfTuned(LinearModel):
             return result, left_out.fit, left_out
 
         return Candidate(ratio, result, raced)
+
+    def _is_in_rows(self, sample: Sample, ratio: float) -> bool:
+        """Whether the inner products of the rows are all that a fit needs of X."""
+        return self._is_plain_ridge(ratio) and sample.X.shape[1] > sample.X.shape[0]
 
     def _is_plain_ridge(self, ratio: float) -> bool:
         """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""

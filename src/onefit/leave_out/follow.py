@@ -36,6 +36,11 @@ def has_paths(fit: Fit) -> bool:
     return fit.is_kinked and _lasso(problem) is not None
 
 
+def paths_are_surer(fit: Fit) -> bool:
+    """Whether paths are surer than iterations: where no ℓ2 part keeps columns from depending on others."""
+    return has_paths(fit) and not np.any(fit.problem.separable.strengths(fit.coef.shape)[1])
+
+
 def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     """Follow some rows; those that do not arrive are left out of the answer."""
     if rows.size == 0:

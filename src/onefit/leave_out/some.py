@@ -9,7 +9,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import proximal
-from onefit.leave_out.follow import follow, has_paths
+from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
@@ -26,9 +26,10 @@ def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
     if not proximal.applies(fit):
         return refit_cost(fit).times(count).seconds
+    is_followed = paths_are_surer(fit)
     n, k = fit.problem.n, 1.3 * fit.tangent.size + 1
     each = Work(8.0 * (2.0 * n * k + 3.0 * k * k) + 2.0 * _linalg.n_stored(fit.problem.X), 2.0, 16.0 * n)
-    return count * each.seconds * (FOLLOWING if _is_followed(fit) else ROUNDS)
+    return count * each.seconds * (FOLLOWING if is_followed else ROUNDS)
 
 
 def leave_some_out(fit: Fit, rows: Index) -> Array:
@@ -39,7 +40,7 @@ def leave_some_out(fit: Fit, rows: Index) -> Array:
     """
     eta = np.full((len(rows), *fit.eta.shape[1:]), np.nan)
     left = np.ones(len(rows), dtype=bool)
-    if proximal.applies(fit) and not _is_followed(fit):
+    if proximal.applies(fit) and not paths_are_surer(fit):
         _iterate(fit, rows, eta, left)
     if has_paths(fit) and left.any():
         for i, one in follow(fit, rows[left]).items():
@@ -51,11 +52,6 @@ def leave_some_out(fit: Fit, rows: Index) -> Array:
         if int(rows[place]) in anew:
             eta[place] = anew[int(rows[place])].eta[0]
     return eta
-
-
-def _is_followed(fit: Fit) -> bool:
-    """Whether paths are surer than iterations, as they are where columns may depend on each other."""
-    return has_paths(fit) and not np.any(fit.problem.separable.strengths(fit.coef.shape)[1])
 
 
 def _iterate(fit: Fit, rows: Index, eta: Array, left: Mask) -> None:

@@ -17,7 +17,7 @@ from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
 from onefit.leave_out.blocks import Blocks
 from onefit.leave_out.follow import cost as following
-from onefit.leave_out.follow import follow, has_paths
+from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.prove import bound_steps
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
@@ -191,7 +191,8 @@ class State:
         smooth = not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None
         if smooth and (self.step is not None or self.blocks is not None):  # nothing to repeat in the dual
             if self.sets is None and proximal.applies(fit):
-                found.append(Stage(proximal.cost(fit), self._iterate))
+                if not paths_are_surer(fit):
+                    found.append(Stage(proximal.cost(fit), self._iterate))
             elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
                 found.append(Stage(self.cost_of_chords(), self._repeat_steps))
         if self.sets is None and has_paths(fit):

@@ -97,10 +97,10 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
-    def thoroughly(self, solution: Solution, affordable: float | None = None) -> LeftOut:
-        """Left-out predictors to a fraction of the standard error of the risk, or as time allows."""
+    def thoroughly(self, solution: Solution) -> LeftOut:
+        """Left-out predictors to a fraction of the standard error of the risk."""
         fit, curvature = solution
-        return leave_out(fit, self.sets, curvature=curvature, yardstick=self.yardstick, affordable=affordable)
+        return leave_out(fit, self.sets, curvature=curvature, yardstick=self.yardstick)
 
     # --- what a strength is worth -----------------------------------------------------------------------
 
@@ -133,6 +133,8 @@ class Judgement:
         held = weights > 0
         spread = self.metric.spread(self.target[rows[held]], left_out.eta[held], left_out.bounds[held])
         off = float(weights[held] @ spread / weights.sum())
+        if left_out.correction is not None and self.score is None:
+            losses, off = losses + left_out.correction.difference, left_out.correction.error
         known = np.isfinite(off) and (self.score is None or off == 0)
         return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count)
 

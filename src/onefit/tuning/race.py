@@ -19,7 +19,6 @@ from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
-from onefit.leave_out.result import Correction
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
@@ -86,20 +85,14 @@ class _Race:
             self._choose()
 
     def finish(self) -> tuple[Solution, LeftOut]:
-        """Judge the choice thoroughly; where that is too dear, as well as the race has."""
+        """Judge the choice thoroughly, and choose again, until that stands."""
         best = self.result.best
         while best not in self.finished:
             self._judge_thoroughly(best)
             if self.spent <= self._affordable or not self._is_as_good(best):
                 best = self.result.best
         self.result = replace(self.result, best=best)
-        left_out, verdict = self.finished[best], self.result.verdicts[best]
-        assert verdict is not None
-        if verdict.solved and np.any(verdict.misses):
-            mean = mean_and_error(self.judgement.losses(left_out), self.judgement.unit_weights)[0]
-            correction = Correction(float(self.result.risks[best]) - mean, verdict.error, verdict.solved)
-            left_out = replace(left_out, correction=correction)
-        return self._solution(best), left_out
+        return self._solution(best), self.finished[best]
 
     def _judge_thoroughly(self, j: int) -> None:
         """Take over what all rows say of a strength, unless a sample knows its risk better."""
@@ -183,8 +176,7 @@ class _Race:
 
     def _thorough(self, j: int) -> Verdict:
         solution = self._solution(j)
-        affordable = self._one_in_ten(j) if self.judgement.is_sampled(solution) else None
-        left_out = self.finished[j] = self.judgement.thoroughly(solution, affordable)
+        left_out = self.finished[j] = self.judgement.thoroughly(solution)
         self.spent += self._seconds(solution, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 
@@ -198,10 +190,6 @@ class _Race:
     def _affordable(self) -> float:
         """Seconds that the race may take."""
         return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
-
-    def _one_in_ten(self, j: int) -> float:
-        """What the chosen strength may take: a share of what the race may, but not less than its fits."""
-        return max(0.1 * self._affordable, FITS * self._fit_seconds(j))
 
     def _fit_seconds(self, j: int) -> float:
         """What a fit takes from its neighbour: for least squares, what enters and leaves."""

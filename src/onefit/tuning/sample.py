@@ -83,7 +83,8 @@ def _predicted(known: Array, rows: Index, covariates: Array) -> Array:
     """Least squares on the covariates, up to twice the largest of what is known: (n,)."""
     inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, 2.0 * known.max())
     used = inside[:, : max(len(rows) // ENOUGH, 0)]
-    A = np.column_stack([np.ones(len(inside)), used])
+    scale = np.linalg.norm(used[rows], axis=0)  # of losses, whose unit may be anything
+    A = np.column_stack([np.ones(len(inside)), used / np.where(scale > 0, scale, 1.0)])
     solved = np.linalg.lstsq(A[rows], known, rcond=1e-10)[0]
     return np.asarray(np.clip(A @ solved, 0.0, 2.0 * known.max()), dtype=np.float64)
 

@@ -437,6 +437,21 @@ def test_algorithm_1_finds_the_best_ridge():
     assert cut.strengths[0] == 0.0
 
 
+@pytest.mark.parametrize("gradient", ["paper", "exact"])
+def test_descent_from_zero_begins_where_fits_are_determined(gradient):
+    """More parameters than rows: without a penalty there are many fits, and none of them has a gradient."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 30))
+    y = X[:, :2].sum(1) + 0.5 * rng.normal(size=20)
+    penalties = [lambda t: (t[:2] ** 2).sum(), lambda t: (t[2:] ** 2).sum()]
+    problem = FunctionalProblem(lambda t, x, y: (y - x @ t) ** 2, penalties, start=30)
+    found = problem.tune(X, y, [0.0, 0.0], scale="linear", gradient=gradient, n_steps=10)
+    np.testing.assert_array_equal(found.path[0], 1e-6)
+    assert np.all(np.diff(found.risks) < 0)
+    assert found.strengths[1] > 1e-4
+    assert found.risks[-1] < 0.9 * found.risks[0]
+
+
 def test_algorithm_2_lowers_the_risk_and_repeats_itself():
     X, y = noise_columns()
     penalties = [lambda t: (t[:2] ** 2).sum(), lambda t: (t[2:] ** 2).sum()]

@@ -16,16 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from onefit._typing import Array, Index, Mask
-from onefit.estimators import LogisticLOO, RidgeLOO
-from onefit.exceptions import ShortPathWarning, UnreliableWarning
+from onefit.exceptions import UnreliableWarning
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import HeadLoss
 from onefit.torch.features.splits import balanced_splits
 from onefit.torch.features.training import features_of, like_weights
+from onefit.torch.numerics.linear import class_probabilities, ridge_predictions
 
 FEWEST = 40  # rows below which a fifth of them tells nothing
 SHARE = 0.2  # of the rows that judge
-LINEAR = 2000  # coefficients of a linear classifier up to which it is fitted for comparison
 WORSE = 2.0  # standard errors of the paired difference that are no chance
 COLLAPSED = 0.5  # of the least that unseen rows say: a risk below that is no estimate
 MATTERS = 0.05  # of the loss: less is not worth a warning
@@ -141,16 +140,11 @@ def _told(found: Check, what: str) -> str:
 
 def _linear_losses(X: Array, y: Array, held: Mask, loss: HeadLoss) -> Array:
     kept = ~held
-    spread = X[kept].std(axis=0)
-    Z = (X - X[kept].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if not loss.is_classifier:
-        model = RidgeLOO().fit(Z[kept], y[kept])
-        return ((y[held] - model.predict(Z[held])) ** 2).reshape(int(held.sum()), -1).sum(axis=1)
-    if Z.shape[1] * loss.n_outputs > LINEAR:
+        found = ridge_predictions(X[kept], y[kept], X[held])
+        return ((y[held] - found) ** 2).reshape(int(held.sum()), -1).sum(axis=1)
+    proba = class_probabilities(X[kept], y[kept], X[held])
+    if proba is None:
         return np.full(int(held.sum()), np.nan)
-    with warnings.catch_warnings():
-        for own in (UnreliableWarning, ShortPathWarning):  # it is a yardstick, which nobody can lengthen
-            warnings.simplefilter("ignore", own)
-        proba = LogisticLOO(Cs=np.logspace(-3, 2, 6)).fit(Z[kept], y[kept]).predict_proba(Z[held])
     picked = proba[np.arange(len(proba)), y[held]]
     return -np.log(np.maximum(picked, np.finfo(float).tiny))

@@ -181,7 +181,8 @@ class FunctionalProblem:
         X, y, sample_weight, device
             As for ``fit``.
         strengths : sequence of float
-            λ₀; positive if ``scale="log"``.
+            λ₀; positive if ``scale="log"``.  From zeros, where fits are not determined without a penalty
+            (more parameters than rows), descent begins at the least of 10⁻⁶, 10⁻⁵, … at which they are.
         algorithm : {1, 2}
             1 takes the gradient over all rows, 2 that of one row drawn at random a step (with probability in
             proportion to its weight).

@@ -20,6 +20,9 @@ StepSize: TypeAlias = float | Callable[[int], float] | None
 Scale: TypeAlias = Literal["log", "linear"]
 Rule: TypeAlias = Callable[[int, Array], Array]
 HALVINGS = 20
+LIFTS = tuple(
+    10.0**k for k in range(-6, 3)
+)  # strengths to begin with where fits without any are not determined
 LEAST_DECREASE = 1e-9  # of the risk, relative: a step that brings less is the last
 FARTHEST = 1.0  # first trial of a step, in log λ or in the largest λ
 FIRST_STEP = 0.5  # of Algorithm 2, in the same unit
@@ -86,9 +89,17 @@ class Tuning(Generic[F]):
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Steps in log λ, or in λ."""
+    """Steps in log λ, or in λ.
+
+    Attributes
+    ----------
+    scale : {"log", "linear"}
+    least : float
+        Least unit of λ itself: 1 where descent began at zero, which has no scale.
+    """
 
     scale: Scale
+    least: float
 
     def slope(self, strengths: Array, gradient: Array) -> Array:
         return strengths * gradient if self.scale == "log" else gradient
@@ -97,8 +108,7 @@ class _Coordinates:
         return strengths * np.exp(step) if self.scale == "log" else np.maximum(strengths + step, 0.0)
 
     def unit(self, strengths: Array) -> float:
-        largest = float(strengths.max())
-        return 1.0 if self.scale == "log" or largest == 0.0 else largest
+        return 1.0 if self.scale == "log" else max(float(strengths.max()), self.least) or 1.0
 
 
 def descend(
@@ -132,7 +142,10 @@ def descend(
         raise ValueError("strengths must be positive to be tuned on a log scale: take scale='linear'")
     if n_steps < 0:
         raise ValueError(f"n_steps must be at least 0, got {n_steps}")
-    run = _Run(fit, gradient, _Coordinates(scale), fit(strengths, None), strengths)
+    coordinates = _Coordinates(scale, 0.0 if strengths.any() else 1.0)
+    run = _Run(fit, gradient, coordinates, fit(strengths, None), strengths)
+    if scale == "linear":
+        run.lift()
     if stochastic or step_size is not None:
         return run.by_rule(
             n_steps, _rule(step_size, run.coordinates.unit(strengths)), with_risks=not stochastic
@@ -159,6 +172,17 @@ class _Run(Generic[F]):
     coordinates: _Coordinates
     found: F
     strengths: Array
+
+    def lift(self) -> None:
+        """From zero strengths without a gradient to the least of ``LIFTS`` that have one."""
+        for lift in LIFTS if not self.strengths.any() else ():
+            try:
+                self.gradient(self.found)
+            except SolverError:
+                self.strengths = np.full_like(self.strengths, lift)
+                self.found = self.fit(self.strengths, self.found.theta)
+            else:
+                return
 
     def by_rule(self, n_steps: int, rule: Rule, *, with_risks: bool) -> Tuning[F]:
         """Steps of lengths that a rule gives."""

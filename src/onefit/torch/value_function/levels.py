@@ -170,6 +170,10 @@ class Levels(ABC):
         """F(w) on all validation rows."""
 
     @abstractmethod
+    def linear(self) -> float:
+        """Validation loss of a linear model beside this one; NaN where there is none."""
+
+    @abstractmethod
     def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
         """Minimise f(λ, ·), from the best of some w.
 

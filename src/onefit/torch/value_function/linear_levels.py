@@ -117,6 +117,9 @@ class LinearLevels(Levels):
     def validation(self, state: State) -> float:
         return _mean_loss(_fit(self.held, state))
 
+    def linear(self) -> float:
+        return float("nan")  # it is one
+
     def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
         problem = self._at(unit)
         reached = [_fit(problem, start) for start in starts]

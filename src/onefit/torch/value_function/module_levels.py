@@ -18,6 +18,7 @@ from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.optimizers import Descent, Goal, Rows
 from onefit.torch.numerics.rows import trained_parameters
+from onefit.torch.value_function.checking import linear_loss
 from onefit.torch.value_function.levels import (
     Joint,
     Judge,
@@ -261,6 +262,12 @@ class ModuleLevels(Levels):
         self.problem.module.load_state_dict(state)
         with torch.no_grad():
             return self.problem.validation().item()
+
+    def linear(self) -> float:
+        problem = self.problem
+        with torch.no_grad():
+            output = problem.module(problem.held.X)
+        return linear_loss(problem.train, problem.held, output, problem.validation_loss)
 
     def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
         """The module itself stays as it is, so that several can be solved at a time."""

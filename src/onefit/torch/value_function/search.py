@@ -22,6 +22,7 @@ from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
 from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
+from onefit.torch.value_function.checking import Comparison
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
 from onefit.torch.value_function.levels import Levels, Solved, Space, Surrogate
 from onefit.torch.value_function.linear_levels import LinearLevels
@@ -142,6 +143,9 @@ class ValueFunctionSearch(BaseEstimator):
         Trainings on the training data, and joint ones.
     training_loss_, validation_loss_ : Losses
         f(λ*, w) and F(w) of both modules.
+    check_ : Comparison
+        Validation losses ``retrained``, ``joint``, ``initial`` (of the module as it was given) and ``linear``
+        (of ridge or logistic regression); a warning says where the simpler ones are better.
 
     Examples
     --------
@@ -246,7 +250,7 @@ class ValueFunctionSearch(BaseEstimator):
         weights = [self.weight * self.growth**number for number in range(self.n_rounds)]
         outcome = run.rounds(Plan(self._interpolated, weights, self.multiplier, self.check_rounds))
         self._keep(run, outcome)
-        self._warn_if_worse()
+        self._warn()
         return self
 
     def _interpolated(self, solved: list[Solved]) -> Surrogate:
@@ -353,19 +357,23 @@ class ValueFunctionSearch(BaseEstimator):
         self.module_ = levels.model(best.unit, best.state)
         self.joint_module_ = levels.model(*joint)
         self._judge = levels.judge
+        initial = levels.validation(levels.start)
+        self.check_ = Comparison(best.validation, self.validation_loss_.joint, initial, levels.linear())
 
-    def _warn_if_worse(self) -> None:
-        """Warn if weights trained at λ* do worse on the validation data than those of a sample."""
+    def _warn(self) -> None:
+        """Warn if weights trained at λ* do worse than those of a sample, or than simpler models."""
         best = int(self.validation_losses_.argmin())
-        if is_worse(self.validation_loss_.retrained, self.validation_losses_[best]):
-            warnings.warn(
-                "retrained at lambda_, the module has validation loss "
-                f"{self.validation_loss_.retrained:.4g}, but {self.validation_losses_[best]:.4g} at "
-                f"strengths_[{best}] = {self.strengths_[best].tolist()}: leave check_rounds=True, solve more "
-                "accurately (max_iter, no batches), or raise multiplier and weight",
-                UnreliableWarning,
-                stacklevel=3,
-            )
+        if not is_worse(self.validation_loss_.retrained, self.validation_losses_[best]):
+            self.check_.warn()
+            return
+        warnings.warn(
+            "retrained at lambda_, the module has validation loss "
+            f"{self.validation_loss_.retrained:.4g}, but {self.validation_losses_[best]:.4g} at "
+            f"strengths_[{best}] = {self.strengths_[best].tolist()}: leave check_rounds=True, solve more "
+            "accurately (max_iter, no batches), or raise multiplier and weight",
+            UnreliableWarning,
+            stacklevel=3,
+        )
 
     def losses(self, X: Any, y: Any) -> Losses:
         """Validation loss on other data, as of a test, of the jointly fitted and of the retrained weights.

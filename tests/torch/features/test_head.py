@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import LinearSVC
 
 torch = pytest.importorskip("torch")
 
+import onefit  # noqa: E402
 from onefit.torch import ConvexHead  # noqa: E402
 from onefit.torch.features import newton as implementation  # noqa: E402
 from onefit.torch.features.losses import loss_of  # noqa: E402
@@ -32,6 +34,7 @@ def problem(loss, seed=0):
         "squared": features @ [1.0, -1.0, 0.5] + 3.0 + rng.normal(size=N),
         "several": features @ rng.normal(size=(D, 2)) + rng.normal(size=(N, 2)),
         "multinomial": rng.integers(0, 3, N),
+        "squared_hinge": (features[:, 0] + rng.normal(size=N) > 0).astype(np.int64),
     }[loss]
     weights = rng.uniform(0.2, 2.0, (SPLITS, N)) * (rng.random((SPLITS, N)) < 0.8)
     return torch.tensor(features), torch.as_tensor(y), torch.tensor(weights)
@@ -44,10 +47,13 @@ def head_of(loss, **settings):
 def reference(loss, C, fit_intercept):
     if loss in ("squared", "several"):
         return Ridge(alpha=1 / C, fit_intercept=fit_intercept)
+    if loss == "squared_hinge":  # LinearSVC penalises its intercept
+        penalty = onefit.penalties.L2(1 / C)
+        return onefit.GeneralizedLinear("squared_hinge", penalty, fit_intercept=fit_intercept)
     return LogisticRegression(C=C, fit_intercept=fit_intercept, tol=1e-12, max_iter=10_000)
 
 
-LOSSES = ["logistic", "squared", "several", "multinomial"]
+LOSSES = ["logistic", "squared", "several", "multinomial", "squared_hinge"]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -102,6 +108,15 @@ def test_gradients_are_those_of_solved_again_problems(loss, fit_intercept):
         ]
         difference = (moved[1] - moved[0]) / 2e-5
         assert (slope * direction).sum().item() == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+
+def test_without_an_intercept_it_is_linear_svc():
+    features, y, weights = problem("squared_hinge")
+    ours = ConvexHead("squared_hinge", C=2.0, fit_intercept=False)(features, y, weights, features)
+    for split in range(SPLITS):
+        model = LinearSVC(C=2.0, dual=False, fit_intercept=False, tol=1e-12, max_iter=100_000)
+        model.fit(features.numpy(), y.numpy(), sample_weight=weights[split].numpy())
+        np.testing.assert_allclose(ours[split], model.decision_function(features.numpy()), atol=2e-6)
 
 
 def test_a_few_splits_and_columns_at_a_time_give_the_same(monkeypatch):

@@ -28,8 +28,9 @@ class ConvexHead(nn.Module):
 
     Parameters
     ----------
-    loss : {"logistic", "squared", "multinomial"}, default "logistic"
-        Log-loss of labels 0 and 1, ½(y − η)², or log-loss of labels 0 to c − 1 (softmax, symmetric).
+    loss : {"logistic", "squared", "multinomial", "squared_hinge"}, default "logistic"
+        Log-loss of labels 0 and 1, ½(y − η)², log-loss of labels 0 to c − 1 (softmax, symmetric), or
+        max(0, 1 − (2y − 1)η)² of labels 0 and 1, a support vector machine.
     C : float or torch.Tensor, default 10.0
         Weight of the losses.  A tensor with ``requires_grad`` receives its gradient; a parameter is trained.
     fit_intercept : bool, default True

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-LossName: TypeAlias = Literal["squared", "logistic", "multinomial"]
+LossName: TypeAlias = Literal["squared", "logistic", "multinomial", "squared_hinge"]
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class HeadLoss(ABC):
         """Losses of (..., n, c) linear predictors: (..., n)."""
 
     @abstractmethod
-    def mean(self, eta: Tensor) -> Tensor:
-        """Expected target, or probabilities: (..., n, c).  The derivative of each loss is this minus y."""
+    def gradient(self, y: Tensor, eta: Tensor) -> Tensor:
+        """First derivatives: (..., n, c)."""
 
     @abstractmethod
-    def curvature(self, eta: Tensor) -> Tensor:
+    def curvature(self, y: Tensor, eta: Tensor) -> Tensor:
         """Second derivatives: (..., n, c, c)."""
 
 
@@ -52,28 +52,48 @@ class _Squared(HeadLoss):
     def value(self, y: Tensor, eta: Tensor) -> Tensor:
         return 0.5 * (y - eta).square().sum(-1)
 
-    def mean(self, eta: Tensor) -> Tensor:
-        return eta
+    def gradient(self, y: Tensor, eta: Tensor) -> Tensor:
+        return eta - y
 
-    def curvature(self, eta: Tensor) -> Tensor:
+    def curvature(self, y: Tensor, eta: Tensor) -> Tensor:
         return torch.eye(self.n_outputs, dtype=eta.dtype, device=eta.device).expand(*eta.shape, -1)
 
 
 @dataclass(frozen=True)
 class _Logistic(HeadLoss):
     def coded(self, y: Tensor) -> Tensor:
-        if y.ndim != 1 or not torch.all((y == 0) | (y == 1)):
-            raise ValueError("a logistic head needs labels 0 and 1, (n,); use loss='multinomial' for more")
-        return y.double()[:, None]
+        return _binary(y, "logistic")
 
     def value(self, y: Tensor, eta: Tensor) -> Tensor:
         return nn.functional.softplus((1 - 2 * y) * eta)[..., 0]
 
-    def mean(self, eta: Tensor) -> Tensor:
-        return torch.sigmoid(eta)
+    def gradient(self, y: Tensor, eta: Tensor) -> Tensor:
+        return torch.sigmoid(eta) - y
 
-    def curvature(self, eta: Tensor) -> Tensor:
+    def curvature(self, y: Tensor, eta: Tensor) -> Tensor:
         return (torch.sigmoid(eta) * torch.sigmoid(-eta))[..., None]
+
+
+@dataclass(frozen=True)
+class _SquaredHinge(HeadLoss):
+    """max(0, 1 − s η)² with s = 2y − 1: the support vector machine whose coefficients have derivatives."""
+
+    def coded(self, y: Tensor) -> Tensor:
+        return _binary(y, "squared_hinge")
+
+    def value(self, y: Tensor, eta: Tensor) -> Tensor:
+        return self._missing(y, eta).square()[..., 0]
+
+    def gradient(self, y: Tensor, eta: Tensor) -> Tensor:
+        return -2.0 * (2.0 * y - 1.0) * self._missing(y, eta)
+
+    def curvature(self, y: Tensor, eta: Tensor) -> Tensor:
+        return 2.0 * (self._missing(y, eta) > 0).to(eta)[..., None]
+
+    @staticmethod
+    def _missing(y: Tensor, eta: Tensor) -> Tensor:
+        """What a row lacks of the margin."""
+        return nn.functional.relu(1.0 - (2.0 * y - 1.0) * eta)
 
 
 @dataclass(frozen=True)
@@ -88,11 +108,11 @@ class _Multinomial(HeadLoss):
     def value(self, y: Tensor, eta: Tensor) -> Tensor:
         return torch.logsumexp(eta, -1) - (y * eta).sum(-1)
 
-    def mean(self, eta: Tensor) -> Tensor:
-        return torch.softmax(eta, -1)
+    def gradient(self, y: Tensor, eta: Tensor) -> Tensor:
+        return torch.softmax(eta, -1) - y
 
-    def curvature(self, eta: Tensor) -> Tensor:
-        share = self.mean(eta)
+    def curvature(self, y: Tensor, eta: Tensor) -> Tensor:
+        share = torch.softmax(eta, -1)
         return torch.diag_embed(share) - share[..., :, None] * share[..., None, :]
 
 
@@ -100,7 +120,14 @@ LOSSES: dict[str, type[HeadLoss]] = {
     "squared": _Squared,
     "logistic": _Logistic,
     "multinomial": _Multinomial,
+    "squared_hinge": _SquaredHinge,
 }
+
+
+def _binary(y: Tensor, name: str) -> Tensor:
+    if y.ndim != 1 or not torch.all((y == 0) | (y == 1)):
+        raise ValueError(f"a {name} head needs labels 0 and 1, (n,); use loss='multinomial' for more")
+    return y.double()[:, None]
 
 
 def loss_of(name: str, y: Tensor, n_classes: int | None = None) -> HeadLoss:

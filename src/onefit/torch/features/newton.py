@@ -47,7 +47,7 @@ class Heads:
 
     def slopes(self, theta: Tensor) -> Tensor:
         """Derivatives C w ℓ' in the linear predictors: (S, n, c)."""
-        return self.weights[..., None] * (self.loss.mean(self.Z @ theta) - self.y)
+        return self.weights[..., None] * self.loss.gradient(self.y, self.Z @ theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
         """F(θ): (S, q, c)."""
@@ -55,7 +55,7 @@ class Heads:
 
     def curvatures(self, theta: Tensor) -> Tensor:
         """Second derivatives C w ℓ'' in the linear predictors: (S, n, c, c)."""
-        return self.weights[..., None, None] * self.loss.curvature(self.Z @ theta)
+        return self.weights[..., None, None] * self.loss.curvature(self.y, self.Z @ theta)
 
     def factor(self, theta: Tensor) -> Tensor:
         """Cholesky factor of H: (S, qc, qc).
@@ -131,7 +131,7 @@ class Heads:
         moved = self.Z @ u
         bent = (self.curvatures(theta) @ moved[..., None])[..., 0]
         in_Z = torch.einsum("snc,sqc->nq", bent, theta) + torch.einsum("snc,sqc->nq", self.slopes(theta), u)
-        residual = self.loss.mean(self.Z @ theta) - self.y
+        residual = self.loss.gradient(self.y, self.Z @ theta)
         in_y = (self.weights[..., None] * moved).sum(0)
         return -in_Z, -(residual * moved).sum(-1), in_y
 

@@ -44,13 +44,24 @@ class Comparison(NamedTuple):
     initial: float
     linear: float
 
-    def warn(self) -> None:
-        """Warn where a simpler model does as well, or the joint fit has left the validation rows behind."""
+    def warn(self, *, of_round: bool) -> None:
+        """Warn where a simpler model is better, or λ* of a round comes from a joint loss below the noise.
+
+        Parameters
+        ----------
+        of_round : bool
+            Whether λ* is that of a joint fit, and not of a check of it.
+        """
         simple = np.nanmin([self.initial, self.linear])
         if self.retrained > simple + MATTERS * abs(simple):
             self._tell("the module that was found is worse than a simpler one")
-        elif self.joint < COLLAPSED * self.retrained and not self.retrained < (1.0 - MATTERS) * self.linear:
+        elif of_round and self._has_collapsed:
             self._tell("the validation loss of the joint fit has fallen below the noise")
+
+    @property
+    def _has_collapsed(self) -> bool:
+        simpler = not self.retrained < (1.0 - MATTERS) * self.linear
+        return self.joint < COLLAPSED * self.retrained and simpler
 
     def _tell(self, what: str) -> None:
         warnings.warn(

@@ -364,7 +364,7 @@ class ValueFunctionSearch(BaseEstimator):
         """Warn if weights trained at λ* do worse than those of a sample, or than simpler models."""
         best = int(self.validation_losses_.argmin())
         if not is_worse(self.validation_loss_.retrained, self.validation_losses_[best]):
-            self.check_.warn()
+            self.check_.warn(of_round=self.origin_ == "round")
             return
         warnings.warn(
             "retrained at lambda_, the module has validation loss "

@@ -263,11 +263,18 @@ class Problem:
         rows : int or int array
             The row, or the rows, that leave together.
         """
-        weights = self.weights.copy()
-        if self.balance is not None:
-            weights *= 1.0 + self.balance.growth_without(rows)[self.balance.classes]
-        weights[rows] = 0.0
+        removed = [np.atleast_1d(rows)]
+        weights = self.weights_without(removed)[:, 0]
         return replace(self, weights=weights, penalty=self.penalty.scaled(self.kept_share(rows)))
+
+    def weights_without(self, removed: Sequence[Index]) -> Array:
+        """Weights of all rows in the refit without each of some sets: (n, f)."""
+        weights = np.repeat(self.weights[:, None], len(removed), axis=1)
+        if self.balance is not None:
+            weights *= 1.0 + self.balance.growths(removed)[self.balance.classes]
+        for k, rows in enumerate(removed):
+            weights[rows, k] = 0.0
+        return weights
 
     def kept_share(self, rows: int | Index) -> float:
         """Share of the penalty that a refit without these rows keeps."""

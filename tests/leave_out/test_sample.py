@@ -120,3 +120,12 @@ def test_ten_classes_say_that_they_were_sampled(monkeypatch):
     assert np.isfinite(est.bounds).all()
     assert abs(est.value - onefit.loo(model, X, y, exact=True).value) <= est.approx_error
     assert est.flagged.size <= 4  # bounds are loose: a sample tells by how much
+
+
+def test_what_nobody_notices_is_done_beyond_what_is_asked(monkeypatch):
+    """On few rows bounds are as tight as steps make them, whatever error is allowed."""
+    fit, judge = two_classes(np.random.default_rng(8), n=60, p=4, strength=2.0)
+    asked = leave_out(fit, max_error=1.0, yardstick=judge)
+    assert asked.stepped.size > 50
+    monkeypatch.setattr("onefit.leave_out.engine.IN_PASSING", 0.0)
+    assert leave_out(fit, max_error=1.0, yardstick=judge).stepped.size < asked.stepped.size

@@ -86,15 +86,8 @@ class Refits:
     @classmethod
     def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> Refits:
         """Return the problems without each of some sets of rows."""
-        whole = fit.problem
-        fold = np.repeat(np.arange(len(removed)), [len(rows) for rows in removed])
-        rows = np.concatenate(removed)
-        gone = np.bincount(fold, whole.weights[rows], len(removed)) / whole.weights.sum()
-        weights = np.repeat(whole.weights[:, None], len(removed), axis=1)
-        if whole.balance is not None:
-            weights *= 1.0 + whole.balance.growths(removed)[whole.balance.classes]
-        weights[rows, fold] = 0.0
-        return cls(fit, base, removed, 1.0 - gone * whole.mean_scaled, weights)
+        keeps = np.array([fit.problem.kept_share(rows) for rows in removed])
+        return cls(fit, base, removed, keeps, fit.problem.weights_without(removed))
 
     @property
     def problems(self) -> Iterator[Problem]:

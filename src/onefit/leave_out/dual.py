@@ -19,9 +19,9 @@ from onefit.penalties import SeparablePenalty
 def is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem
-    if not problem.loss.is_quadratic or problem.loss.is_kinked or problem.mean_scaled:
+    if not problem.loss.is_quadratic or problem.loss.is_kinked or not problem.refits_keep_the_rest:
         return False
-    if problem.balance is not None or not isinstance(problem.penalty, SeparablePenalty):
+    if not isinstance(problem.penalty, SeparablePenalty):
         return False
     wide = fit.coef.shape[0] + 1 >= np.count_nonzero(problem.weights)
     return wide and not fit.is_kinked and bool(np.all(fit.tangent.support))

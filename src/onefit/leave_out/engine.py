@@ -29,7 +29,7 @@ from onefit.leave_out.yardstick import Yardstick
 AFFORDABLE = 10.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
 COLUMNS_A_STEP = 10.0  # that a curved fit with kinks takes in or lets go in a fit's worth of steps
-IN_PASSING = 0.02  # seconds that a strength on a path may take
+IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
 
@@ -76,6 +76,7 @@ def leave_out(
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
         sample(state, yardstick, left)
+        state.tighten(IN_PASSING)
     return state.found
 
 

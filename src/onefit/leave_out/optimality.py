@@ -67,10 +67,10 @@ def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slo
         level = level + direction.intercept * amount[rows]
     change = curvature.predict(Direction(coef, level))
     slope = fit.gradient[:, None] + fit.hessian[:, None] * change
-    share = fit.problem.weights[rows] / fit.problem.weights.sum() * fit.problem.mean_scaled
+    share = fit.problem.lost_shares(rows)
     if isinstance(curvature, Pinned):
         slope[curvature.pins] += curvature.duals(rows, slopes)
-        if fit.problem.mean_scaled:
+        if np.any(share):
             gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
             slope[curvature.pins] += np.outer(curvature.hold(gradient), share)
     slope[rows, np.arange(len(rows))] = 0.0

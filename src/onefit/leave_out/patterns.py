@@ -35,7 +35,7 @@ def leaves_nothing(fit: Fit) -> Mask:
     gone = problem.weights == 0
     if problem.balance is not None:
         return gone & (problem.balance.raw_weights == 0)
-    if not problem.loss.is_kinked or problem.mean_scaled:
+    if not problem.loss.is_kinked or not problem.refits_keep_the_rest:
         return gone
     if any(room_of_intercept(fit)) or not is_determined(fit):  # without the row it may have more
         return gone
@@ -76,9 +76,9 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
         return (is_determined(fit) & solves_without(fit, eta)) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
     l1, _ = problem.separable.strengths(fit.coef.shape)
-    shrink = problem.weights / problem.weights.sum() * problem.mean_scaled  # f_i
+    shrink = problem.lost_shares()  # f_i
     if not isinstance(curvature, Primal | Dual):  # others may order the free coordinates differently
-        curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink if problem.mean_scaled else 1.0)
+        curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink)
     residual = fit.gradient + fit.hessian * (eta - fit.eta)  # c_i, the slope at the left-out solution
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns

@@ -13,7 +13,6 @@ from onefit._typing import Array
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds, removed_share
-from onefit.problem import Balance
 
 
 class Spread(NamedTuple):
@@ -95,7 +94,7 @@ class Rescaling:
 
 def curvature_of_refits(fit: Fit, curvature: Curvature | None = None) -> Curvature:
     """K of the fit, with the penalty as weak as in a refit where that shrinks it."""
-    if fit.problem.mean_scaled and fit.tangent.is_curved:
+    if fit.problem.usual_shrink < 1.0 and fit.tangent.is_curved:
         return factor(fit, shrink=fit.problem.usual_shrink)
     return factor(fit) if curvature is None else curvature
 
@@ -116,36 +115,29 @@ def rescaling(
     """
     problem = fit.problem
     f = problem.n if sets is None else len(sets)
-    shares, growth = np.zeros(f), None
+    if sets is not None:
+        removed_share(sets, problem.weights)  # refuses sets without which nothing is left
+    shares, growth = np.zeros(f), list[Array]()
     gradients, amounts = list[Direction](), list[Array]()
-    if problem.mean_scaled:  # the penalty shrinks by w_i / Σw
-        weights = problem.weights
-        shares = weights / weights.sum() if sets is None else removed_share(sets, weights)
-        gradients.append(Direction(fit.tangent.gradient, np.zeros_like(fit.intercept)))
-        amounts.append(shares)
-    if problem.balance is not None:
-        growth = _growth(problem.balance, sets)
-        for k in range(growth.shape[1]):
-            slope = (fit.gradient.T * (problem.balance.classes == k)).T
+    for part in problem.reweighed(None if sets is None else sets.removed):
+        if part.rows is None:  # the penalty
+            shares = -part.changes
+            gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
+        else:
+            growth.append(part.changes)
+            slope = (fit.gradient.T * part.rows).T
             gradient = Direction(
                 np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
                 np.where(problem.intercept, slope.sum(axis=0), 0.0),
             )
-            gradients.append(gradient)
-            amounts.append(-growth[:, k])
-    usual = problem.usual_shrink if problem.mean_scaled else 1.0
+        gradients.append(gradient)
+        amounts.append(-part.changes)
     return Rescaling(
         fit,
         shares,
-        growth,
-        usual if shrink is None else shrink,
+        np.stack(growth, axis=1) if growth else None,
+        problem.usual_shrink if shrink is None else shrink,
         tuple(gradients),
         tuple(curvature.solve(gradient) for gradient in gradients),
         np.array(amounts).reshape(len(gradients), f),
     )
-
-
-def _growth(balance: Balance, sets: Folds | None) -> Array:
-    if sets is None:
-        return np.stack([balance.growth(k) for k in range(int(balance.classes.max()) + 1)], axis=1)
-    return np.stack([balance.growth_without(rows) for rows in sets.removed])

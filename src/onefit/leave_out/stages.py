@@ -176,6 +176,13 @@ class State:
                 affordable -= stage.act(which[:count], affordable)
         return affordable
 
+    def tighten(self, affordable: float) -> None:
+        """Refine all sets that are not certified, if that takes no longer than some seconds."""
+        stage, which = self.stages()[0], np.flatnonzero(self.errors() > 0)
+        todo = np.setdiff1d(which, np.union1d(self.found.stepped, self.found.anew))
+        if self.found.correction is None and 0 < todo.size * stage.each.seconds <= affordable:
+            stage.act(todo, affordable)
+
     def settle(self, which: Index, limits: Array | float) -> None:
         """Solve some sets, until none may make the mean wrong by more than its limit."""
         for stage in self.stages():

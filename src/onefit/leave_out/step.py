@@ -107,7 +107,7 @@ def largest_share(D: Array, H: Array) -> Array:
 def leave_corners_out(fit: Fit) -> LeftOut:
     """One step for a piecewise linear loss; rows without a slope leave nothing behind."""
     problem = fit.problem
-    if problem.mean_scaled or problem.balance is not None:
+    if not problem.refits_keep_the_rest:
         return one_step(fit)
     acting = np.flatnonzero((fit.gradient != 0) | fit.pinned)
     eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)

@@ -226,11 +226,11 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
     """
     left = _unremoved(fit, step)
-    down = np.where(step.orthant != 0, -left.coef, 0.0)
+    down = np.where(step.tangent.support, -left.coef, 0.0)
     if not np.any(down):
         return None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        until = np.where(fit.coef * down < 0, -fit.coef / down, np.inf)
+        until = np.where((step.orthant != 0) & (fit.coef * down < 0), -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
     level = _levelled(fit, _linalg.times(fit.problem.X, down)) - left.intercept

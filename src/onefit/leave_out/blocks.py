@@ -31,7 +31,7 @@ from onefit.leave_out.forms import Batch, Downdated, Forms, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.losses import CoupledLoss
-from onefit.numerics import LEAST_SLACK, TINY
+from onefit.numerics import LEAST_SLACK
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
 
@@ -267,7 +267,7 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
 def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> _Reach:
     """Norms in A⁻¹ for the sets of a batch."""
     largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink)
-    widest = np.sqrt(largest / np.maximum(slack, TINY))
+    widest = np.sqrt(largest / np.maximum(slack, LEAST_SLACK))  # with less nothing is claimed
     own = forms.left_out(kept)
     spread = blocks.curvature_at(batch.shrink)[1].spread
     spread = Spread(*(part[batch.which] for part in spread))
@@ -280,7 +280,13 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> Ca
     if R is None or problem.loss.jumps or blocks.fit.is_kinked:
         return _nothing_is_known
     length = prove.radius_of_step(R, norm, reach.widest, reach.spread)
-    return lambda j, rows: np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
+
+    def found(j: int, rows: Index) -> Array:
+        if not np.isfinite(length[j]):
+            return np.full(len(rows), np.inf)
+        return np.asarray(np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j])
+
+    return found
 
 
 def _chord(blocks: Blocks, batch: Batch, tol: float) -> None:

@@ -34,6 +34,7 @@ from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
+TROUBLE = 4  # status of a linear program that failed for numerical reasons
 SNAP = 1e-11  # distance of a coefficient from a corner of its penalty, relative to the largest, that is none
 
 
@@ -181,13 +182,20 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     free = np.flatnonzero(l2 == 0)
     F = sp.hstack([sp.csr_array(program.X)[:, free], sp.csr_array(program.extra)], format="csr")
     which, _ = np.nonzero(part)
-    found = linprog(
-        program.kinks[part],
-        A_eq=F[which].T,
-        b_eq=-(F.T @ base),
-        bounds=np.column_stack([least[part], most[part]]),
-        method="highs",
-    )
+    for method in ("highs", "highs-ipm", "highs-ds"):  # where one has numerical trouble another may have none
+        found = linprog(
+            program.kinks[part],
+            A_eq=F[which].T,
+            b_eq=-(F.T @ base),
+            bounds=np.column_stack([least[part], most[part]]),
+            method=method,
+        )
+        if found.status != TROUBLE:
+            break
+    if found.status == TROUBLE:
+        raise SolverError(
+            f"the linear program could not be solved ({found.message}): give columns a like scale"
+        )
     if found.status != 0:
         raise SolverError(f"the problem has no finite minimum: give every column a penalty ({found.message})")
     duals: Array = base + np.bincount(which, found.x, minlength=m)

@@ -79,16 +79,20 @@ def row_quadratic_forms(X: Any, means: Array | None, L: Array) -> Array:
 def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
 
-    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter:
-    K = B diag(λ) Bᵀ with B = S V; with B = Q R, K⁺ = Q (R diag(λ) Rᵀ)⁻¹ Qᵀ.
+    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter, by a
+    Cholesky factor with pivoting (Higham 2002, section 10.3): K = B Bᵀ with B (k, r), and with B = Q R,
+    K⁺ = Q (R Rᵀ)⁻¹ Qᵀ.
     """
-    full = np.tril(K) + np.tril(K, -1).T
-    root = np.sqrt(np.maximum(full.diagonal(), 0.0))
+    root = np.sqrt(np.maximum(K.diagonal(), 0.0))
+    if not np.all(np.isfinite(root)):
+        return np.full((len(K), 1), np.nan)
     inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    values, vectors = eigh(full * np.outer(inverse_scale, inverse_scale))
-    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
-    Q, R = np.linalg.qr(root[:, None] * vectors[:, keep])
-    return Q @ np.linalg.inv(R).T / np.sqrt(values[keep])
+    scaled = np.asfortranarray(K * np.outer(inverse_scale, inverse_scale))
+    factor, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=rtol)
+    B = np.empty((len(K), rank))
+    B[order - 1] = np.tril(factor)[:, :rank]
+    Q, R = np.linalg.qr(root[:, None] * B)
+    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
 
 
 def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:

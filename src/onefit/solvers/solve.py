@@ -15,7 +15,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
+from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program, truncated
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import least_squares_path, newton_path
@@ -88,7 +88,8 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
-        return newton.solve(start)
+        near = truncated.preconditioner(start, None)
+        return newton.solve(start if near is None else truncated.approach(start, near))
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

@@ -34,13 +34,13 @@ DECREASE = 1e-4  # share of what the model promises that a step must bring
 Solve: TypeAlias = Callable[[Direction], Direction]
 
 
-def preconditioner(fit: Fit, last: Curvature) -> Solve | None:
+def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     """What serves conjugate gradients best at a fit; None where K had better be factored anew.
 
     Parameters
     ----------
     fit : Fit
-    last : Curvature
+    last : Curvature or None
         Factored, of a problem like this one.
     """
     problem, outputs = fit.problem, fit.eta[0].size
@@ -52,11 +52,12 @@ def preconditioner(fit: Fit, last: Curvature) -> Solve | None:
     stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else n * n
     product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs)
     solve = Work(2.0 * float(k) ** 2 * factors)
-    singly, by_factor = SINGLY * product.seconds, product.seconds + solve.seconds
+    diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1
+    singly = SINGLY * product.seconds if diagonal else np.inf
+    by_factor = np.inf if last is None else product.seconds + solve.seconds
     if PRODUCTS * min(singly, by_factor) > cost.newton_step(n, 0, k).times(factors).seconds:
         return None
-    diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1 and singly < by_factor
-    return _singly(fit) if diagonal else last.solve
+    return _singly(fit) if last is None or singly < by_factor else last.solve
 
 
 def _singly(fit: Fit) -> Solve:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -101,6 +102,18 @@ def _mark(_context: click.Context, option: click.Parameter, value: str | None) -
     return mark
 
 
+def _size(_context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Bytes of a size such as 500M."""
+    if value is None:
+        return None
+    number, unit = value[:-1], value[-1:].upper()
+    number, unit = (value, "") if unit.isdigit() else (number, unit)
+    try:
+        return int(float(number) * 1024 ** ("", "K", "M", "G", "T").index(unit))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no size such as 500M or 2G") from error
+
+
 READING = _all(
     click.option("--sep", metavar="CHAR", callback=_mark, help="What separates columns."),
     click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark."),
@@ -158,6 +171,13 @@ def main() -> None:
 )
 @_audit_option(None, "Check the chosen model by M refits, preprocessing and all; 10 if missing, 0 for none.")
 @click.option("--out", metavar="DIR", help="Folder for the model, coefficients, predictions and report.")
+@click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    callback=_size,
+    help="Size of a file, such as 500M or 2G, above which its rows are never all in memory; if missing, a "
+    "quarter of what there is.",
+)
 @FORCE
 @READING
 @CONFIG
@@ -173,21 +193,28 @@ def tune(
     keep: tuple[str, ...],
     audit: int | None,
     out: str | None,
+    memory_limit: int | None,
     force: bool,
     **reading: Any,
 ) -> None:
     """Tune and compare models on a table.
 
-    FILE is CSV (also ; or tab separated, also .gz) or Parquet; how it is written is found out, and said.
+    FILE is CSV (also ; or tab separated, also .gz) or Parquet; how it is written is found out, and said. A
+    folder of Parquet files, and a file above --memory-limit, is never held in memory: its columns must be
+    numbers.
     With --model auto every family that suits the target is tuned, and the one with the smallest left-out
     risk is taken: ridge, lasso and elasticnet for numbers; logistic and logistic-l1 for classes; poisson and
     ridge, by squared error, for counts.
     """
+    from onefit.cli.streaming import streams, tune_stream
     from onefit.cli.table import Roles
     from onefit.cli.tune import Wish, tune_file
 
-    roles = Roles(target, weights, groups, time_, drop, keep)
-    tune_file(file, roles, _format(**reading), Wish(model, task, audit, out, force))
+    roles, wish = Roles(target, weights, groups, time_, drop, keep), Wish(model, task, audit, out, force)
+    if streams(Path(file), memory_limit):
+        tune_stream(Path(file), roles, _format(**reading), wish)
+    else:
+        tune_file(file, roles, _format(**reading), wish)
 
 
 @main.command()

@@ -1,0 +1,297 @@
+"""``onefit tune`` on tables larger than memory: a folder of Parquet files, or a file above --memory-limit.
+
+The rows are passed over a few times, some thousand at once.  That takes columns of numbers without gaps; all
+that needs the whole table at once is refused by name.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+import onefit
+from onefit._typing import Array
+from onefit.blocks import Block
+from onefit.blocks.fitted import PreparedRows
+from onefit.cli import families, files, results, saved, words
+from onefit.cli.choices import COMPARED
+from onefit.cli.coefficients import TOP
+from onefit.cli.errors import TableError, listed, one_line, suggest
+from onefit.cli.numerals import MISSING_MARKS
+from onefit.cli.progress import Progress
+from onefit.cli.reading import PARQUET, SEPARATORS, Format
+from onefit.cli.table import Roles
+from onefit.cli.target import guess_task
+from onefit.cli.tuning import Told
+from onefit.sources import TableSource
+
+FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json")
+SHARE = 0.25  # of the memory there is: a table takes some times what its file does
+HEAD = 100_000  # rows that tell what kind of target it is
+PLAIN = {"binary": COMPARED["binary"], "regression": COMPARED["regression"], "counts": ("poisson",)}
+
+
+def streams(path: Path, limit: int | None) -> bool:
+    """Whether a table is read in passes: a folder of Parquet files, or a file above the limit in bytes."""
+    if path.is_dir():
+        return any(path.rglob("*.parquet"))
+    if not path.is_file():
+        return False
+    most = _quarter_of_memory() if limit is None else limit
+    return path.stat().st_size > most
+
+
+def _quarter_of_memory() -> float:
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return np.inf
+    return SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """Models of one table, the best one first.
+
+    Attributes
+    ----------
+    task : str
+    names : list of str
+        Features.
+    scaler : StandardScaler
+    models : dict of str to estimator
+    """
+
+    task: str
+    names: list[str]
+    scaler: StandardScaler
+    models: dict[str, Any]
+
+    @property
+    def best(self) -> Any:
+        """The model with the smallest risk."""
+        return next(iter(self.models.values()))
+
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """In the units of the table, the largest effect of a standard deviation first."""
+        effect = np.ravel(self.best.coef_)
+        coef = effect / self.scaler.scale_
+        frame = pd.DataFrame({"feature": self.names, "coefficient": coef, "effect": effect})
+        return frame.iloc[np.argsort(-np.abs(effect), kind="stable")].reset_index(drop=True)
+
+
+def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
+    """Tune on a table in passes over its rows.
+
+    Parameters
+    ----------
+    path : Path
+    roles : Roles
+    asked : Format
+    wish : Wish
+
+    Raises
+    ------
+    TableError
+        Something was asked for, or is in the table, that needs all rows at once.
+    """
+    _refuse(roles, wish)
+    with files.folder(wish.out, FILES, force=wish.force) as folder, _as_table_errors(path):
+        dataset = _dataset(path, asked)
+        names = _features(dataset.schema, roles)
+        task = _task(dataset, roles.target, wish)
+        rows = TableSource(dataset, roles.target, roles.weights, columns=names)
+        chosen = PLAIN[task] if wish.model == "auto" else (wish.model,)
+        progress = Progress({"preparing": 1.0, **{f"tuning {name}": 4.0 for name in chosen}, "writing": 1.0})
+        with progress.stage("preparing"):
+            scaler, count = _scaled(rows)
+        models = _models(PreparedRows(rows, scaler.transform), chosen, count, progress)
+        tuned = Tuned(task, names, scaler, models)
+        _tell(tuned, path.name, count)
+        if folder is not None:
+            with progress.stage("writing"):
+                _write(folder, tuned, path.name, roles, count)
+            click.echo(f"wrote {', '.join(FILES)} to {folder}")
+
+
+def _refuse(roles: Roles, wish: Any) -> None:
+    given = {"--groups": roles.groups, "--time": roles.time, "--audit": wish.audit}
+    for option, value in given.items():
+        if value:
+            raise TableError(
+                f"{option} needs the whole table in memory: leave it out, take a sample of the rows, or "
+                "raise --memory-limit"
+            )
+    if wish.task == "multiclass":
+        raise TableError("tables larger than memory are for two classes: take a sample of the rows")
+
+
+@contextmanager
+def _as_table_errors(path: Path) -> Iterator[None]:
+    """Errors of the passes name block, column and row already; this adds the table."""
+    try:
+        yield
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{path}: {one_line(error)}") from error
+
+
+def _dataset(path: Path, asked: Format) -> ds.Dataset:
+    parquet = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if path.is_dir() or path.suffix.lower() in PARQUET:
+        return ds.dataset([str(file) for file in parquet], format="parquet")
+    text = ds.CsvFileFormat(
+        parse_options=pyarrow.csv.ParseOptions(delimiter=asked.separator or _separator(path, asked)),
+        convert_options=pyarrow.csv.ConvertOptions(
+            decimal_point=asked.decimal or ".", null_values=["", *MISSING_MARKS], strings_can_be_null=True
+        ),
+        read_options=pyarrow.csv.ReadOptions(encoding=asked.encoding or "utf8"),
+    )
+    return ds.dataset(str(path), format=text)
+
+
+def _separator(path: Path, asked: Format) -> str:
+    """The mark that the header has most often."""
+    with path.open(encoding=asked.encoding or "utf-8") as file:
+        header = file.readline()
+    return max(SEPARATORS, key=header.count)
+
+
+def _features(schema: pa.Schema, roles: Roles) -> list[str]:
+    """Columns of numbers that are no target and no weight."""
+    for name in (roles.target, roles.weights, *roles.drop):
+        if name is not None and name not in schema.names:
+            hint = suggest(name, schema.names) or f"; the columns are {listed(schema.names)}"
+            raise TableError(f"there is no column {name!r}{hint}")
+    own = [name for name in schema.names if name not in roles.special]
+    kinds = {name: schema.field(name).type for name in own}
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    other = [name for name, kind in kinds.items() if not any(is_one(kind) for is_one in number)]
+    if other:
+        raise TableError(
+            f"tables larger than memory are of numbers alone, which {listed(list(map(repr, other)), 6)} "
+            f"{'is' if len(other) == 1 else 'are'} not: leave out by --drop, write as numbers, or raise "
+            "--memory-limit"
+        )
+    if not own:
+        raise TableError("there is no column beside the target")
+    return own
+
+
+def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:
+    """By the model, by --task, or by what the first rows of the target look like."""
+    suited = {name: task for task, names in PLAIN.items() for name in names}
+    if wish.model != "auto" and wish.task == "auto":
+        return suited.get(wish.model, "regression")
+    head = dataset.head(HEAD, columns=[target], use_threads=False)[target].to_pandas()
+    task = guess_task(head.dropna())[0] if wish.task == "auto" else str(wish.task)
+    if task == "multiclass":
+        raise TableError(
+            f"target {target!r} has {head.nunique()} classes, and tables larger than memory are for two: use "
+            "--task regression, or take a sample of the rows"
+        )
+    return task
+
+
+def _columns_of(block: Block) -> Array:
+    return np.asarray(block.X)
+
+
+def _scaled(rows: TableSource) -> tuple[StandardScaler, int]:
+    """Means and standard deviations of all columns, and how many rows there are."""
+    scaler = StandardScaler()
+    for X in rows.each(_columns_of):
+        scaler.partial_fit(X)
+    return scaler, int(np.max(scaler.n_samples_seen_))
+
+
+def _models(rows: PreparedRows, names: tuple[str, ...], count: int, progress: Progress) -> dict[str, Any]:
+    """Tune each family; the smallest risk comes first."""
+    told, fitted = Told(), {}
+    strengths = families.n_strengths(count * (rows.shape[1] or 1))
+    for name in names:
+        with progress.stage(f"tuning {name}"), told.about(name):
+            fitted[name] = families.make(name, strengths).fit(rows)
+    return dict(sorted(fitted.items(), key=lambda one: one[1].loo_.value))
+
+
+def _tell(tuned: Tuned, source: str, count: int) -> None:
+    best = tuned.best.loo_
+    click.echo(
+        f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows"
+    )
+    lines = [
+        (name, _chosen(model), f"{model.loo_.value:.6g} ± {model.loo_.std_error:.2g}")
+        for name, model in tuned.models.items()
+    ]
+    click.echo("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")
+    found = tuned.coefficients.head(TOP)
+    shown = [(str(name), f"{coef:.4g}", f"{effect:.4g}") for name, coef, effect in found.to_numpy()]
+    click.echo(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
+    click.echo(str(best))
+
+
+def _chosen(model: Any) -> str:
+    name = "C" if hasattr(model, "C_") else "alpha"
+    ratio = f" l1_ratio={model.l1_ratio_:.3g}" if getattr(model, "l1_ratio_", 0.0) not in (0.0, 1.0) else ""
+    return f"{name}={getattr(model, name + '_'):.4g}{ratio}"
+
+
+def _write(folder: Path, tuned: Tuned, source: str, roles: Roles, count: int) -> None:
+    """The model before all else; predictions row by row, in one more pass."""
+    named = copy.copy(tuned.scaler)
+    named.feature_names_in_ = np.array(tuned.names, dtype=object)
+    pipeline = Pipeline([("preprocessing", named), ("model", tuned.best)])
+    card = {
+        "onefit": onefit.__version__,
+        "source": source,
+        "target": roles.target,
+        "task": tuned.task,
+        "together": None,
+    }
+    files.write(folder / "model.skops", saved.dumps(pipeline, card))
+    files.write(folder / "coefficients.csv", results.csv_bytes(tuned.coefficients))
+    part = folder / ".predictions.parquet.part"
+    try:
+        tuned.best.loo_.rows_to(part)
+        part.replace(folder / "predictions.parquet")
+    finally:
+        part.unlink(missing_ok=True)
+    files.write(folder / "summary.json", _summary(tuned, source, roles, count))
+
+
+def _summary(tuned: Tuned, source: str, roles: Roles, count: int) -> bytes:
+    best = tuned.best.loo_
+    found = {
+        "onefit": onefit.__version__,
+        "source": source,
+        "target": roles.target,
+        "task": tuned.task,
+        "rows": count,
+        "features": len(tuned.names),
+        "left_out": "rows",
+        "loss": best.loss_name,
+        "best": next(iter(tuned.models)),
+        "models": [
+            {"name": name, "chosen": _chosen(model), "risk": [model.loo_.value, model.loo_.std_error]}
+            for name, model in tuned.models.items()
+        ],
+        "approx_error": best.approx_error if np.isfinite(best.approx_error) else None,
+        "guarantee": best.guarantee,
+    }
+    return (json.dumps(found, indent=2, allow_nan=False) + "\n").encode()

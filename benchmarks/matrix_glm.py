@@ -181,6 +181,15 @@ def matrix_glm(parts: list[str], repeats: int) -> Iterator[Row]:
         yield from PARTS[part](repeats)
 
 
+def glm(quick: bool) -> Iterator[Row]:
+    """Shapes of tables that people have; text where ONEFIT_DATA says where it is."""
+    with threadpool_limits(1):
+        if quick:
+            yield from dense(1, {"500 x 20": SHAPES["500 x 20"]})
+        else:
+            yield from matrix_glm(["dense", "several", *(["text"] if "ONEFIT_DATA" in os.environ else [])], 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", nargs="+", choices=sorted(PARTS), default=list(PARTS))

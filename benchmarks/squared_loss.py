@@ -1,4 +1,4 @@
-"""Squared-loss paths beside cross-validation: tall tables (``tall``) and tables of other shapes (``matrix``).
+"""Squared-loss paths beside cross-validation, on tables of several shapes.
 
 Both sides get the same strengths; peers take 5 folds.  ``RidgeCV`` also has its own leave-one-out formula.
 """
@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,6 @@ from sklearn.linear_model import ElasticNetCV, LassoCV, RidgeCV
 from sklearn.preprocessing import normalize
 
 import onefit
-from onefit.blocks import Block, Rows, RowSums, net_path
 from run import Row, toeplitz
 
 STRENGTHS = 50
@@ -59,52 +55,6 @@ def compared(name: str, X: Any, y: np.ndarray, goals: dict[str, str], repeats: i
         yield Row(f"{what} {name}", float(own), float(other), goals.get(what.split()[0], ">= 1"), note)
 
 
-def tall(quick: bool) -> Iterator[Row]:
-    """100,000 rows and 100 columns, and the two passes alone."""
-    n, p = (10_000, 50) if quick else (100_000, 100)
-    X, y = toeplitz(n, p, p // 2)
-    goals = {"RidgeLOO": ">= 3", "LassoLOO": ">= 3", "ElasticNetLOO": ">= 2"}
-    yield from compared(f"{n} x {p}", X, y, goals, 1 if quick else 3)
-    yield from growth(quick)
-
-
-def growth(quick: bool) -> Iterator[Row]:
-    """Both passes of a lasso path over so many rows, made a block at a time: per row, beside 10⁴ of them."""
-    base = None
-    for n in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000):
-        rows = Generated(n, 50)
-        taken = seconds(lambda rows=rows: two_passes(rows))
-        base = taken / 1e4 if base is None else base
-        yield Row(f"two passes over {n} x 50 / so many times 10⁴ rows", taken, base * n, ">= 0.9")
-
-
-@dataclass(frozen=True)
-class Generated(Rows):
-    """Rows that come a block of 10⁴ at a time, and are never together in memory."""
-
-    count: int
-    columns: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.count, self.columns
-
-    def each(self, of: Callable[[Block], Any]) -> Iterator[Any]:
-        X, y = toeplitz(10_000, self.columns, self.columns // 2)
-        for k in range(self.count // 10_000):  # alike: only time counts
-            yield of(Block(X, y + 1e-3 * k))
-
-    def total(self, of: Callable[[Block], Any]) -> Any:
-        return reduce(add, self.each(of))
-
-
-def two_passes(rows: Rows) -> object:
-    """Sum, solve, judge."""
-    sums = rows.total(RowSums.of)
-    top = np.abs(sums.cross).max() / sums.weight
-    return rows.total(net_path(sums, np.geomspace(top, 1e-3 * top, STRENGTHS)).judge)
-
-
 def text(seed: int = 0) -> tuple[Any, np.ndarray]:
     """As tf-idf makes them: 1300 documents of unit length, 2 % of 3289 words each."""
     rng = np.random.default_rng(seed)
@@ -113,7 +63,7 @@ def text(seed: int = 0) -> tuple[Any, np.ndarray]:
     return X, X @ coef + 0.3 * rng.normal(size=1300)
 
 
-def matrix(quick: bool) -> Iterator[Row]:
+def squared(quick: bool) -> Iterator[Row]:
     """Shapes of tables that people have."""
     for n, p in [(500, 20)] if quick else [(500, 20), (5000, 50), (300, 2000)]:
         yield from compared(f"{n} x {p}", *toeplitz(n, p, 10), {}, 5 if n * p < 3e5 else 2)

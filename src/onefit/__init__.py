@@ -40,10 +40,10 @@ if TYPE_CHECKING:
         GeneralizedLinearLOO,
         LassoLOO,
         LogisticLOO,
-        PermutationRegressor,
         PoissonLOO,
         RidgeLOO,
     )
+    from onefit.estimators.permutation import PermutationRegressor
     from onefit.estimators.search import GradientSearchCV, PerFeature, PerGroup, Simplex
     from onefit.exceptions import (
         NotFittedToDataError,
@@ -102,9 +102,9 @@ _HOMES = {
     "onefit.displays": [name for name in __all__ if name.endswith("Display")],
     "onefit.estimators": [
         "GeneralizedLinear",
-        "PermutationRegressor",
         *(name for name in __all__ if name.endswith("LOO")),
     ],
+    "onefit.estimators.permutation": ["PermutationRegressor"],
     "onefit.estimators.search": ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"],
     "onefit.exceptions": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "onefit.risk.comparison": ["Comparison", "compare"],

@@ -7,7 +7,6 @@ from onefit.estimators import read_back as read_back
 from onefit.estimators.elastic_net import ElasticNetLOO, LassoLOO
 from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
 from onefit.estimators.glm import LogisticLOO, PoissonLOO
-from onefit.estimators.permutation import PermutationRegressor
 from onefit.estimators.ridge import RidgeLOO
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "GeneralizedLinearLOO",
     "LassoLOO",
     "LogisticLOO",
-    "PermutationRegressor",
     "PoissonLOO",
     "RidgeLOO",
 ]

@@ -47,7 +47,7 @@ def _tables(folder):
     """The tables that the pages speak of."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    for name, target in [("houses", "price"), ("diabetes", "target")]:
+    for name, target in [("houses", "price"), ("auto_mpg", "mpg"), ("diabetes", "target")]:
         table = pd.DataFrame(rng.normal(size=(40, 3)), columns=["size", "age", "distance"])
         table["district"] = rng.choice(["north", "south"], 40)
         table.drop(columns=[]).to_csv(folder / "new.csv", index=False)

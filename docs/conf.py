@@ -15,6 +15,7 @@ os.environ.setdefault("ONEFIT_DATA", str(ROOT.parent / "shared" / "data"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+from docutils import nodes  # noqa: E402
 from inventories import write_inventories  # noqa: E402
 
 from onefit import __version__  # noqa: E402
@@ -30,6 +31,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "tutorials",
@@ -50,6 +52,9 @@ nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist", "substitution"]
 myst_heading_anchors = 3
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # what is copied from a block runs as it is
+copybutton_prompt_is_regexp = True
 
 # --- API ----------------------------------------------------------------------------------------------
 
@@ -127,8 +132,16 @@ def _as_text(_app, _what, _name, _obj, _options, lines):
         lines[k] = "".join(parts)
 
 
+def _without_last_line(_app, doctree):
+    """Blocks end with an empty line for doctest's sake, which readers need not see."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext().rstrip("\n")
+        block.rawsource, block[:] = text, [nodes.Text(text)]
+
+
 def setup(app):
     """Connect what has no setting."""
+    app.connect("doctree-read", _without_last_line)
     app.connect("autodoc-process-docstring", _as_text, priority=100)  # before numpydoc
 
 

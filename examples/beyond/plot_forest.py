@@ -16,7 +16,7 @@ X, y = load_diabetes(return_X_y=True)
 forest = RandomForestRegressor(20, min_samples_leaf=10, random_state=0).fit(X, y)
 lasso = onefit.LassoLOO().fit(X, y)
 
-audits = {m: onefit.loo(forest, X, y, audit=m, rng=1).audit for m in (10, 30, 90)}
+audits = {m: onefit.loo(forest, X, y, audit=m, rng=1).audit for m in (10, 30, 60)}
 fig, ax = plt.subplots(figsize=(7, 2.8))
 for k, (m, audit) in enumerate(audits.items()):
     print(f"{m:3d} refits: {audit}")

@@ -17,8 +17,8 @@ import onefit.torch
 X, y = make_circles(60, noise=0.15, factor=0.45, random_state=0)
 new, truth = make_circles(2000, noise=0.15, factor=0.45, random_state=1)
 _ = torch.manual_seed(0)
-net = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
-learned = onefit.torch.FeatureMapClassifier(net, random_state=0).fit(X, y)
+net = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
+learned = onefit.torch.FeatureMapClassifier(net, n_splits=32, random_state=0).fit(X, y)
 print(f"learned features: {learned.score(new, truth):.3f} of 2000 new points")
 print(f"radial SVM:       {SVC().fit(X, y).score(new, truth):.3f}")
 

@@ -13,7 +13,7 @@ import onefit
 from onefit.penalties import L2, FusedLasso
 
 X, y = load_digits(return_X_y=True)
-rows = np.flatnonzero((y == 3) | (y == 8))[:120]
+rows = np.flatnonzero((y == 3) | (y == 8))[:80]
 X, y = X[rows] / 16, (y[rows] == 8).astype(int)
 cells = np.arange(64).reshape(8, 8)
 edges = [*zip(cells[:, :-1].ravel(), cells[:, 1:].ravel()), *zip(cells[:-1].ravel(), cells[1:].ravel())]

@@ -27,7 +27,7 @@ seen = np.flatnonzero(rng.random(truth.size) < 0.66)
 X = np.eye(truth.size)[seen]  # each row of X picks a cell
 y = noisy.ravel()[seen]
 
-strengths = np.geomspace(1, 60, 8)
+strengths = np.geomspace(1, 60, 6)
 fits = [
     onefit.GeneralizedLinear("squared", NuclearNorm(truth.shape, strength)).fit(X, y)
     for strength in strengths

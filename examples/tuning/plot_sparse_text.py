@@ -22,7 +22,7 @@ X = TfidfTransformer().fit_transform(counts.astype(float)[:, frequent])
 y = np.where(file["y"] == 1, "mac", "pc")
 rng = np.random.default_rng(0)
 order = rng.permutation(len(y))
-train, test = order[:1200], order[1200:]
+train, test = order[:600], order[600:]
 
 model = onefit.LogisticLOO(Cs=12).fit(X[train], y[train])
 print(f"left-out log-loss {model.loo_.value:.3f} ± {model.loo_.std_error:.3f}")

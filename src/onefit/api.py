@@ -33,6 +33,7 @@ from onefit.validation import (
     check_max_error,
     check_rng,
     check_weights,
+    columns_of,
     labels_of,
 )
 
@@ -165,7 +166,7 @@ def loo(
     if audit:
         result = replace(result, audit=audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_unreliable(result)
-    return replace(result, labels=labels_of(X, y))
+    return replace(result, labels=labels_of(X, y), columns=columns_of(model))
 
 
 def _in_blocks(model: Any, source: Rows, asked: dict[str, Any]) -> Any:

@@ -178,6 +178,7 @@ def test_text_in_a_data_frame_is_named():
     ("make", "error", "message"),
     [
         (lambda: GeneratedSource(iter([])), TypeError, "passed over several times"),
+        (lambda: as_source(iter([])), TypeError, "give a function that returns an iterator"),
         (lambda: GeneratedSource(lambda: iter([])), ValueError, "yields no block"),
         (lambda: ArraySource(np.ones((3, 2)), np.ones(2)), ValueError, "y has 2 entries, X has 3 rows"),
         (lambda: ArraySource(np.ones((0, 2)), np.ones(0)), ValueError, "no rows"),

@@ -122,6 +122,14 @@ def test_a_file_that_ends_early_is_named(folder):
         TableSource(folder, "price")
 
 
+def test_a_csv_file_says_how_to_open_it(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,price\n1,2\n2,3\n")
+    with pytest.raises(ValueError, match=r"pyarrow.dataset.dataset\('.*rows.csv', format='csv'\)"):
+        TableSource(file, "price")
+    assert TableSource(ds.dataset(file, format="csv"), "price").names == ("a",)
+
+
 def test_a_file_that_is_damaged_inside_is_named(folder):
     source = TableSource(folder, "price")
     file = folder / "part2.parquet"

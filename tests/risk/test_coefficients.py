@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import onefit
 from onefit.risk import influence as influence_module
@@ -131,3 +132,26 @@ def test_the_top_rows_alone():
     every, some = est.influence(), est.influence(top=4)
     np.testing.assert_allclose(some.cooks_distance, every.cooks_distance)
     np.testing.assert_allclose(some.dfbetas, every.dfbetas[every.rows[:4]], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Ridge(),
+        make_pipeline(StandardScaler(), Lasso(0.01)),
+        onefit.LassoLOO(20),
+        make_pipeline(FunctionTransformer(np.asarray), Ridge()),  # does not say what its columns are
+    ],
+    ids=["ridge", "pipeline", "tuned", "nameless step"],
+)
+def test_coefficients_have_the_names_of_the_table(model):
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    table = pd.DataFrame(X, columns=["age", "size", "floor"])
+    fitted = clone(model).fit(table, y)
+    names = (
+        ("column 0", "column 1", "column 2") if "functiontransformer" in str(model).lower() else tuple(table)
+    )
+    assert onefit.loo(fitted, table, y).coef_table().names == names
+    if hasattr(fitted, "loo_"):
+        assert fitted.loo_.coef_table().names == names

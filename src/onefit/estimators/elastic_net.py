@@ -53,6 +53,9 @@ class ElasticNetLOO(_MeanOfSquares):
     ``sklearn.linear_model.ElasticNet``.  The path is solved by active sets, to machine precision, and each
     point is judged with the factor that solved it.
 
+    Stands in for ``ElasticNetCV``.  What differs is what differs in ``LassoLOO``; and the path begins at a
+    weaker penalty where the ℓ2 part alone would hold a response of large units at its mean.
+
     Parameters
     ----------
     alphas : int or array-like, default 100
@@ -151,6 +154,11 @@ class LassoLOO(_MeanOfSquares):
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha ‖β‖₁, the scale of ``sklearn.linear_model.Lasso``.  The path is
     solved by active sets, to machine precision; leverages follow the support from one strength to the next
     (Wang et al. 2018, section 3.1).
+
+    Stands in for ``LassoCV``.  What differs: ``cv=None`` is leave-one-out, not five folds; the default choice
+    is not the smallest risk (``selection``); ``alphas`` is the number of strengths, too; ``risk_path_`` has
+    one risk a strength where ``mse_path_`` has one a fold; several targets need no class of their own.
+    ``precompute``, ``copy_X`` and ``random_state`` are not taken.
 
     Parameters
     ----------

@@ -49,6 +49,10 @@ class GeneralizedLinear(LinearModel):
     Minimises Σ w_i ℓ(y_i, η_i) + P(β), η = X β + b: the sum over rows, not the mean, and the intercept is not
     penalised.
 
+    Stands in for ``Ridge``, ``Lasso``, ``LogisticRegression``, ``QuantileRegressor`` and others where their
+    loss or penalty is not enough.  What differs is the scale: the losses are summed, so
+    that ``Lasso(alpha=a)`` on n rows is ``L1(n * a)`` here, and ``LogisticRegression(C=c)`` is ``L2(1 / c)``.
+
     Parameters
     ----------
     loss : str or Loss, default "squared"
@@ -138,6 +142,8 @@ class GeneralizedLinearLOO(SelfTuned):
 
     Minimises Σ w_i ℓ(y_i, η_i) + alpha P(β), η = X β + b, along a path of strengths, each solved from the
     last and judged by leave-one-out from the same factor.
+
+    Stands in for ``GridSearchCV(GeneralizedLinear(loss, penalty), {"penalty__alpha": ...})``, without refits.
 
     Parameters
     ----------

@@ -23,6 +23,12 @@ class LogisticLOO(SelfTuned):
     Minimises C Σ w log-loss + (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
     ``sklearn.linear_model.LogisticRegression``; more than two classes are multinomial.
 
+    Stands in for ``LogisticRegressionCV``.  What differs: ``cv=None`` is leave-one-out, not five folds; the
+    choice goes by log-loss, not accuracy, unless ``scoring`` says otherwise, and is not the smallest risk
+    (``selection``); ``l1_ratio`` takes several values (there ``l1_ratios``); ``C_`` is one number for all
+    classes.  ``solver``, ``penalty``, ``dual``, ``intercept_scaling``, ``refit`` and ``random_state`` are not
+    taken.
+
     Parameters
     ----------
     Cs : int or array-like, default 30
@@ -138,6 +144,9 @@ class PoissonLOO(SelfTuned):
     """Poisson regression with a ridge penalty that chooses its strength by leave-one-out.
 
     Minimises ½ mean deviance + ½ alpha ‖β‖², the scale of ``sklearn.linear_model.PoissonRegressor``.
+
+    Stands in for ``GridSearchCV(PoissonRegressor(), {"alpha": ...})``; there is no CV class.  What differs:
+    it takes an ``offset``, and goes by the left-out deviance.
 
     Parameters
     ----------

@@ -70,6 +70,10 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
     gradients are in closed form.  The columns should have comparable scales: the paper's start is made for
     standardised ones.
 
+    Stands in for ``RidgeCV`` (and, with ``structure="sparse"``, for ``LassoCV``) where rows are too few to
+    hold any out.  What differs: no row is left out, so that there is no ``loo_``; ``p_value_`` says whether
+    there is any signal.
+
     Parameters
     ----------
     structure : {"ridge", "sparse", "aggregate"}, default "ridge"

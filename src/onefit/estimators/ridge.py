@@ -22,6 +22,10 @@ class RidgeLOO(SelfTuned):
     strength from one eigendecomposition (Golub, Heath and Wahba 1979); with ``cv``, ``scoring``, groups, or
     columns that are treated differently, strength by strength.
 
+    Stands in for ``RidgeCV``.  What differs: ``alphas`` may be a number; the default choice is not the
+    smallest risk (``selection``); several targets have one strength; ``loo_`` holds what ``store_cv_results``
+    would.  ``gcv_mode`` is not taken.
+
     Parameters
     ----------
     alphas : int or array-like, default 100

@@ -48,6 +48,7 @@ from onefit.validation import (
     check_offset,
     check_solver,
     check_strengths,
+    columns_of,
     is_count,
     labels_of,
 )
@@ -379,7 +380,7 @@ class SelfTuned(LinearModel):
             design=self._check_X,
         )
         found = found if sample.offset is None else with_offset(found, metric, sample.offset)
-        self.loo_ = replace(found, labels=sample.labels)
+        self.loo_ = replace(found, labels=sample.labels, columns=columns_of(self))
         warn_if_unreliable(self.loo_)
 
     def plot(self, ax: Any = None) -> Any:

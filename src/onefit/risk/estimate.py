@@ -82,6 +82,8 @@ class RiskEstimate(LeftOutLosses):
         Unbiased estimate from a few refits of the estimator, where asked for.
     labels : array or None
         Labels of all rows, where X or y had them.
+    columns : array or None
+        Names of the columns of X, or of what a pipeline made of them, where they have names.
     refinement : Refinement or None
         What it took to make every value exact, where asked for.
 
@@ -109,6 +111,7 @@ class RiskEstimate(LeftOutLosses):
     flagged: Index
     refinement: Refinement | None = None
     labels: Any | None = None
+    columns: Any | None = None
     _by_row: bool = field(default=True, repr=False)
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
     _remedy: str = field(default="", repr=False)
@@ -186,7 +189,7 @@ class RiskEstimate(LeftOutLosses):
         Parameters
         ----------
         names : sequence of str, optional
-            p names; column numbers if missing.
+            p names; those that the model was fitted with, or else column numbers, if missing.
         scale, centre : float or (p,) array
             Where X holds (x − centre) / scale, the table is in the units of x.
 
@@ -196,11 +199,14 @@ class RiskEstimate(LeftOutLosses):
         >>> from sklearn.linear_model import Ridge
         >>> import onefit
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> table = onefit.loo(Ridge(0.1).fit(X, y), X, y).coef_table(list(X))
+        >>> table = onefit.loo(Ridge(0.1).fit(X, y), X, y).coef_table()
         >>> print(f"{table.names[2]}: {table.coef[2]:.0f} ± {table.std_error[2]:.0f}")
         bmi: 490 ± 59
         """
         departures, readout = self._departures("coef_table()")
+        p = departures.fit.coef.shape[0] - bool(readout.constant)
+        if names is None and self.columns is not None and len(self.columns) == p:  # not of a kernel
+            names = self.columns
         return coefficient_table(
             departures, names, constant=readout.constant, scale=scale, centre=centre, ndim=self.decision.ndim
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -30,9 +31,9 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Rows | None:
     Raises
     ------
     TypeError
-        y or weights were given beside blocks that bring their own.
+        y or weights were given beside blocks that bring their own; or X is an iterator.
     """
-    if isinstance(X, Rows) or (callable(X) and not hasattr(X, "shape")):
+    if isinstance(X, Rows | Iterator) or (callable(X) and not hasattr(X, "shape")):
         if y is not None or sample_weight is not None:
             raise TypeError("blocks bring their own target and weights: leave y and sample_weight out")
         return X if isinstance(X, Rows) else GeneratedSource(X)

@@ -123,6 +123,9 @@ class TableSource(LocalSource):
 _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
 
 
+OTHER_FORMATS = ("csv", "feather", "arrow", "ipc", "orc", "json")
+
+
 def _opened(path: Path) -> ds.Dataset:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}")
@@ -132,7 +135,11 @@ def _opened(path: Path) -> ds.Dataset:
     try:
         dataset = ds.dataset([str(file) for file in files], format="parquet")
     except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is no Parquet file, or ends early: {error}") from error
+        kind = path.suffix[1:]
+        other = f"; or pass pyarrow.dataset.dataset({str(path)!r}, format={kind!r})"
+        raise ValueError(
+            f"{path} is no Parquet file, or ends early{other if kind in OTHER_FORMATS else ''}: {error}"
+        ) from error
     return dataset
 
 

@@ -13,6 +13,7 @@ from onefit.validation.data import (
     check_unmasked,
     check_weights,
     class_numbers,
+    columns_of,
     labels_of,
 )
 from onefit.validation.options import (
@@ -56,6 +57,7 @@ __all__ = [
     "check_unmasked",
     "check_weights",
     "class_numbers",
+    "columns_of",
     "is_count",
     "labels_of",
 ]

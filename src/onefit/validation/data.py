@@ -205,6 +205,17 @@ def labels_of(X: Any, y: Any) -> Any | None:
     return None
 
 
+def columns_of(model: Any) -> Any | None:
+    """Names of the columns that a fitted model has coefficients for; None if it was fitted without any."""
+    steps = model[:-1] if hasattr(model, "steps") else None
+    if not steps:
+        return getattr(model, "feature_names_in_", None)
+    try:
+        return steps.get_feature_names_out()
+    except (AttributeError, ValueError):  # a step that does not say
+        return None
+
+
 def shown(value: Any) -> str:
     """An argument in a few words: arrays and tables by their kind and shape."""
     shape = getattr(value, "shape", None)

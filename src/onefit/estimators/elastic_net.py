@@ -53,8 +53,8 @@ class ElasticNetLOO(_MeanOfSquares):
     ``sklearn.linear_model.ElasticNet``.  The path is solved by active sets, to machine precision, and each
     point is judged with the factor that solved it.
 
-    Stands in for ``ElasticNetCV``.  What differs is what differs in ``LassoLOO``; and the path begins at a
-    weaker penalty where the ℓ2 part alone would hold a response of large units at its mean.
+    Stands in for ``ElasticNetCV``.  What differs is what differs in ``LassoLOO``; and, on an automatic path,
+    what ``l1_ratio`` is a share of.
 
     Parameters
     ----------

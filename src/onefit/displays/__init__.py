@@ -9,6 +9,7 @@ from onefit.displays.coefficient_path import CoefficientPathDisplay
 from onefit.displays.influence import InfluenceDisplay
 from onefit.displays.left_out import LeftOutDisplay
 from onefit.displays.predictions import PredictionDisplay, ResidualDisplay
+from onefit.displays.probabilities import ThresholdDisplay
 from onefit.displays.rates import RateDisplay
 from onefit.displays.risk_path import RiskPathDisplay
 
@@ -20,4 +21,5 @@ __all__ = [
     "RateDisplay",
     "ResidualDisplay",
     "RiskPathDisplay",
+    "ThresholdDisplay",
 ]

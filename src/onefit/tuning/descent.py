@@ -20,7 +20,8 @@ Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
-PATIENCE, IN_KINKS = 8, 1e-6  # evaluations that have to lower a risk with kinks, and by how much
+PATIENCE, IN_KINKS = 5, 1e-6  # evaluations that have to lower a risk with kinks, and by which share
+IN_A_START = 48  # rows by which points of the grid are told apart
 
 
 @dataclass(frozen=True)
@@ -142,11 +143,25 @@ def _valleys(objective: Objective, sides: Index) -> list[Array]:
     for base in objective.space.bases:
         own = np.tile(base, (len(share), 1))
         own[:, sides] = low + share * (high - low)
-        values = np.array([objective.value(point) for point in own[::-1]])[::-1]
+        values = np.array(_rough_values(objective, own[::-1]))[::-1]
         least = minimum_filter(values.reshape(shape), size=3, mode="nearest").ravel() if m else values
         points.extend(own[values <= least])
         found.extend(values[values <= least])
     return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
+
+
+def _rough_values(objective: Objective, points: Array) -> list[float]:
+    """Risks that tell where to start, which is all that they are for: they count as no visits."""
+    judge, visits = objective.judge, len(objective.visited)
+    if not isinstance(judge, LeaveOneOutJudge):
+        return [objective.value(point) for point in points]
+    objective.judge = replace(judge, sample=IN_A_START)
+    try:
+        values = [objective.value(point) for point in points]
+    finally:
+        objective.judge = judge
+    del objective.visited[visits:]
+    return values
 
 
 def _tell(objective: Objective, plan: DescentPlan, t: Array, value: float) -> None:
@@ -170,7 +185,7 @@ def _stop(objective: Objective, plan: DescentPlan) -> Stop:
     kinks = objective.has_kinks()
 
     def stop(point: Visit, values: Sequence[float]) -> str:
-        if kinks and len(values) > PATIENCE and min(values[:-PATIENCE]) - min(values) <= IN_KINKS:
+        if kinks and len(values) > PATIENCE and min(values[:-PATIENCE]) <= (1.0 + IN_KINKS) * min(values):
             return IN_A_KINK
         small = np.abs(_projected(objective, point.t, point.gradient)).max() <= plan.tol
         return "the projected gradient is below tol" if small and np.isfinite(point.value) else ""

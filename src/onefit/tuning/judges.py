@@ -20,6 +20,7 @@ from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
+from onefit.leave_out.some import can_leave_some_out, leave_some_out
 from onefit.leave_out.step import leave_corners_out, one_step
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
@@ -31,8 +32,8 @@ from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
 from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
+from onefit.tuning.sample import from_sample
 
-SECONDS_A_RISK = 10.0  # that one risk may take: values that are left then are those of a step
 MOST_MOMENTS = 2**24  # numbers that sums over all training sets may take: 128 MiB
 
 
@@ -102,6 +103,8 @@ class LeaveOneOutJudge(Judge):
         Whether the gradient is that of the risk, or eq. 16 of Beirami et al. 2017.
     batch : (b,) int array or None
         Rows that the gradient is estimated from (their Algorithm 2); None for all.
+    sample : int or None
+        Rows that values without a gradient are estimated from where steps do not serve; None for all.
     """
 
     metric: LinearMetric
@@ -109,6 +112,7 @@ class LeaveOneOutJudge(Judge):
     weights: Array
     exact: bool = True
     batch: Index | None = None
+    sample: int | None = None
 
     @property
     def in_loss(self) -> bool:  # type: ignore[override]
@@ -125,7 +129,10 @@ class LeaveOneOutJudge(Judge):
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = _from(problem, starts[0] if starts else None)
-        fit, left_out = solution.fit, self._left_out(solution)
+        fit = solution.fit
+        if self.sample is not None and not gradient and can_leave_some_out(fit):
+            return Judged(self._of_sample(fit, self.sample), [], [fit])
+        left_out = self._left_out(solution)
         value = self._risk(left_out.eta)
         if not gradient:
             return Judged(value, [], [fit])
@@ -140,9 +147,7 @@ class LeaveOneOutJudge(Judge):
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
         if solution.fit.is_kinked or problem.loss.is_kinked:  # only exact values move without jumps
-            return leave_out(
-                solution.fit, max_error=0.0, curvature=solution.curvature, affordable=SECONDS_A_RISK
-            )
+            return leave_out(solution.fit, max_error=0.0, curvature=solution.curvature)
         return one_step(*solution)
 
     def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
@@ -173,6 +178,14 @@ class LeaveOneOutJudge(Judge):
             return slopes
 
         return gradients.leave_one_out(fit, of_the_others, solution.curvature)[1]
+
+    def _of_sample(self, fit: Fit, count: int) -> float:
+        """The risk by some rows, the same ones for every fit."""
+        order = np.random.default_rng(0).permutation(len(self.weights))
+        rows = order[:count]
+        known = self.metric.losses(self.target[rows], leave_some_out(fit, rows))
+        inside = self.metric.losses(self.target, fit.eta)[:, None]
+        return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
 
     def _risk(self, eta: Array) -> float:
         return float(self.weights @ self.metric.losses(self.target, eta))

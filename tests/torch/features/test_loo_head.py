@@ -15,8 +15,8 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 import onefit  # noqa: E402
-from onefit.torch import LeaveOneOutHead  # noqa: E402
-from onefit.torch.features import heads  # noqa: E402
+from onefit.torch import LeaveOneOutHead, embedded_rows  # noqa: E402
+from onefit.torch.features import embedding, heads  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -175,6 +175,25 @@ def test_what_cannot_be_used_is_refused(change, error, message):
     X, y = given.pop("X"), given.pop("y")
     with pytest.raises(error, match=message):
         LeaveOneOutHead(**given).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["array", "data set", "loader"])
+def test_features_that_do_not_fit_into_memory_name_what_streams(kind, monkeypatch):
+    X, y = digits()
+    rows = TensorDataset(X, torch.tensor(y))
+    data = {"array": (X, y), "data set": (rows,), "loader": (DataLoader(rows, batch_size=7),)}[kind]
+    monkeypatch.setattr(embedding, "_memory", lambda: 3.0 * 8 * 120 * 64 - 1.0)
+    with pytest.raises(ValueError, match=r"120 rows of 64 features take .* onefit.torch.embedded_rows"):
+        LeaveOneOutHead(head="ridge").fit(*data)
+    monkeypatch.setattr(embedding, "_memory", lambda: 3.0 * 8 * 120 * 64)
+    LeaveOneOutHead(head="ridge").fit(*data)
+
+
+def test_a_source_of_blocks_is_for_other_estimators():
+    X, y = digits()
+    source = embedded_rows(backbone(), TensorDataset(X, torch.tensor(y)))
+    with pytest.raises(TypeError, match="fit RidgeLOO or LogisticLOO"):
+        LeaveOneOutHead(head="ridge").fit(source)
 
 
 def test_probabilities_need_a_head_that_has_some():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -13,6 +14,12 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from onefit._typing import Array, Index
+from onefit.blocks.rows import Rows
+
+INSTEAD = (
+    "fit RidgeLOO or LogisticLOO on onefit.torch.embedded_rows(module, data), which holds a block at a time"
+)
+COPIES = 3  # of the features that a head needs: as they came, scaled, and what it works with
 
 
 class Features(NamedTuple):
@@ -57,13 +64,44 @@ def embedded(
 
     Raises
     ------
+    TypeError
+        For a source of blocks.
     ValueError
-        If the module does not return numbers for each row, or they are not finite.
+        If the module does not return numbers for each row, or they are not finite, or all features together
+        do not fit into memory.
     """
-    read = list(embedded_batches(module, X, batch_size=batch_size, device=device, autocast=autocast))
+    if isinstance(X, Rows):
+        raise TypeError(f"features are held in memory here, and X is a source of blocks: {INSTEAD}")
+    read = list[Features]()
+    for batch in embedded_batches(module, X, batch_size=batch_size, device=device, autocast=autocast):
+        if not read:
+            _check_room(X, batch.X.shape[1])
+        read.append(batch)
     stacked = np.concatenate([batch.X for batch in read])
     targets = [batch.y for batch in read if batch.y is not None]
     return Features(stacked, read[0].layers, np.concatenate(targets) if targets else None)
+
+
+def _check_room(X: Any, width: int) -> None:
+    """Refuse features that do not fit into memory, before the module runs over all rows."""
+    data = X.dataset if isinstance(X, DataLoader) else X
+    rows = data if isinstance(data, Dataset) else tree_flatten(data)[0][0]
+    if not isinstance(rows, Sized) or (room := _memory()) is None:
+        return
+    needed = COPIES * 8.0 * len(rows) * width
+    if needed > room:
+        raise ValueError(
+            f"{len(rows)} rows of {width} features take {needed / 2**30:.0f} GiB of the {room / 2**30:.0f} "
+            f"there are: {INSTEAD}"
+        )
+
+
+def _memory() -> float | None:
+    """Bytes of memory, where the system tells."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
 
 
 def embedded_batches(

@@ -120,7 +120,8 @@ class LeaveOneOutHead(BaseEstimator):
         Parameters
         ----------
         X : array, tensor, Dataset or DataLoader
-            What the module takes; a data set or loader brings its targets with it.
+            What the module takes; a data set or loader brings its targets with it.  Features are held in
+            memory: of more rows fit ``RidgeLOO`` or ``LogisticLOO`` on ``onefit.torch.embedded_rows``.
         y : (n,) or (n, t) array
             Labels, or real numbers.
         sample_weight : (n,) array, optional

@@ -86,6 +86,28 @@ def test_two_parameters_by_gradient_and_by_differences(loss, penalty, atol):
     np.testing.assert_allclose(gradient, differences(function, t, h), atol=atol)
 
 
+def mixture():
+    """The first learned loss of Wang et al. (2019), eq. 10: weights of surrogates."""
+    beta, b = cp.Variable(P), cp.Variable()
+    a, c = (cp.Parameter(nonneg=True, value=0.3, name=name) for name in "ac")
+    eta = X @ beta + b
+    margins = cp.multiply(SIGNS, eta)
+    hinge, lacking = cp.sum(cp.pos(1 - margins)), cp.sum(cp.square(cp.pos(1 - margins)))
+    others = 0.2 * lacking + 0.1 * cp.sum(cp.exp(-margins)) + c * cp.sum(cp.logistic(-2 * margins))
+    problem = cp.Problem(cp.Minimize(a * hinge + others + cp.sum_squares(beta)))
+    return onefit.from_cvxpy(problem, eta, beta, b, "classifier")
+
+
+def test_weights_of_losses_the_hinge_loss_among_them():
+    function = objective(mixture(), LABELS)
+    t = np.log([0.4, 0.3])
+    _, gradient = function.value_and_gradient(t)
+    assert np.all(np.abs(gradient) > 1e-4)
+    # a margin comes onto its kink beyond these steps, and the solver's error is in the differences
+    by_steps = differences(function, t, 1e-4)
+    np.testing.assert_allclose(gradient, by_steps, atol=5e-6)
+
+
 def test_the_gradient_is_that_of_the_native_model():
     net = program("squared", lambda beta, a, c: a * cp.norm1(beta) + c / 2 * cp.sum_squares(beta))
     model = onefit.GeneralizedLinear("squared", onefit.penalties.L1(1.0) + onefit.penalties.L2(1.0))

@@ -44,7 +44,8 @@ class Mixture(Loss):
     -----
     A mixture of losses for two classes is a margin classifier: it has a decision function and no
     probabilities, since no link belongs to all of them.  The paper's logistic loss is ln(1 + exp(−2 s η)),
-    ``Logistic`` at twice the margin.
+    ``Logistic`` at twice the margin.  With the hinge loss, which has a kink, write the sum of losses in
+    cvxpy: ``GradientSearchCV`` tunes weights that are a ``cvxpy.Parameter`` of ``onefit.from_cvxpy``.
 
     References
     ----------
@@ -150,7 +151,10 @@ def _check_mixable(loss: Any) -> None:
             if loss.of_two_classes
             else "Huber() or SquaredEpsilonInsensitive()"
         )
-        raise TypeError(f"Mixture takes smooth losses, and {name} has kinks: take {instead}")
+        raise TypeError(
+            f"Mixture takes smooth losses, and {name} has kinks: take {instead}, or write the sum of losses "
+            "in cvxpy, with cvxpy.Parameters as weights, and tune onefit.from_cvxpy(...)"
+        )
     if isinstance(loss, CoupledLoss | Tweedie | Mixture):
         raise TypeError(
             f"Mixture takes losses of one linear predictor that is itself the prediction, not {name}"

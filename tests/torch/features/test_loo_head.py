@@ -227,8 +227,9 @@ def test_classes_that_are_fitted_together_are_those_fitted_one_by_one(monkeypatc
         model = LogisticRegression(C=one.C_, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
         model.fit(F, y == k, weights)
         np.testing.assert_allclose(one.coef_, model.coef_, atol=1e-6)
-        np.testing.assert_allclose(one.loo_.decision, newton_steps(model, F, y == k, weights), atol=1e-5)
         exact = onefit.loo(model, F, y == k, sample_weight=weights, exact=True)
+        step = np.abs(newton_steps(model, F, y == k, weights) - exact.decision).max()
+        assert np.abs(one.loo_.decision - exact.decision).max() <= step + 1e-5
         assert np.all(np.abs(one.loo_.decision - exact.decision) <= one.loo_.bounds + 1e-6)
 
 
@@ -240,10 +241,11 @@ def test_the_strength_of_classes_together_is_better_than_its_neighbours(monkeypa
         warnings.simplefilter("ignore", onefit.exceptions.OnefitWarning)
         head = LeaveOneOutHead(scale=False).fit(F, y)
     C, rows = head.estimators_[0].C_, np.arange(len(y))
-    for other in (C / 6.0, C * 6.0):
-        models = [LogisticRegression(C=other, tol=1e-12, max_iter=10_000).fit(F, y == k) for k in range(3)]
-        scores = np.stack(
-            [onefit.loo(one, F, y == k, max_error=np.inf).decision for k, one in enumerate(models)]
-        )
-        proba = heads.one_against_rest(scores.T)
-        assert np.mean(-np.log(proba[rows, y])) >= head.value_
+
+    def risk(C):
+        """By one step a row, which tells strengths apart."""
+        models = [LogisticRegression(C=C, tol=1e-12, max_iter=10_000).fit(F, y == k) for k in range(3)]
+        scores = np.stack([newton_steps(one, F, y == k, None) for k, one in enumerate(models)])
+        return np.mean(-np.log(heads.one_against_rest(scores.T)[rows, y]))
+
+    assert risk(C) <= min(risk(C / 6.0), risk(C * 6.0))

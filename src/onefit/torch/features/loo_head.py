@@ -30,9 +30,9 @@ class LeaveOneOutHead(BaseEstimator):
         side by side.  None: X holds the features.
     head : {"logistic", "ridge"} or scikit-learn estimator, default "logistic"
         ``LogisticLOO``; of several classes with many features one against the rest, fitted together at the
-        strength that is best for all (with ``n_strengths`` or ``exact`` each has its own);
-        ``RidgeLOO``, of labels a regression of 0 and 1 for each class.  An estimator is cloned and has to
-        have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate``); with
+        strength that is best for all by one Newton step a row (with ``n_strengths`` or ``exact`` each has its
+        own); ``RidgeLOO``, of labels a regression of 0 and 1 for each class.  An estimator is cloned and has
+        to have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate``); with
         ``onefit.GradientSearchCV`` the parts of a tuple have strengths of their own by
         ``onefit.PerGroup(layers, …)``.
     n_strengths : int, optional
@@ -40,7 +40,7 @@ class LeaveOneOutHead(BaseEstimator):
         squares, moved until the best is in the middle.  A ridge head has 100 from one decomposition.
     exact : bool, default False
         Whether every left-out value of the head that was chosen is made that of a refit, to solver accuracy
-        (of classes that are fitted together they are those of one Newton step, with bounds in ``loo_``);
+        (of classes that are fitted together they are those of a step or two, with bounds in ``loo_``);
         those of a ridge head are anyway.
     scale : bool, default True
         Whether features are centred and divided by their standard deviation first, that of all rows.

@@ -12,7 +12,17 @@ from scipy.linalg import block_diag, null_space
 
 from onefit import _linalg
 from onefit._linalg import RowGram
-from onefit.curvature import Along, Block, Direction, Dual, Independent, Pinned, Primal, factor, factor_scalar
+from onefit.curvature import (
+    Along,
+    CoupledBlock,
+    Direction,
+    Dual,
+    Independent,
+    Pinned,
+    Primal,
+    factor,
+    factor_scalar,
+)
 from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import (
@@ -321,7 +331,7 @@ def test_coupled_outputs(loss, penalty, weighted, fit_intercept):
     family = {"l1": L1, "net": ElasticNet}.get(penalty, L2)
     fit, X = _fit(loss, family(strength), 6, (c,), fit_intercept, weighted)
     curvature = factor(fit)
-    assert isinstance(curvature, Block)
+    assert isinstance(curvature, CoupledBlock)
     _check(fit, X, curvature)
 
 

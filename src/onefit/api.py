@@ -18,7 +18,7 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.optimum import optimum
 from onefit.readers import Reading, read
-from onefit.refitted import Sample, audited, by_refits
+from onefit.refitted import GivenSample, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
@@ -140,7 +140,7 @@ def loo(
         return _in_blocks(model, source, asked)
     check_given(X)
     check_consistent_length(X, y)
-    sample = Sample(model, X, y, sample_weight)
+    sample = GivenSample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
     try:
         reading = read(model, X, y, sample_weight)
@@ -262,7 +262,7 @@ def _singles(X: Any) -> Folds:
 
 
 def _by_formula(
-    sample: Sample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
+    sample: GivenSample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
 ) -> RiskEstimate:
     with one_thread_if_small(reading.fit.problem.X):
         solution = optimum(reading, type(sample.model).__name__)

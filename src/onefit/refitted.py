@@ -22,7 +22,7 @@ from onefit.risk.means import clustered, mean_and_error
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class GivenSample:
     """A model and the data it was fitted on, as they were given."""
 
     model: Any
@@ -59,7 +59,7 @@ class Sample:
 
 
 def audited(
-    sample: Sample,
+    sample: GivenSample,
     reading: Reading,
     folds: Folds,
     result: RiskEstimate,
@@ -84,7 +84,7 @@ def _fitted(result: RiskEstimate) -> Array:
     return result._left_out.fit.eta
 
 
-def _refitted_losses(sample: Sample, folds: Folds, which: Index, reading: Reading) -> Array:
+def _refitted_losses(sample: GivenSample, folds: Folds, which: Index, reading: Reading) -> Array:
     """Mean loss of each of some folds by refits."""
     metric, target = reading.metric, reading.target
     found = sample.refits(folds, which, metric.refit_method, "audit")
@@ -97,7 +97,7 @@ def _refitted_losses(sample: Sample, folds: Folds, which: Index, reading: Readin
 
 
 def by_refits(
-    sample: Sample,
+    sample: GivenSample,
     folds: Folds,
     lottery: tuple[int, int | np.random.Generator | None] | None,
     predictions: Any,

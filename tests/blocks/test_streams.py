@@ -27,7 +27,7 @@ import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
-from onefit.blocks.summary import Sample, Summarise
+from onefit.blocks.summary import RowSample, Summarise
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
@@ -321,9 +321,9 @@ def test_samples_are_evenly_spaced_however_blocks_are_joined():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(9000, 600))
 
-    def part(rows: slice) -> Sample:
+    def part(rows: slice) -> RowSample:
         own = X[rows]
-        return Sample(own, np.arange(9000)[rows], np.ones(len(own))).thinned()
+        return RowSample(own, np.arange(9000)[rows], np.ones(len(own))).thinned()
 
     one = part(slice(0, 1000)) + (part(slice(1000, 5000)) + part(slice(5000, 9000)))
     assert len(one.X) == len(one.y) == len(one.weights) <= 2000

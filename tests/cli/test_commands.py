@@ -12,7 +12,7 @@ import pytest
 
 import onefit
 from onefit.cli import files, intervals, run, saved
-from onefit.cli.judged import Judged
+from onefit.cli.judged import LeftOutTable
 from onefit.cli.progress import Progress
 from onefit.cli.words import with_error
 
@@ -173,7 +173,7 @@ class TestIntervals:
         np.testing.assert_allclose(found[["lower", "upper"]], est.interval(new, coverage=0.8), rtol=1e-4)
 
     def test_residuals_alone_where_rows_left_together(self):
-        judged = Judged(
+        judged = LeftOutTable(
             np.arange(99), np.zeros(99), np.zeros(99), np.zeros(99), "squared error", together=True
         )
         est = type("Estimate", (), {"classes": None})()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import LeaveOneOut
 
-from onefit.cli.comparison import Candidate, Comparison
+from onefit.cli.comparison import Ranking, TunedModel
 from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
 from onefit.cli.report import render
 from onefit.cli.results import predicted, predictions
@@ -40,10 +40,10 @@ def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
     judged = with_common_loss([one_by_one(model.loo_, table) for model in fitted], table)
     names = [type(model).__name__ for model in fitted]
     candidates = sorted(
-        map(Candidate, names, fitted, judged),
+        map(TunedModel, names, fitted, judged),
         key=lambda one: np.average(one.judged.losses, weights=table.weights),
     )
-    return Comparison(table, source, tuple(candidates), tuple(table.features), 100)
+    return Ranking(table, source, tuple(candidates), tuple(table.features), 100)
 
 
 def numbers(n=60, signal=1.0, seed=0):
@@ -170,7 +170,7 @@ class TestWords:
 
     def test_negative_counts(self, counts):
         ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
-        alone = Comparison(counts.table, "", tuple(ridge), tuple("abcd"), 100)
+        alone = Ranking(counts.table, "", tuple(ridge), tuple("abcd"), 100)
         assert any("negative counts" in line for line in first_cautions(alone))
 
 
@@ -243,7 +243,7 @@ class TestRowsThatDecideMost:
     def test_none_where_the_influence_cannot_be_had(self, regression):
         best = regression.best
         bare = type("Bare", (), {"loo_": replace(best.estimate, _left_out=None), "coef_": best.model.coef_})()
-        kept = replace(regression, candidates=(Candidate("bare", bare, best.judged),))
+        kept = replace(regression, candidates=(TunedModel("bare", bare, best.judged),))
         assert deciding(kept) == []
 
 

@@ -13,7 +13,7 @@ from onefit._typing import Array
 from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.knots import Knots
 from onefit.blocks.models import Models, Points, null_points
-from onefit.blocks.newton import ALIKE, FARTHEST, Solved, Start, check_rows, solve_all
+from onefit.blocks.newton import ALIKE, FARTHEST, SolvedStrengths, Start, check_rows, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import ChosenStep, StepPath
 from onefit.blocks.summary import Summary
@@ -110,7 +110,7 @@ class CurvedSolver:
         shares = np.array([[own.get(strengths[k], 0.0) for k in at] for own in of_knots])
         knots = Knots(at, shares, at)
         points = Points(np.stack(coefs), np.array(levels), centre_of(self.models, self.summary))
-        solved = Solved(points, quadratics)
+        solved = SolvedStrengths(points, quadratics)
         return StepPath.of(self._models(strengths), solved, knots, self.summary, single=all(single))
 
     def chosen(self, strength: float) -> ChosenStep:
@@ -135,7 +135,7 @@ def prepared(models: Models, start: Start, summary: Summary) -> Start:
     shape, single = summary.means.shape, in_single(models, start, summary)
     if any(penalty.has_kinks(shape) for penalty in models.penalties):  # leverages jump with the support
         return start._replace(single=single)
-    solved = Solved(start.points, tuple(found for found in start.quadratics if found is not None))
+    solved = SolvedStrengths(start.points, tuple(found for found in start.quadratics if found is not None))
     path = StepPath.of(models, solved, start.knots, summary)
     sample = summary.sample.X[:: max(1, len(summary.sample.X) // MEASURED)]
     forms = path.forms(sample - start.points.centre).T

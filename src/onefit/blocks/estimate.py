@@ -22,7 +22,7 @@ from onefit.numerics import EXACT, TINY
 from onefit.risk.judging import UNRELIABLE
 
 
-class Judge(Protocol):
+class RowJudge(Protocol):
     """What tells rows apart at one strength."""
 
     def left_out(self, block: Block) -> RowValues:
@@ -66,10 +66,10 @@ class RowSum:
 
 @final
 @dataclass(frozen=True)
-class Summed:
+class RowSumOf:
     """From a block to its RowSum."""
 
-    judge: Judge
+    judge: RowJudge
     metric: LinearMetric
 
     def __call__(self, block: Block) -> RowSum:
@@ -94,7 +94,7 @@ class Summed:
 class Rowwise:
     """From a block to its rows in the columns of a file."""
 
-    judge: Judge
+    judge: RowJudge
     metric: LinearMetric
     classes: Any | None
 
@@ -224,7 +224,7 @@ class BlocksEstimate:
 
 def estimate_rows(
     rows: Rows,
-    judge: Judge,
+    judge: RowJudge,
     metric: LinearMetric,
     *,
     count: int,
@@ -236,7 +236,7 @@ def estimate_rows(
     Parameters
     ----------
     rows : Rows
-    judge : Judge
+    judge : RowJudge
     metric : LinearMetric
     count : int
         Rows with weight that the first pass saw.
@@ -248,7 +248,7 @@ def estimate_rows(
     UnreliableWarning
         If the risk may be off by more than half of its standard error.
     """
-    total = rows.total(Summed(judge, metric))
+    total = rows.total(RowSumOf(judge, metric))
     check_rows(total.losses.count, count)
     value, error = float(total.losses.risks[0]), float(total.losses.std_errors[0])
     off = np.inf if total.unknown else total.off / total.losses.weight

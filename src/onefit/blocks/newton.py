@@ -60,7 +60,7 @@ class Start(NamedTuple):
         return cls(points, (None,) * J, Knots.all(J))
 
 
-class Solved(NamedTuple):
+class SolvedStrengths(NamedTuple):
     """Solutions of all strengths, with the model of the loss at each."""
 
     points: Points
@@ -114,7 +114,7 @@ class _Strength:
         self.curved = arrives or (rate > SLOW and decrement > SETTLED)
 
 
-def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> Solved:
+def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> SolvedStrengths:
     """Minimise the objectives of all strengths, in passes over the rows.
 
     Parameters
@@ -166,7 +166,7 @@ def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> Solved:
                 found = one.quadratic.at(sums, place)
             one.take(found, scale, near, fresh=is_fresh, last=last)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
-    return Solved(_points(strengths, points.centre), quadratics)
+    return SolvedStrengths(_points(strengths, points.centre), quadratics)
 
 
 def extrapolated(trail: list[tuple[Array, Array]], metric: Array) -> Array:

@@ -25,7 +25,7 @@ from onefit.blocks.curvature import Quadratic
 from onefit.blocks.knots import Knots
 from onefit.blocks.losses import LossSums
 from onefit.blocks.models import Models, Points, pieces
-from onefit.blocks.newton import Solved
+from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.pattern import Checked, Pattern
 from onefit.blocks.rows import Block
 from onefit.leave_out.prove import bent, radius
@@ -37,7 +37,7 @@ from onefit.penalties import SeparablePenalty
 
 @final
 @dataclass(frozen=True)
-class Judge:
+class StepJudge:
     """What judges the rows at one strength.
 
     Attributes
@@ -150,7 +150,7 @@ class StepPath:
     ----------
     models : Models
     points : Points
-    judges : tuple of Judge
+    judges : tuple of StepJudge
         With the curvature of the nearest knot.
     knots : Knots
     weight : float
@@ -163,7 +163,7 @@ class StepPath:
 
     models: Models
     points: Points
-    judges: tuple[Judge, ...]
+    judges: tuple[StepJudge, ...]
     knots: Knots
     weight: float
     reference: int
@@ -171,12 +171,12 @@ class StepPath:
 
     @classmethod
     def of(
-        cls, models: Models, solved: Solved, knots: Knots, summary: Totals, *, single: bool = False
+        cls, models: Models, solved: SolvedStrengths, knots: Knots, summary: Totals, *, single: bool = False
     ) -> Self:
         """Factor the curvature of all strengths."""
         kind = np.float32 if single else np.float64
         judges = tuple(
-            Judge.of(found, coef, penalty, models, summary.count, kind)
+            StepJudge.of(found, coef, penalty, models, summary.count, kind)
             for found, coef, penalty in zip(
                 solved.quadratics, solved.points.coefs, models.penalties, strict=True
             )
@@ -213,7 +213,7 @@ class StepPath:
         eta = fitted + (h * g + s) / np.maximum(1.0 - d, FULL_LEVERAGE)
         return Left(eta, fitted, h, d, g, s)
 
-    def judge(self, block: Block) -> Judgement:
+    def judge(self, block: Block) -> JudgedSums:
         """Sum the left-out losses of a block at all strengths."""
         metric, rows, sums = self.models.metric, 0, []
         for X, y, weights in pieces(block, metric, self.points.centre):
@@ -223,12 +223,12 @@ class StepPath:
             own = losses[self.reference].copy()
             sums.append(LossSums.of(self.reference, own, losses - own, weights, strained))
             rows += len(X)
-        return Judgement(rows, reduce(add, sums))
+        return JudgedSums(rows, reduce(add, sums))
 
 
 @final
 @dataclass(frozen=True)
-class Judgement:
+class JudgedSums:
     """Sums of a pass that judges J strengths.
 
     Attributes
@@ -240,8 +240,8 @@ class Judgement:
     rows: int
     losses: LossSums
 
-    def __add__(self, other: Judgement) -> Judgement:
-        return Judgement(self.rows + other.rows, self.losses + other.losses)
+    def __add__(self, other: JudgedSums) -> JudgedSums:
+        return JudgedSums(self.rows + other.rows, self.losses + other.losses)
 
 
 @final

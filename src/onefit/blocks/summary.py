@@ -16,7 +16,7 @@ FEWEST = 2000  # rows of the sample that are kept even where they are wide
 
 @final
 @dataclass(frozen=True)
-class Sample:
+class RowSample:
     """Every ``stride``-th row of each block: where solvers start.
 
     Attributes
@@ -48,10 +48,10 @@ class Sample:
             self.X[kept].copy(), self.y[kept].copy(), self.weights[kept].copy(), step * self.stride
         )
 
-    def __add__(self, other: Sample) -> Sample:
+    def __add__(self, other: RowSample) -> RowSample:
         stride = max(self.stride, other.stride)
         one, two = self.thinned(stride), other.thinned(stride)
-        return Sample(
+        return RowSample(
             np.concatenate([one.X, two.X]),
             np.concatenate([one.y, two.y]),
             np.concatenate([one.weights, two.weights]),
@@ -77,7 +77,7 @@ class Summary:
     labels, shares : (c,) arrays
         Distinct values of y, sorted, and the weight of each; of a response of numbers Σ w y alone, beside a
         label that means nothing.
-    sample : Sample
+    sample : RowSample
     """
 
     rows: int
@@ -89,7 +89,7 @@ class Summary:
     sizes: Array
     labels: Any
     shares: Array
-    sample: Sample
+    sample: RowSample
 
     def __add__(self, other: Summary) -> Summary:
         weight = self.weight + other.weight
@@ -151,7 +151,7 @@ class Summarise:
             squares=weights @ (X - means) ** 2,
             sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
             **self._response(y, weights),
-            sample=Sample(X, y, weights).thinned(),
+            sample=RowSample(X, y, weights).thinned(),
         )
 
     def _response(self, y: Any, weights: Array) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def as_frame(table: CoefficientTable, spread: Array, labels: list[str] | None) -
     return frame.iloc[order].reset_index(drop=True)
 
 
-class Part(NamedTuple):
+class GroupRefit(NamedTuple):
     """A refit without some of the groups, in the units of the columns.
 
     Attributes
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
 
 def by_parts(
-    parts: Sequence[Part], full: Part, spread: Array, labels: list[str] | None, words: str
+    parts: Sequence[GroupRefit], full: GroupRefit, spread: Array, labels: list[str] | None, words: str
 ) -> Coefficients:
     """Coefficients with errors from K refits that each leave a part of the groups out.
 
@@ -113,7 +113,7 @@ def by_parts(
     return Coefficients(as_frame(table, spread, labels), words)
 
 
-def _aligned(part: Part, names: list[str]) -> Array:
+def _aligned(part: GroupRefit, names: list[str]) -> Array:
     place = {name: j for j, name in enumerate(part.names)}
     padded = np.concatenate([part.coef, np.zeros((*part.coef.shape[:-1], 1))], axis=-1)
     return padded[..., [place.get(name, -1) for name in names]]

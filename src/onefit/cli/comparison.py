@@ -12,7 +12,7 @@ from onefit._typing import Array
 from onefit.cli import scores
 from onefit.cli.coefficients import Coefficients
 from onefit.cli.cuts import Cuts
-from onefit.cli.judged import Judged, class_numbers
+from onefit.cli.judged import LeftOutTable, class_numbers
 from onefit.cli.scores import Judging, Score
 from onefit.cli.table import Table
 from onefit.risk.audit import Audit
@@ -21,7 +21,7 @@ from onefit.risk.means import clustered, mean_and_error
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class TunedModel:
     """A model that has tuned itself.
 
     Attributes
@@ -29,13 +29,13 @@ class Candidate:
     name : str
     model : fitted estimator
         One of ``onefit.estimators``, fitted on all rows at the chosen strength.
-    judged : Judged
+    judged : LeftOutTable
         The left-out predictions that it was chosen by.
     """
 
     name: str
     model: Any
-    judged: Judged
+    judged: LeftOutTable
 
     @property
     def estimate(self) -> RiskEstimate:
@@ -63,18 +63,18 @@ class Suspicion:
     Attributes
     ----------
     cuts : Cuts
-    judged : Judged
+    judged : LeftOutTable
         Of the best model, at the strength chosen without the cuts; without the column if it names groups.
     scores : list of Score
     """
 
     cuts: Cuts
-    judged: Judged
+    judged: LeftOutTable
     scores: list[Score]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Ranking:
     """Candidates on the same rows, compared by left-out risk.
 
     Attributes
@@ -82,7 +82,7 @@ class Comparison:
     table : Table
     source : str
         Where the table came from.
-    candidates : tuple of Candidate
+    candidates : tuple of TunedModel
         In rising order of risk.
     feature_names : tuple of str
         Names after preprocessing.
@@ -100,7 +100,7 @@ class Comparison:
 
     table: Table
     source: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TunedModel, ...]
     feature_names: tuple[str, ...]
     n_strengths: int
     cuts: Cuts | None = None
@@ -110,7 +110,7 @@ class Comparison:
     read: tuple[str, ...] = ()
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> TunedModel:
         """The candidate of smallest risk."""
         return self.candidates[0]
 
@@ -119,14 +119,14 @@ class Comparison:
         """What all candidates are judged by."""
         return self.best.judged.loss_name
 
-    def risk(self, judged: Judged, losses: Array) -> tuple[float, float]:
+    def risk(self, judged: LeftOutTable, losses: Array) -> tuple[float, float]:
         """Mean of some losses of judged rows, and its standard error."""
         weights = self.weights_of(judged)
         if judged.clusters is None:
             return mean_and_error(losses, weights)
         return mean_and_error(*clustered(losses, weights, judged.clusters))
 
-    def weights_of(self, judged: Judged) -> Array:
+    def weights_of(self, judged: LeftOutTable) -> Array:
         """Weights of judged rows: (m,)."""
         weights = self.table.weights
         return np.ones(len(judged.rows)) if weights is None else weights[judged.rows]
@@ -147,14 +147,14 @@ class Comparison:
         numbers = class_numbers(self.table.y)[judged.rows]
         return np.bincount(numbers, self.weights_of(judged)) / self.weights_of(judged).sum()
 
-    def judging(self, judged: Judged) -> Judging:
+    def judging(self, judged: LeftOutTable) -> Judging:
         """What scores of left-out predictions are computed from."""
         y = class_numbers(self.table.y) if self.table.is_classification else self.table.y
         return Judging(
             np.asarray(y, dtype=np.float64)[judged.rows], judged.predictions, self.weights_of(judged)
         )
 
-    def scores_of(self, judged: Judged) -> list[Score]:
+    def scores_of(self, judged: LeftOutTable) -> list[Score]:
         """All scores that suit the task, with their errors."""
         wanted = scores.CLASSES if self.table.is_classification else scores.NUMBERS
         return scores.scores(self.judging(judged), wanted, judged.clusters)

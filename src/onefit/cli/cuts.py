@@ -12,10 +12,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 
 from onefit._typing import Array, Index
-from onefit.cli.coefficients import Part
+from onefit.cli.coefficients import GroupRefit
 from onefit.cli.dates import as_days
 from onefit.cli.errors import TableError
-from onefit.cli.judged import Judged, class_numbers, constant, from_predictor, losses_of, response
+from onefit.cli.judged import LeftOutTable, class_numbers, constant, from_predictor, losses_of, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
 from onefit.exceptions import ShortPathWarning
@@ -101,9 +101,9 @@ class PartPath(NamedTuple):
     scale: Array
     coef_path: Array
 
-    def at(self, position: int) -> Part:
+    def at(self, position: int) -> GroupRefit:
         """Coefficients at a strength, in the units of the columns."""
-        return Part(self.names, self.coef_path[position].T / self.scale)
+        return GroupRefit(self.names, self.coef_path[position].T / self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,14 +127,14 @@ class PathJudgement:
     loss_name: str
     fits: list[PartPath]
 
-    def at(self, position: int) -> Judged:
+    def at(self, position: int) -> LeftOutTable:
         """Left-out predictions at a strength."""
         rows, table = self.cuts.rows, self.table
         predictions = from_predictor(self.eta[:, position], self.loss_name)
         y = response(table)
         clusters = None if self.cuts.clusters is None else self.cuts.clusters[rows]
         losses = losses_of(self.loss_name, y[rows], predictions)
-        return Judged(rows, predictions, losses, self.baseline, self.loss_name, clusters, together=True)
+        return LeftOutTable(rows, predictions, losses, self.baseline, self.loss_name, clusters, together=True)
 
     def risks(self) -> Array:
         """Weighted mean loss at each strength: (J,)."""

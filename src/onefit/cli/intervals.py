@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array
-from onefit.cli.judged import Judged, from_predictor
+from onefit.cli.judged import LeftOutTable, from_predictor
 from onefit.risk.estimate import RiskEstimate
 
 KEPT = 1000  # rows whose left-out fits are kept
@@ -22,7 +22,7 @@ MOST_COEFFICIENTS = 20_000_000  # that are held at once on the way
 BLOCK = 2_000_000  # numbers
 
 
-def keep(est: RiskEstimate, judged: Judged, y: Any, n_features: int) -> dict[str, Any]:
+def keep(est: RiskEstimate, judged: LeftOutTable, y: Any, n_features: int) -> dict[str, Any]:
     """What a saved model needs for intervals; nothing for classes."""
     if est.classes is not None:
         return {}

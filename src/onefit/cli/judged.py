@@ -16,7 +16,7 @@ LEAST = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class LeftOutTable:
     """Left-out predictions and their losses.
 
     Attributes
@@ -44,11 +44,11 @@ class Judged:
     together: bool = False
 
 
-def one_by_one(est: RiskEstimate, table: Table) -> Judged:
+def one_by_one(est: RiskEstimate, table: Table) -> LeftOutTable:
     """Every row left out by itself."""
     everything = np.arange(len(table.y))
     baseline = constant_losses(table, est.loss_name)
-    return Judged(everything, est.predictions, est.losses, baseline, est.loss_name)
+    return LeftOutTable(everything, est.predictions, est.losses, baseline, est.loss_name)
 
 
 def class_numbers(y: Any) -> Index:
@@ -104,7 +104,7 @@ def constant(loss_name: str, y: Array, w: Array, n_classes: int) -> Array:
     return np.asarray(max(mean, 0.5 / w.sum()) if loss_name == "deviance" else mean)
 
 
-def with_common_loss(judged: list[Judged], table: Table) -> list[Judged]:
+def with_common_loss(judged: list[LeftOutTable], table: Table) -> list[LeftOutTable]:
     """Losses that may be compared: their own if all have the same, else squared errors."""
     if len({one.loss_name for one in judged}) <= 1:
         return judged

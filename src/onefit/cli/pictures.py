@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onefit.cli.comparison import Comparison
+from onefit.cli.comparison import Ranking
 from onefit.cli.drawing import drawn
 from onefit.cli.judged import class_numbers
 from onefit.cli.words import HIGH_LEVERAGE
@@ -34,17 +34,17 @@ class Picture(NamedTuple):
     svg: str
 
 
-def pictures(comparison: Comparison) -> list[Picture]:
+def pictures(comparison: Ranking) -> list[Picture]:
     """All plots of the best model."""
     plots = [*_of_predictions(comparison), *_of_paths(comparison)]
     return [Picture(title, caption, drawn(draw, f"p{k}")) for k, (title, caption, draw) in enumerate(plots)]
 
 
-def _of_predictions(comparison: Comparison) -> list[Plot]:
+def _of_predictions(comparison: Ranking) -> list[Plot]:
     return _of_classes(comparison) if comparison.table.is_classification else _of_numbers(comparison)
 
 
-def _of_numbers(comparison: Comparison) -> list[Plot]:
+def _of_numbers(comparison: Ranking) -> list[Plot]:
     table, judged = comparison.table, comparison.best.judged
     rows, y = table.rows[judged.rows], np.asarray(table.y)[judged.rows]
     given: Any = (y, judged.predictions, rows, table.target)
@@ -58,7 +58,7 @@ def _of_numbers(comparison: Comparison) -> list[Plot]:
     ]
 
 
-def _of_classes(comparison: Comparison) -> list[Plot]:
+def _of_classes(comparison: Ranking) -> list[Plot]:
     judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
     y = class_numbers(comparison.table.y)[judged.rows]
     c = judged.predictions.shape[1]
@@ -69,7 +69,7 @@ def _of_classes(comparison: Comparison) -> list[Plot]:
     return plots
 
 
-def _of_class(comparison: Comparison, positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
+def _of_class(comparison: Ranking, positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
     found = curves.counts(positive, p, w)
     share = float(w @ positive / w.sum())
     expected, seen, error, _ = curves.calibration(positive, p, w)
@@ -112,7 +112,7 @@ def _of_class(comparison: Comparison, positive: Any, p: Any, w: Any, name: str) 
     ]
 
 
-def _of_paths(comparison: Comparison) -> list[Plot]:
+def _of_paths(comparison: Ranking) -> list[Plot]:
     best, names = comparison.best, comparison.feature_names
     plots: list[Plot] = []
     if len(best.model.risk_path_) > 1:
@@ -132,7 +132,7 @@ def _of_paths(comparison: Comparison) -> list[Plot]:
     return [*plots, ("What leaving a row out changes", caption, _left_out(comparison).plot)]
 
 
-def _left_out(comparison: Comparison) -> LeftOutDisplay:
+def _left_out(comparison: Ranking) -> LeftOutDisplay:
     """Display of the best model; rings only where the leverage itself is the trouble."""
     est = comparison.best.estimate
     several = est.decision.ndim == 2
@@ -147,7 +147,7 @@ def _left_out(comparison: Comparison) -> LeftOutDisplay:
     )
 
 
-def _quantity(comparison: Comparison) -> str:
+def _quantity(comparison: Ranking) -> str:
     est, target = comparison.best.estimate, comparison.table.target
     if est.decision.ndim == 2:
         return "log-odds (up to a constant)"

@@ -11,7 +11,7 @@ import jinja2
 import numpy as np
 
 from onefit.cli import rows, words
-from onefit.cli.comparison import Comparison
+from onefit.cli.comparison import Ranking
 from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
 from onefit.displays import curves
@@ -19,7 +19,7 @@ from onefit.displays import curves
 MOST_COEFFICIENTS = 40  # that are listed; all are in coefficients.csv
 
 
-class Grid(NamedTuple):
+class ReportTable(NamedTuple):
     """A table of the report.
 
     Attributes
@@ -40,12 +40,12 @@ class Grid(NamedTuple):
     last: bool = False
 
 
-def render(comparison: Comparison, version: str) -> str:
+def render(comparison: Ranking, version: str) -> str:
     """Return the report as one HTML page that needs nothing else.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Ranking
     version : str
         Of the library.
     """
@@ -74,7 +74,7 @@ def render(comparison: Comparison, version: str) -> str:
     )
 
 
-def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
+def _tiles(comparison: Ranking) -> list[tuple[str, str]]:
     best = comparison.best
     risk = words.with_error(*comparison.risk(best.judged, best.judged.losses))
     scores = [score for score in comparison.scores if score.name != comparison.loss_name]
@@ -88,7 +88,7 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def _rarest(comparison: Comparison) -> list[tuple[str, str]]:
+def _rarest(comparison: Ranking) -> list[tuple[str, str]]:
     if not comparison.table.is_classification:
         return []
     shares = comparison.prevalence
@@ -96,7 +96,7 @@ def _rarest(comparison: Comparison) -> list[tuple[str, str]]:
     return [(f"share of {name}", f"{shares.min():.1%}")]
 
 
-def _checked(comparison: Comparison) -> list[tuple[str, str]]:
+def _checked(comparison: Ranking) -> list[tuple[str, str]]:
     """The same risk after the correction for the choice, and by the audit."""
     if comparison.cuts is not None:
         return []
@@ -106,15 +106,15 @@ def _checked(comparison: Comparison) -> list[tuple[str, str]]:
     return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", words.interval(audit))]
 
 
-def _models(comparison: Comparison) -> Grid:
+def _models(comparison: Ranking) -> ReportTable:
     note = (
         "± is one standard error over rows; “above the best” has that of the paired difference.  df: "
         "effective degrees of freedom."
     )
-    return Grid(words.columns(comparison), words.lines(comparison), 3, note)
+    return ReportTable(words.columns(comparison), words.lines(comparison), 3, note)
 
 
-def _coefficients(comparison: Comparison) -> Grid | None:
+def _coefficients(comparison: Ranking) -> ReportTable | None:
     found = comparison.coefficients
     if found is None or not len(found.kept):
         return None
@@ -126,10 +126,10 @@ def _coefficients(comparison: Comparison) -> Grid | None:
         f"{of_what} by unit of the column, ± jackknife error, {found.by}. Of one sd: effect of one standard "
         f"deviation of the column. Same sign, selected: share of these fits.{rest}"
     )
-    return Grid(header, lines, 2 if "class" in header else 1, note)
+    return ReportTable(header, lines, 2 if "class" in header else 1, note)
 
 
-def _thresholds(comparison: Comparison) -> Grid | None:
+def _thresholds(comparison: Ranking) -> ReportTable | None:
     """What happens at a threshold on the probability of the second of two classes."""
     if comparison.table.task != "binary":
         return None
@@ -152,14 +152,14 @@ def _thresholds(comparison: Comparison) -> Grid | None:
         f"Rows whose left-out probability of {name} is at least the threshold are called {name}; one of the "
         "lines has the largest F1."
     )
-    return Grid(header, lines, 0, note)
+    return ReportTable(header, lines, 0, note)
 
 
 def _rates(one: curves.Confusion) -> list[float]:
     return [one.precision, one.recall, one.specificity, one.f1, one.accuracy]
 
 
-def _of_rows(comparison: Comparison) -> list[tuple[str, Grid]]:
+def _of_rows(comparison: Ranking) -> list[tuple[str, ReportTable]]:
     """Tables of rows; those that have nothing to say are not there."""
     target, loss, n = comparison.table.target, comparison.loss_name, len(comparison.table.y)
     flagged, deciding = rows.flagged(comparison), rows.deciding(comparison)
@@ -168,7 +168,7 @@ def _of_rows(comparison: Comparison) -> list[tuple[str, Grid]]:
     found: list[tuple[str, Any]] = [
         (
             "Rows that decide most",
-            Grid(
+            ReportTable(
                 ["row", target, "fitted", "left-out prediction", "leverage", "Cook’s distance", "moves most"],
                 deciding,
                 note="Cook’s distance: how far all fitted values move when the row is left out, in units of "
@@ -179,7 +179,7 @@ def _of_rows(comparison: Comparison) -> list[tuple[str, Grid]]:
         ),
         (
             "Flagged rows",
-            Grid(
+            ReportTable(
                 [*head, "leverage", loss, "why"],
                 flagged,
                 note=f"The {len(flagged)} of highest leverage; all {n_flagged} are marked in predictions.csv."
@@ -188,6 +188,6 @@ def _of_rows(comparison: Comparison) -> list[tuple[str, Grid]]:
                 last=True,
             ),
         ),
-        ("Rows that are predicted worst", Grid([*head, loss], rows.worst(comparison))),
+        ("Rows that are predicted worst", ReportTable([*head, loss], rows.worst(comparison))),
     ]
     return [(title, grid) for title, grid in found if grid.lines]

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from onefit._typing import Array
-from onefit.cli.comparison import Candidate, Comparison
-from onefit.cli.judged import Judged
+from onefit.cli.comparison import Ranking, TunedModel
+from onefit.cli.judged import LeftOutTable
 from onefit.cli.table import Table
 from onefit.risk.estimate import RiskEstimate
 
@@ -30,13 +30,13 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def predictions(table: Table, judged: Judged, est: RiskEstimate) -> pd.DataFrame:
+def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.DataFrame:
     """Left-out predictions row by row.
 
     Parameters
     ----------
     table : Table
-    judged : Judged
+    judged : LeftOutTable
         What was left out, rows one by one or together.
     est : RiskEstimate
         Of the same model with rows left out one by one.
@@ -87,7 +87,7 @@ def predicted(values: Array, classes: Any | None, name: str) -> dict[str, Any]:
     return {name: labels[values.argmax(axis=1)], **each}
 
 
-def summary(comparison: Comparison, version: str) -> bytes:
+def summary(comparison: Ranking, version: str) -> bytes:
     """What a program may want to know, as JSON."""
     table, cuts = comparison.table, comparison.cuts
     audit = comparison.audit
@@ -115,7 +115,7 @@ def summary(comparison: Comparison, version: str) -> bytes:
     return (json.dumps(found, indent=2, allow_nan=False, default=str) + "\n").encode()
 
 
-def _model(comparison: Comparison, one: Candidate) -> dict[str, Any]:
+def _model(comparison: Ranking, one: TunedModel) -> dict[str, Any]:
     risk = _pair(comparison.risk(one.judged, one.judged.losses))
     return {"name": one.name, "chosen": one.chosen, "risk": risk}
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from onefit._typing import Array, Index
-from onefit.cli.comparison import Comparison
+from onefit.cli.comparison import Ranking
 from onefit.cli.words import HIGH_LEVERAGE
 from onefit.risk.estimate import RiskEstimate
 
@@ -17,7 +17,7 @@ WORST = 10
 DECIDING = 8
 
 
-def worst(comparison: Comparison) -> list[list[str]]:
+def worst(comparison: Ranking) -> list[list[str]]:
     """Rows of the largest loss: number, y, left-out prediction, loss."""
     judged = comparison.best.judged
     est = comparison.best.estimate
@@ -38,7 +38,7 @@ def _largest(values: Array, most: int) -> Index:
     return top[np.argsort(-values[top], kind="stable")]
 
 
-def flagged(comparison: Comparison) -> list[list[str]]:
+def flagged(comparison: Ranking) -> list[list[str]]:
     """Flagged rows of the highest leverage: number, y, left-out prediction, leverage, loss, why."""
     if comparison.cuts is not None:
         return []
@@ -58,12 +58,12 @@ def flagged(comparison: Comparison) -> list[list[str]]:
     ]
 
 
-def deciding(comparison: Comparison) -> list[list[str]]:
+def deciding(comparison: Ranking) -> list[list[str]]:
     """Rows that decide most, the highest Cook's distance first.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Ranking
 
     Returns
     -------
@@ -95,7 +95,7 @@ def deciding(comparison: Comparison) -> list[list[str]]:
     ]
 
 
-def _observed(comparison: Comparison, i: int) -> list[str]:
+def _observed(comparison: Ranking, i: int) -> list[str]:
     """Cells of the number of a row and of its y."""
     table = comparison.table
     y = str(table.y[i]) if table.is_classification else f"{table.y[i]:.5g}"

@@ -15,7 +15,7 @@ import onefit
 from onefit.cli import families, files, report, results, saved, structure, tuning, words
 from onefit.cli.choices import CLASSES, SUITED
 from onefit.cli.coefficients import TOP
-from onefit.cli.comparison import Comparison
+from onefit.cli.comparison import Ranking
 from onefit.cli.errors import Interrupted, TableError, naming, require_column
 from onefit.cli.intervals import keep
 from onefit.cli.progress import Progress
@@ -115,7 +115,7 @@ def _suspects(frame: pd.DataFrame, table: Table, roles: Roles) -> list[tuple[str
 # --- telling ---------------------------------------------------------------------------------------
 
 
-def tell(comparison: Comparison) -> None:
+def tell(comparison: Ranking) -> None:
     """What was found, as soon as the models are tuned."""
     click.echo(words.describe(comparison))
     for note in comparison.read:
@@ -136,7 +136,7 @@ def tell(comparison: Comparison) -> None:
     click.echo(words.verdict(comparison))
 
 
-def tell_doubts(comparison: Comparison) -> None:
+def tell_doubts(comparison: Ranking) -> None:
     """What the audit and a second look have found."""
     for line in (*words.about_audit(comparison), *words.first_cautions(comparison)):
         click.echo(line)
@@ -146,7 +146,7 @@ def tell_doubts(comparison: Comparison) -> None:
 
 
 def _write_first(
-    folder: Path, comparison: Comparison, pipeline: Pipeline, format_: Format, written: list[str]
+    folder: Path, comparison: Ranking, pipeline: Pipeline, format_: Format, written: list[str]
 ) -> None:
     """The model before all else, then what is cheap."""
     best, table = comparison.best, comparison.table
@@ -170,7 +170,7 @@ def _write_first(
     _write_all(folder, made, written)
 
 
-def _write_last(folder: Path, comparison: Comparison, written: list[str]) -> None:
+def _write_last(folder: Path, comparison: Ranking, written: list[str]) -> None:
     version = onefit.__version__
     made: dict[str, Callable[[], bytes]] = {
         "summary.json": lambda: results.summary(comparison, version),

@@ -16,8 +16,8 @@ from onefit._typing import Array
 from onefit.api import loo
 from onefit.cli import families
 from onefit.cli.choices import COMPARED
-from onefit.cli.coefficients import Coefficients, Part, by_parts, coefficients
-from onefit.cli.comparison import Candidate, Comparison, Suspicion
+from onefit.cli.coefficients import Coefficients, GroupRefit, by_parts, coefficients
+from onefit.cli.comparison import Ranking, Suspicion, TunedModel
 from onefit.cli.cuts import (
     Cuts,
     PathJudgement,
@@ -68,7 +68,7 @@ def warn(message: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedTable:
     """A table and its features.
 
     Attributes
@@ -84,10 +84,10 @@ class Prepared:
     X: Array
 
 
-def prepare(table: Table) -> Prepared:
+def prepare(table: Table) -> PreparedTable:
     """Fit the preprocessing on all rows."""
     columns = preprocessing(table.features)
-    return Prepared(table, columns, columns.fit_transform(table.features))
+    return PreparedTable(table, columns, columns.fit_transform(table.features))
 
 
 def progress_of(table: Table, model: str, audit: int) -> Progress:
@@ -102,12 +102,12 @@ def progress_of(table: Table, model: str, audit: int) -> Progress:
     )
 
 
-def tuned(prepared: Prepared, source: str, model: str, progress: Progress, told: Told) -> Comparison:
+def tuned(prepared: PreparedTable, source: str, model: str, progress: Progress, told: Told) -> Ranking:
     """Tune every family that suits, and compare them.
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : PreparedTable
     source : str
         Where the table came from.
     model : str
@@ -139,7 +139,7 @@ def tuned(prepared: Prepared, source: str, model: str, progress: Progress, told:
     return _compared(prepared, source, fitted, cuts)
 
 
-def _fit(name: str, prepared: Prepared, cuts: Cuts | None) -> tuple[Any, PathJudgement | None, int]:
+def _fit(name: str, prepared: PreparedTable, cuts: Cuts | None) -> tuple[Any, PathJudgement | None, int]:
     """A family tuned on all rows; with cuts, at the strength that is best for them."""
     table, X = prepared.table, prepared.X
     model = families.make(name, families.n_strengths(X.size))
@@ -157,21 +157,21 @@ def _fit(name: str, prepared: Prepared, cuts: Cuts | None) -> tuple[Any, PathJud
 
 
 def _compared(
-    prepared: Prepared,
+    prepared: PreparedTable,
     source: str,
     fitted: dict[str, tuple[Any, PathJudgement | None, int]],
     cuts: Cuts | None,
-) -> Comparison:
+) -> Ranking:
     table = prepared.table
     judged = [
         one_by_one(model.loo_, table) if path is None else path.at(best)
         for model, path, best in fitted.values()
     ]
     candidates = [
-        Candidate(name, model, one)
+        TunedModel(name, model, one)
         for (name, (model, _, _)), one in zip(fitted.items(), with_common_loss(judged, table), strict=True)
     ]
-    comparison = Comparison(
+    comparison = Ranking(
         table,
         source,
         tuple(candidates),
@@ -186,7 +186,7 @@ def _compared(
 
 
 def coefficients_of(
-    comparison: Comparison, prepared: Prepared, path: PathJudgement | None, position: int
+    comparison: Ranking, prepared: PreparedTable, path: PathJudgement | None, position: int
 ) -> Coefficients:
     """Coefficients of the best model in the units of the table."""
     names, model = list(comparison.feature_names), comparison.best.model
@@ -194,9 +194,9 @@ def coefficients_of(
     spread = prepared.X.std(axis=0) * scale
     if path is None or path.cuts.kind == "time":
         return coefficients(model.loo_, names, scale, centre, spread)
-    full = Part(names, np.asarray(model.coef_) / scale)
+    full = GroupRefit(names, np.asarray(model.coef_) / scale)
     several = full.coef.ndim == 2 and len(full.coef) > 1
-    full = full if several else Part(names, full.coef.reshape(-1))
+    full = full if several else GroupRefit(names, full.coef.reshape(-1))
     words = f"refits without a part of the {path.cuts.column}"
     parts = [one.at(position) for one in path.fits]
     return by_parts(parts, full, spread, comparison.classes if several else None, words)
@@ -225,7 +225,7 @@ def audited(pipeline: Pipeline, table: Table, m: int, told: Told) -> Audit | Non
         return None
 
 
-def suspicion(comparison: Comparison, table: Table, column: Any, kind: str) -> Suspicion | None:
+def suspicion(comparison: Ranking, table: Table, column: Any, kind: str) -> Suspicion | None:
     """Judge the best model with the rows of a column together, at the strength that it has."""
     best, left = comparison.best, [column.name] if kind == "groups" else []
     features = table.features.drop(columns=left, errors="ignore")
@@ -242,7 +242,7 @@ def suspicion(comparison: Comparison, table: Table, column: Any, kind: str) -> S
     return Suspicion(cuts, judged, comparison.scores_of(judged))
 
 
-def together(comparison: Comparison, names: Sequence[tuple[str, str]], frame: Any) -> Comparison:
+def together(comparison: Ranking, names: Sequence[tuple[str, str]], frame: Any) -> Ranking:
     """Add what happens if the rows of some columns belong together."""
     known = frame.iloc[comparison.table.rows]
     found = [suspicion(comparison, comparison.table, known[name], kind) for name, kind in names]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onefit.cli.comparison import Candidate, Comparison, Suspicion
+from onefit.cli.comparison import Ranking, Suspicion, TunedModel
 from onefit.cli.scores import Score
 from onefit.cli.table import FEW_ROWS
 from onefit.risk.audit import RESOLUTION, Audit
@@ -57,18 +57,18 @@ def number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def columns(comparison: Comparison) -> list[str]:
+def columns(comparison: Ranking) -> list[str]:
     """Header of ``lines``."""
     main = [score.name for score in shown_scores(comparison)]
     return ["", "model", "strength", comparison.loss_name, "above the best", *main, "df", "coefficients"]
 
 
-def shown_scores(comparison: Comparison) -> list[Score]:
+def shown_scores(comparison: Ranking) -> list[Score]:
     """Scores of the table of models: those that are not its loss."""
     return [score for score in comparison.scores if score.name != comparison.loss_name][:3]
 
 
-def lines(comparison: Comparison) -> list[list[str]]:
+def lines(comparison: Ranking) -> list[list[str]]:
     """One line of text cells for each candidate, and one for no features."""
     shown = [_line(comparison, candidate) for candidate in comparison.candidates]
     baseline = comparison.best.judged.baseline
@@ -78,7 +78,7 @@ def lines(comparison: Comparison) -> list[list[str]]:
     return [*shown, ["", constant_name(comparison)[4:], "", risk, above, *blank]]
 
 
-def _line(comparison: Comparison, candidate: Candidate) -> list[str]:
+def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
     best = candidate is comparison.best
     names = [score.name for score in shown_scores(comparison)]
     found = comparison.scores if best else comparison.scores_of(candidate.judged)
@@ -95,7 +95,7 @@ def _line(comparison: Comparison, candidate: Candidate) -> list[str]:
     ]
 
 
-def constant_name(comparison: Comparison) -> str:
+def constant_name(comparison: Ranking) -> str:
     """What a model has to be better than."""
     return "the class frequencies" if comparison.table.is_classification else "the mean only"
 
@@ -103,7 +103,7 @@ def constant_name(comparison: Comparison) -> str:
 # --- sentences -------------------------------------------------------------------------------------
 
 
-def describe(comparison: Comparison) -> str:
+def describe(comparison: Ranking) -> str:
     """Say in one sentence what was done."""
     table, names = comparison.table, [candidate.name for candidate in comparison.candidates]
     models = f"{', '.join(names[:-1])} and {names[-1]}, each" if len(names) > 1 else names[0]
@@ -116,7 +116,7 @@ def describe(comparison: Comparison) -> str:
     )
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: Ranking) -> str:
     """Say in one sentence whether the features help at all."""
     above, error = comparison.gain
     constant = constant_name(comparison).removesuffix(" only")
@@ -141,7 +141,7 @@ def verdict(comparison: Comparison) -> str:
     return said + (f" But for {' and '.join(without)} it is not, see below." if without else "")
 
 
-def in_units(comparison: Comparison) -> str:
+def in_units(comparison: Ranking) -> str:
     """The scores of the best model, in one line."""
     parts = [f"{score.name} {scored(score)}" for score in comparison.scores]
     if comparison.table.is_classification:
@@ -152,7 +152,7 @@ def in_units(comparison: Comparison) -> str:
     return f"{comparison.best.name}, left out: {', '.join(parts)}."
 
 
-def suspected(comparison: Comparison, one: Suspicion) -> str:
+def suspected(comparison: Ranking, one: Suspicion) -> str:
     """Say what happens if the rows of a column belong together: both numbers side by side."""
     main = one.scores[0]
     mine = comparison.scores[0]
@@ -172,7 +172,7 @@ def _quoted(name: str) -> str:
     return name if name.isidentifier() else f"'{name}'"
 
 
-def strengths(comparison: Comparison) -> list[str]:
+def strengths(comparison: Ranking) -> list[str]:
     """Say what may be trusted."""
     est, n = comparison.best.estimate, len(comparison.table.y)
     name = comparison.best.name
@@ -198,7 +198,7 @@ def strengths(comparison: Comparison) -> list[str]:
     return said
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def cautions(comparison: Ranking) -> list[str]:
     """Say what may not be trusted, most important first."""
     said = first_cautions(comparison)
     if comparison.cuts is None:
@@ -210,7 +210,7 @@ def cautions(comparison: Comparison) -> list[str]:
     return [*said, *(note[:1].upper() + note[1:] + "." for note in comparison.best.estimate.notes)]
 
 
-def first_cautions(comparison: Comparison) -> list[str]:
+def first_cautions(comparison: Ranking) -> list[str]:
     """Say what may not be trusted in this very case, and what was held fixed."""
     but = "" if comparison.audit is None else "; only the refits of the audit repeat it"
     fixed = f"The preprocessing (medians, scales, levels of text) was fitted on all rows and held fixed{but}."
@@ -228,7 +228,7 @@ def first_cautions(comparison: Comparison) -> list[str]:
     ]
 
 
-def _about_size(comparison: Comparison) -> list[str]:
+def _about_size(comparison: Ranking) -> list[str]:
     n = len(comparison.table.y)
     return [f"There are only {n} rows: every number here may be chance."] if comparison.table.is_small else []
 
@@ -255,7 +255,7 @@ def interval(audit: Audit) -> str:
     return f"{audit.value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
 
 
-def about_audit(comparison: Comparison) -> list[str]:
+def about_audit(comparison: Ranking) -> list[str]:
     """Say what an audit of the best candidate has found, if there was one."""
     audit = comparison.audit
     if audit is None:
@@ -269,12 +269,12 @@ def about_audit(comparison: Comparison) -> list[str]:
     ]
 
 
-def _about_audit(comparison: Comparison) -> list[str]:
+def _about_audit(comparison: Ranking) -> list[str]:
     audit = comparison.audit
     return [] if audit is None else audited(audit, comparison.best.estimate.loss_name)
 
 
-def _about_choice(comparison: Comparison) -> str:
+def _about_choice(comparison: Ranking) -> str:
     """The price of having chosen by the same risk."""
     best, loss_name = comparison.best, comparison.best.estimate.loss_name
     models = "" if len(comparison.candidates) == 1 else "; the choice among models is not corrected for"
@@ -290,13 +290,13 @@ def _about_choice(comparison: Comparison) -> str:
     )
 
 
-def corrected(candidate: Candidate) -> str:
+def corrected(candidate: TunedModel) -> str:
     """Corrected risk to the precision of the standard error of the risk."""
     text = with_error(candidate.model.corrected_risk_, candidate.estimate.std_error)
     return text.split(" ±")[0]
 
 
-def _suspicions(comparison: Comparison) -> list[str]:
+def _suspicions(comparison: Ranking) -> list[str]:
     value = comparison.score("R²")
     if not value >= SUSPICIOUS_R2:
         return []
@@ -308,7 +308,7 @@ def _suspicions(comparison: Comparison) -> list[str]:
     ]
 
 
-def _about_rare_classes(comparison: Comparison) -> list[str]:
+def _about_rare_classes(comparison: Ranking) -> list[str]:
     if not comparison.table.is_classification or comparison.prevalence.min() >= RARE:
         return []
     shares = comparison.prevalence
@@ -340,7 +340,7 @@ def _reason_in_short(est: RiskEstimate) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _about_ties(comparison: Comparison) -> list[str]:
+def _about_ties(comparison: Ranking) -> list[str]:
     tied = []
     for candidate in comparison.candidates[1:]:
         above, error = comparison.above_best(candidate.judged.losses)
@@ -354,7 +354,7 @@ def _about_ties(comparison: Comparison) -> list[str]:
     ]
 
 
-def _about_counts(comparison: Comparison) -> list[str]:
+def _about_counts(comparison: Ranking) -> list[str]:
     if comparison.table.task != "counts" or comparison.best.estimate.loss_name == "deviance":
         return []
     below = int(np.count_nonzero(comparison.best.judged.predictions < 0))
@@ -367,7 +367,7 @@ def _about_counts(comparison: Comparison) -> list[str]:
 # --- coefficients ----------------------------------------------------------------------------------
 
 
-def coefficient_lines(comparison: Comparison, most: int) -> tuple[list[str], list[list[str]]]:
+def coefficient_lines(comparison: Ranking, most: int) -> tuple[list[str], list[list[str]]]:
     """Header and cells of the largest coefficients."""
     found = comparison.coefficients
     if found is None:

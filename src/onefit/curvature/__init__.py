@@ -8,7 +8,7 @@ Newton steps and hyperparameter gradients all come from two methods:
 * ``solve(...)``: K⁻¹ times directions.
 
 ``factor`` picks the side: k × k (``Primal``), n × n when there are more free columns than rows and all of
-them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``Block``).  The
+them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``CoupledBlock``).  The
 intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
 Free directions that are not coordinates are made so (``Along``), and rows in a corner of the loss are held
 there (``Pinned``).
@@ -18,12 +18,12 @@ from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvatur
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
-from onefit.curvature.outputs import Block, Independent
+from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import Primal
 
 __all__ = [
     "Along",
-    "Block",
+    "CoupledBlock",
     "Curvature",
     "Direction",
     "Dual",

@@ -11,7 +11,7 @@ from onefit._typing import Array
 from onefit.curvature.base import Curvature, ScalarCurvature
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
-from onefit.curvature.outputs import Block, Independent
+from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import Primal
 from onefit.fit import Fit
 from onefit.penalties import Coordinates, Subspace, Tangent
@@ -34,7 +34,7 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
         return factor_scalar(fit, tangent, shrink)
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
     if fit.hessian.ndim == 3:
-        return Block(fit.problem, tangent, fit.hessian)
+        return CoupledBlock(fit.problem, tangent, fit.hessian)
     return _several_outputs(fit.problem, tangent, fit.hessian)
 
 

@@ -87,7 +87,7 @@ def ignores_shifts(d: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class Block(Curvature):
+class CoupledBlock(Curvature):
     """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
 
     Output a has its own free columns S_a and perhaps an intercept.  Where adding a constant to all

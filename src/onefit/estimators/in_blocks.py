@@ -18,7 +18,7 @@ from onefit.blocks import (
     tune_net,
     tune_ridge,
 )
-from onefit.blocks.estimate import BlocksEstimate, Judge, estimate_rows
+from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
 from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
@@ -49,7 +49,7 @@ class TunedOnRows:
         Chosen share of the ℓ1 part.
     path : TunedPath
         Its strengths as the estimator calls them.
-    judge : Judge
+    judge : RowJudge
         By which single rows are judged.
     metric : LinearMetric
     count : int
@@ -58,7 +58,7 @@ class TunedOnRows:
 
     ratio: float
     path: TunedPath
-    judge: Judge
+    judge: RowJudge
     metric: LinearMetric
     count: int
 

@@ -11,7 +11,7 @@ import numpy as np
 from onefit.blocks import Rows, TunedPath
 from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.curved import CurvedSolver, centre_of
-from onefit.blocks.estimate import Judge
+from onefit.blocks.estimate import RowJudge
 from onefit.blocks.models import Models, null_points
 from onefit.blocks.summary import Summarise, Summary
 from onefit.estimators.in_blocks import TunedOnRows, check_count, has_passes, tune_rows
@@ -90,7 +90,7 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
 
 def _along(
     model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
-) -> tuple[float, TunedPath, Judge]:
+) -> tuple[float, TunedPath, RowJudge]:
     """Tune along the path of one share of ℓ1."""
     unit, scale = model._unit_penalty(ratio), _scale(model, summary)
     assert isinstance(unit, SeparablePenalty)

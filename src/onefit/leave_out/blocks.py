@@ -26,8 +26,17 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out import prove
-from onefit.leave_out.chords import MAX_STEPS, End, FactoredAnew, Point, Refits, Solve, newton, repeat_steps
-from onefit.leave_out.forms import Batch, Downdated, Forms, forms_of, times
+from onefit.leave_out.chords import (
+    MAX_STEPS,
+    End,
+    FactoredAnew,
+    FoldProblems,
+    Point,
+    Solve,
+    newton,
+    repeat_steps,
+)
+from onefit.leave_out.forms import Batch, Forms, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.losses import CoupledLoss
@@ -148,8 +157,8 @@ class Blocks:
                 rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
                 yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
 
-    def refits(self, which: Index) -> Refits:
-        return Refits.without(self.fit, self.base, [self.folds.removed[k] for k in which])
+    def refits(self, which: Index) -> FoldProblems:
+        return FoldProblems.without(self.fit, self.base, [self.folds.removed[k] for k in which])
 
     def tested(self, k: int) -> slice:
         """Where the values of fold k stand in ``eta``."""
@@ -171,7 +180,7 @@ class Blocks:
         for some in self.chunks(rest, self.free * self.fit.problem.n):
             _factor_anew(self, some, MAX_STEPS)
 
-    def settle(self, which: Index, refits: Refits, end: End, reach: _Reach, solve: Solve) -> None:
+    def settle(self, which: Index, refits: FoldProblems, end: End, reach: _Reach, solve: Solve) -> None:
         """Take over the values of some folds that have settled, and bound them."""
         with np.errstate(over="ignore", invalid="ignore"):  # of those that went astray
             bounds = _bounds(self.fit, refits, end.point, reach, solve)
@@ -194,7 +203,7 @@ class _Reach(NamedTuple):
 
 
 def _bounds(
-    fit: Fit, refits: Refits, point: Point, reach: _Reach, solve: Solve
+    fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, solve: Solve
 ) -> Callable[[int, Index], Array]:
     """Bounds of the predictors at some points, by fold and rows."""
     problem, R = fit.problem, fit.problem.self_concordance()
@@ -225,7 +234,7 @@ def _nothing_is_known(_: int, rows: Index) -> Array:
     return np.full(len(rows), np.inf)
 
 
-def _pieces_stay(fit: Fit, refits: Refits, point: Point, room: Array) -> Mask:
+def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> Mask:
     """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
     problem, y = fit.problem, fit.problem.y[..., None]
     room = np.where(np.isfinite(room), room, 0.0)
@@ -294,7 +303,7 @@ def _chord(blocks: Blocks, batch: Batch, tol: float) -> None:
     forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
-    step = Downdated(batch.curvature, blocks.fit.problem, forms, inner)
+    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner)
     refits = blocks.refits(batch.which)
     end = repeat_steps(refits, step.solve, refits.at_fit(), MAX_STEPS, tol)
     reach = _reach(blocks, batch, forms, kept, forms.slack)

@@ -62,7 +62,7 @@ class End(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Refits:
+class FoldProblems:
     """The problems without each of some folds, in the coordinates of the fit.
 
     Attributes
@@ -84,7 +84,7 @@ class Refits:
     weights: Array
 
     @classmethod
-    def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> Refits:
+    def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> FoldProblems:
         """Return the problems without each of some sets of rows."""
         keeps = np.array([fit.problem.kept_share(rows) for rows in removed])
         return cls(fit, base, removed, keeps, fit.problem.weights_without(removed))
@@ -94,7 +94,7 @@ class Refits:
         """What each of them minimises."""
         return (self.fit.problem.without(rows) for rows in self.removed)
 
-    def only(self, j: int) -> Refits:
+    def only(self, j: int) -> FoldProblems:
         one = slice(j, j + 1)
         return replace(self, removed=self.removed[one], keeps=self.keeps[one], weights=self.weights[:, one])
 
@@ -209,7 +209,7 @@ class FactoredAnew:
     curvatures: Sequence[Curvature]
 
     @classmethod
-    def at(cls, refits: Refits, point: Point) -> FactoredAnew:
+    def at(cls, refits: FoldProblems, point: Point) -> FactoredAnew:
         curvatures = []
         for j, problem in enumerate(refits.problems):
             coef, level, eta = (part[..., j] for part in point)
@@ -225,7 +225,7 @@ class FactoredAnew:
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
 
 
-def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
+def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
     """Steps with the same factors, until those of each fold become small, or no longer shrink.
 
     ``tol`` is how much longer they may be in the end than at full precision.
@@ -248,7 +248,7 @@ def repeat_steps(refits: Refits, solve: Solve, point: Point, max_steps: int, tol
     return End(point, settled)
 
 
-def newton(refits: Refits, point: Point) -> End:
+def newton(refits: FoldProblems, point: Point) -> End:
     """Newton's method with a line search, for a single fold: from here or from the fit."""
     settled = np.zeros(1, dtype=bool)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -264,7 +264,7 @@ def newton(refits: Refits, point: Point) -> End:
     return End(point, settled)
 
 
-def _descend(refits: Refits, point: Point, step: tuple[Array, ...]) -> Point | None:
+def _descend(refits: FoldProblems, point: Point, step: tuple[Array, ...]) -> Point | None:
     """Halve the step until the objective falls, or None where it does not."""
     objective, length = refits.objective(point)[0], 1.0
     while length > MIN_LENGTH:

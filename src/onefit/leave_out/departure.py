@@ -21,7 +21,7 @@ from onefit._typing import Array, Design
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
-from onefit.leave_out.result import LeftOut, Solved
+from onefit.leave_out.result import LeftOut, SolvedWithout
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Departures:
     left_out: LeftOut
 
     @property
-    def solved(self) -> dict[int, Solved]:
+    def solved(self) -> dict[int, SolvedWithout]:
         """Parameters without the rows that no single step describes."""
         return self.left_out.solved
 

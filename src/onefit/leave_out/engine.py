@@ -26,7 +26,7 @@ from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
 
-AFFORDABLE = 10.0  # fits whose time a proof may take; what takes longer is sampled
+AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
 COLUMNS_A_STEP = 10.0  # that a curved fit with kinks takes in or lets go in a fit's worth of steps
 IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced

@@ -14,7 +14,7 @@ from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import follow_corners, follow_lasso
-from onefit.leave_out.result import Solved
+from onefit.leave_out.result import SolvedWithout
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates
@@ -41,7 +41,7 @@ def paths_are_surer(fit: Fit) -> bool:
     return has_paths(fit) and not np.any(fit.problem.separable.strengths(fit.coef.shape)[1])
 
 
-def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
+def follow(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     """Follow some rows; those that do not arrive are left out of the answer."""
     if rows.size == 0:
         return {}
@@ -51,7 +51,7 @@ def follow(fit: Fit, rows: Index) -> dict[int, Solved]:
     if not isinstance(lasso, LassoCoordinates):
         return _along_lasso(fit, rows)
     found = _along_lasso(lasso.restate(fit), rows)
-    return {i: Solved(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
+    return {i: SolvedWithout(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
 
 
 def cost(fit: Fit, rows: int) -> Work:
@@ -71,7 +71,7 @@ def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
     return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
 
 
-def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
+def _along_lasso(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     ends = follow_lasso.leave_out_along_path(fit, rows)
     if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
         ends = follow_lasso.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
@@ -82,14 +82,14 @@ def _along_lasso(fit: Fit, rows: Index) -> dict[int, Solved]:
     return _by_row(rows[done], own, coef, ends.intercept[done])
 
 
-def _out_of_corners(fit: Fit, rows: Index) -> dict[int, Solved]:
+def _out_of_corners(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     ends = follow_corners.leave_out_along_path(fit, rows)
     done = ends.solved
     return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
 
 
-def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, Solved]:
+def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, SolvedWithout]:
     return {
-        int(i): Solved(value, one, np.asarray(base))
+        int(i): SolvedWithout(value, one, np.asarray(base))
         for i, value, one, base in zip(rows, own, coef, level, strict=True)
     }

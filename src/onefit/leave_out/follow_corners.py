@@ -33,7 +33,7 @@ ACCEPTED = 1e-8  # the same for the last check
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
 
 
-class Ends(NamedTuple):
+class CornerEnds(NamedTuple):
     """Where the paths of some rows end.
 
     ``solved`` says for which rows the conditions of optimality hold there; ``pivots`` how many it took.
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
     solved: Mask  # (r,)
 
 
-def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
+def leave_out_along_path(fit: Fit, rows: Index) -> CornerEnds:
     """Leave single rows out of a fit whose loss has corners and whose penalty is quadratic, exactly.
 
     Parameters
@@ -56,7 +56,7 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
     rows : (r,) int array
         Rows to leave out, each on its own.
     """
-    paths = _Paths(fit)
+    paths = _CornerPaths(fit)
     if MANY * rows.size > fit.problem.n:
         paths.columns(np.arange(fit.problem.n))
     changes = np.zeros((fit.problem.n, rows.size))
@@ -70,7 +70,7 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class _Paths:
+class _CornerPaths:
     """The tableau that all rows share, and what each row may do."""
 
     fit: Fit
@@ -153,7 +153,7 @@ class _Paths:
         """Right-hand sides, Δη of V and Δg of N, at the end of the path of row i, and its pivots."""
         return _Path(self, i).walk()
 
-    def ends(self, rows: Index, changes: Array, pivots: Index, reached: Mask) -> Ends:
+    def ends(self, rows: Index, changes: Array, pivots: Index, reached: Mask) -> CornerEnds:
         """Parameters at the ends, and whether they are optimal."""
         fit, K = self.fit, self.curvature
         forces = np.where(self.in_corner[:, None], 0.0, -changes)
@@ -169,7 +169,7 @@ class _Paths:
         dual[rows, np.arange(rows.size)] = 0.0
         solved = reached & self._optimal(rows, eta, dual)
         own = eta[rows, np.arange(rows.size)]
-        return Ends(fit.coef[:, None] + coef, fit.intercept + level, own, pivots, solved)
+        return CornerEnds(fit.coef[:, None] + coef, fit.intercept + level, own, pivots, solved)
 
     def _optimal(self, rows: Index, eta: Array, dual: Array) -> Mask:
         """Whether every dual is a slope of its row's loss there: (r,)."""
@@ -194,7 +194,7 @@ class _Paths:
 class _Path:
     """The path of one row: which rows have changed places, and where they are now."""
 
-    def __init__(self, paths: _Paths, i: int) -> None:
+    def __init__(self, paths: _CornerPaths, i: int) -> None:
         self.paths, self.i = paths, i
         self.place = paths.place.copy()
         self.in_corner = paths.in_corner.copy()  # at present

@@ -38,7 +38,7 @@ LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that its path ha
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
 
-class Ends(NamedTuple):
+class LassoEnds(NamedTuple):
     """Where the paths of some rows end.
 
     ``coef`` (r, |columns|) are the coefficients of ``columns``, all others are zero; ``solved`` says for
@@ -52,7 +52,7 @@ class Ends(NamedTuple):
     solved: Mask
 
 
-def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
+def leave_out_along_path(fit: Fit, rows: Index) -> LassoEnds:
     """Leave single rows out of a least-squares fit with a separable ℓ1 part, exactly.
 
     Parameters
@@ -64,7 +64,7 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
 
     Returns
     -------
-    Ends
+    LassoEnds
         The optimality of each row's end is checked on all columns: ``solved`` is a proof up to rounding.
         Rows without one (no minimum, a degenerate path) are for a solver.
 
@@ -95,26 +95,26 @@ def leave_out_along_path(fit: Fit, rows: Index) -> Ends:
     return ends
 
 
-def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[Ends, Mask]:
+def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[LassoEnds, Mask]:
     """Ends of all paths on some columns, and the columns that should have been among them."""
     problem = fit.problem
     f = problem.lost_shares(rows)
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     pivots, reached = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
-        tableau = Tableau.of(fit, columns, float(f[own[0]]))
+        tableau = LassoTableau.of(fit, columns, float(f[own[0]]))
         if tableau is None:
             continue
         size = max(1, _linalg.BLOCK_SIZE // max(1, len(columns)))
         for start in range(0, len(own), size):
             part = own[start : start + size]
-            paths = _Paths(tableau, rows[part], f[part])
+            paths = _LassoPaths(tableau, rows[part], f[part])
             coef[part], level[part], reached[part] = paths.follow()
             pivots[part] = paths.pivots
     came = np.flatnonzero(reached)
     solved, joining = _optimal(fit, rows[came], f[came], columns, coef[came], level[came])
     reached[came] = solved
-    return Ends(columns, coef, level, pivots, reached), joining
+    return LassoEnds(columns, coef, level, pivots, reached), joining
 
 
 def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
@@ -124,18 +124,18 @@ def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
     return [np.flatnonzero(f == value) for value in np.unique(f)]
 
 
-def _merged(ends: Ends, which: Index, again: Ends) -> Ends:
+def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     """Exchange the ends of some rows for those on more columns."""
     coef = np.zeros((len(ends.coef), len(again.columns)))
     coef[:, np.searchsorted(again.columns, ends.columns)] = ends.coef
     coef[which] = again.coef
     level, pivots, solved = ends.intercept.copy(), ends.pivots.copy(), ends.solved.copy()
     level[which], pivots[which], solved[which] = again.intercept, again.pivots, again.solved
-    return Ends(again.columns, coef, level, pivots, solved)
+    return LassoEnds(again.columns, coef, level, pivots, solved)
 
 
 @dataclass(frozen=True, eq=False)
-class Tableau:
+class LassoTableau:
     """What the paths of all rows share.
 
     Attributes
@@ -171,7 +171,7 @@ class Tableau:
     inverse: Array
 
     @classmethod
-    def of(cls, fit: Fit, columns: Index, f: float) -> Tableau | None:
+    def of(cls, fit: Fit, columns: Index, f: float) -> LassoTableau | None:
         """Eliminate the support; None where K is singular there."""
         problem = fit.problem
         l1, l2 = (strength[columns] for strength in problem.separable.strengths(fit.coef.shape))
@@ -221,10 +221,10 @@ class Line(NamedTuple):
     force: Array  # (r,): rate of t
 
 
-class _Paths:
+class _LassoPaths:
     """The paths of some rows, in lockstep: one pivot each at a time."""
 
-    def __init__(self, tableau: Tableau, rows: Index, f: Array) -> None:
+    def __init__(self, tableau: LassoTableau, rows: Index, f: Array) -> None:
         fit, inside = tableau.fit, tableau.inside
         self.tableau, self.f = tableau, f[:, None]
         self.pulls = tableau.pulls(rows).T

@@ -149,7 +149,7 @@ def _coupled_forms(fit: Fit, batch: Batch) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Downdated:
+class WithoutFolds:
     """K_G⁻¹ = K⁻¹ + K⁻¹ Z_Gᵀ (I − D H)⁻¹ D Z_G K⁻¹ for each of some folds of a batch."""
 
     curvature: Curvature

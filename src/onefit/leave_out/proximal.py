@@ -28,7 +28,7 @@ from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.proximal_proof import measure
-from onefit.leave_out.tableau import Table, Tableau
+from onefit.leave_out.tableau import Tableau, WorkingSet
 from onefit.leave_out.vertex import at_vertex, copies
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
@@ -115,7 +115,7 @@ class _Working:
     tol: float
     eligible: Mask = field(init=False)  # columns that may enter: a copy of another one need not
     columns: Index = field(init=False)
-    tables: dict[float, Table | None] = field(default_factory=dict)
+    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         fit = self.fit
@@ -124,10 +124,10 @@ class _Working:
         self.eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
         self.columns = np.flatnonzero(near & self.eligible)
 
-    def table(self, floor: float) -> Table | None:
+    def table(self, floor: float) -> WorkingSet | None:
         """That of the columns that are watched at present."""
         if floor not in self.tables:
-            self.tables[floor] = Table.of(self.fit, self.columns, floor)
+            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
         return self.tables[floor]
 
     def advance(self, part: Index, floor: float, affordable: float) -> float:
@@ -139,7 +139,7 @@ class _Working:
                 break
             joining, missed = np.zeros(len(self.fit.coef), dtype=bool), []
             for some in np.array_split(part, max(1, part.size * self.fit.problem.n // AT_ONCE)):
-                run = Run.of(table, self.rows[some], self.ends, some)
+                run = RowProblems.of(table, self.rows[some], self.ends, some)
                 spent += run.go(self.tol, affordable - spent)
                 own, fine = run.judge(self.eligible)
                 self._take_over(run, some, fine)
@@ -152,7 +152,7 @@ class _Working:
             self.tables.clear()
         return spent
 
-    def _take_over(self, run: Run, part: Index, fine: Mask) -> None:
+    def _take_over(self, run: RowProblems, part: Index, fine: Mask) -> None:
         ends, table = self.ends, run.table
         finite = np.isfinite(run.eta).all(axis=0)
         there, which = part[finite], np.flatnonzero(finite)
@@ -164,10 +164,10 @@ class _Working:
 
 
 @dataclass(eq=False)
-class Run:
+class RowProblems:
     """The problems without each of some rows, one a column."""
 
-    table: Table
+    table: WorkingSet
     rows: Index  # (m,)
     weights: Array | None  # (n, m), where those of other rows change, too
     keep: Array  # (m,), factor on the penalty
@@ -179,7 +179,7 @@ class Run:
     failed: Mask = field(init=False)
 
     @classmethod
-    def of(cls, table: Table, rows: Index, ends: Ends, part: Index) -> Run:
+    def of(cls, table: WorkingSet, rows: Index, ends: Ends, part: Index) -> RowProblems:
         """Start where the iterations have come to."""
         fit, problem = table.fit, table.fit.problem
         weights = None

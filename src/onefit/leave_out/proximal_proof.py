@@ -12,10 +12,10 @@ from onefit.leave_out import prove
 from onefit.numerics import LEAST_SLACK
 
 if TYPE_CHECKING:
-    from onefit.leave_out.proximal import Run
+    from onefit.leave_out.proximal import RowProblems
 
 
-def measure(run: Run) -> tuple[Array, Array, Array, Array]:
+def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
     """Radius of the error, ρ, M and own norms of a run's ends."""
     table, fit = run.table, run.table.fit
     problem, m = fit.problem, len(run.rows)
@@ -48,7 +48,7 @@ def measure(run: Run) -> tuple[Array, Array, Array, Array]:
         return length, travelled, widest, np.sqrt(own / slack)
 
 
-def _lowest(run: Run, *, curved: bool) -> Array:
+def _lowest(run: RowProblems, *, curved: bool) -> Array:
     """Least factor of the Hessians on that of the fit: (m,)."""
     problem = run.table.fit.problem
     low = np.minimum(run.keep / problem.usual_shrink, 1.0) if curved else 1.0

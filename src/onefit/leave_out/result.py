@@ -14,7 +14,7 @@ from onefit.leave_out.sets import Folds
 from onefit.numerics import CERTIFIED, LEAST_SLACK
 
 
-class Solved(NamedTuple):
+class SolvedWithout(NamedTuple):
     """What solves the problem without a row."""
 
     eta: Array  # the left-out value of the row: () or (c,)
@@ -86,7 +86,7 @@ class LeftOut:
         1 − d_i h_i of each set; the smallest eigenvalue of I − D_G H_GG; 1 where none was divided by.
     sets : Folds or None
         None where every row leaves alone.
-    solved : dict of int to Solved
+    solved : dict of int to SolvedWithout
         Left-out parameters of the single rows that were solved anew, iterated or followed.
     pivoted, stepped, anew, failed : int arrays
         Numbers of the sets that were followed, iterated, solved anew, or that have no refit.
@@ -102,7 +102,7 @@ class LeftOut:
     leverages: Array
     slack: Array
     sets: Folds | None = None
-    solved: dict[int, Solved] = field(default_factory=dict)
+    solved: dict[int, SolvedWithout] = field(default_factory=dict)
     pivoted: Index = field(default_factory=_no_rows)
     stepped: Index = field(default_factory=_no_rows)
     anew: Index = field(default_factory=_no_rows)

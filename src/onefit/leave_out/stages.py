@@ -22,7 +22,7 @@ from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exa
 from onefit.leave_out.prove import bound_steps
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.rescaling import curvature_of_refits
-from onefit.leave_out.result import LeftOut, Solved
+from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
@@ -250,7 +250,7 @@ class State:
             eta[own], bounds[own] = blocks.eta[own], blocks.bounds[own]
             done.append(k)
             if self.sets is None:
-                solved[k] = Solved(eta[k], *blocks.ends[k])
+                solved[k] = SolvedWithout(eta[k], *blocks.ends[k])
         finite = [k for k in done if np.isfinite(bounds[blocks.tested(k)]).all()]
         stepped = np.union1d(found.stepped, np.array(finite, dtype=np.intp)).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
@@ -265,7 +265,7 @@ class State:
             eta[k], bounds[k] = ends.eta[place], ends.bounds[place]
             if not ends.settled[place]:
                 continue
-            solved[k] = Solved(eta[k], *self.starts[k])
+            solved[k] = SolvedWithout(eta[k], *self.starts[k])
         known = ends.settled & np.isfinite(ends.bounds)
         stepped = np.union1d(found.stepped, which[known]).astype(np.intp)
         self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
@@ -297,7 +297,7 @@ class State:
             own = found.values_of(k)
             eta[own], bounds[own] = one.eta, one.bounds
             if self.sets is None:
-                solved[k] = Solved(eta[k], one.coef, one.intercept)
+                solved[k] = SolvedWithout(eta[k], one.coef, one.intercept)
         failed = np.array([k for k in numbers if k not in anew], dtype=np.intp)
         for k in failed:
             bounds[found.values_of(k)] = np.inf

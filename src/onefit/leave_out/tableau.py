@@ -18,7 +18,7 @@ DAMPED = 1e-6  # ridge where rows bend at least by a floor, relative to the diag
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class WorkingSet:
     """What all problems share: the working set, and K with the support of the fit eliminated.
 
     The last coordinate is the intercept, where there is one; columns are centred by D.
@@ -39,7 +39,7 @@ class Table:
     inverse: Array  # (s, s), of K on the support
 
     @classmethod
-    def of(cls, fit: Fit, columns: Index, floor: float) -> Table | None:
+    def of(cls, fit: Fit, columns: Index, floor: float) -> WorkingSet | None:
         """None where K is singular on the support; rows bend at least by ``floor`` times the most of any."""
         problem, d = fit.problem, np.maximum(fit.hessian, floor * fit.hessian.max())
         l1, l2 = (part[columns] for part in problem.separable.strengths(fit.coef.shape))
@@ -77,7 +77,7 @@ class Tableau:
     τ = d zᵀ x the row's own term, and Δγ_S = γ_S − l1 sign β_S.
     """
 
-    table: Table
+    table: WorkingSet
     base: Array  # (q, a)
     pull: Array  # (q, a)
     l1: Array  # (q, a)
@@ -86,7 +86,7 @@ class Tableau:
     leverage: Array  # (a,), z_S · pull_S
 
     @classmethod
-    def of(cls, table: Table, f: Array, l1: Array, z: Array, d: Array) -> Tableau:
+    def of(cls, table: WorkingSet, f: Array, l1: Array, z: Array, d: Array) -> Tableau:
         inside, inverse = table.inside, table.inverse
         across = table.H[np.ix_(~inside, inside)]  # −K_NS K_SS⁻¹
         base, pull = np.empty_like(f), np.empty_like(f)

@@ -35,7 +35,7 @@ from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, rounding_of_slack
 from onefit.problem import Problem
 from onefit.solvers.dual_active_set import DualActiveSet
-from onefit.solvers.dual_rows import Rows
+from onefit.solvers.dual_rows import WeightedRows
 
 SUMS = 100.0  # terms of a linear predictor, relative to it, that cancel in it
 
@@ -63,7 +63,7 @@ def solve(start: Fit) -> Fit:
     rows = np.flatnonzero(problem.weights > 0)
     ones = np.ones((len(rows), int(bool(problem.intercept))))
     l2 = problem.penalty.ridge((problem.X.shape[1],))
-    dual = DualActiveSet(Rows.of(_only(problem.X, rows), l2, ones), *intervals(problem, rows))
+    dual = DualActiveSet(WeightedRows.of(_only(problem.X, rows), l2, ones), *intervals(problem, rows))
     dual.place(start.eta[rows], _known_duals(start, rows))
     dual.settle()
     return _as_fit(problem, rows, dual)

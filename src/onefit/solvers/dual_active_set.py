@@ -12,7 +12,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
 from onefit.exceptions import SolverError
-from onefit.solvers.dual_rows import Rows, into_box
+from onefit.solvers.dual_rows import WeightedRows, into_box
 
 # Distance from a corner of the start, relative to 1 + |η|, that counts as none.
 _AT_CORNER = 1e-6
@@ -49,7 +49,7 @@ class DualActiveSet:
 
     Parameters
     ----------
-    rows : Rows
+    rows : WeightedRows
     corners : (n, q) array
     ends : (n, q + 1) array
         Duals on the pieces, ascending; the dual in corner k lies between ends k and k + 1.
@@ -64,7 +64,7 @@ class DualActiveSet:
         Rows in corners, in the order of the factor.
     """
 
-    def __init__(self, rows: Rows, corners: Array, ends: Array) -> None:
+    def __init__(self, rows: WeightedRows, corners: Array, ends: Array) -> None:
         self.rows, self.corners, self.ends = rows, corners, ends
         n, f = rows.free.shape
         self.pins: Index = np.empty(0, dtype=np.intp)

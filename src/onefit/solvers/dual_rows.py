@@ -18,7 +18,7 @@ from onefit.exceptions import SolverError
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WeightedRows:
     """The rows that have a weight: G, and the free directions.
 
     Attributes
@@ -51,7 +51,7 @@ class Rows:
     hessian: Array
 
     @classmethod
-    def of(cls, X: Design, l2: Array, extra: Array, bend: Array | None = None) -> Rows:
+    def of(cls, X: Design, l2: Array, extra: Array, bend: Array | None = None) -> WeightedRows:
         """Scale the columns and tell the free directions from the penalised.
 
         Parameters

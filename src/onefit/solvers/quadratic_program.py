@@ -29,7 +29,7 @@ from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
 from onefit.solvers.corners import intervals
 from onefit.solvers.dual_active_set import DualActiveSet
-from onefit.solvers.dual_rows import Rows
+from onefit.solvers.dual_rows import WeightedRows
 from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
@@ -143,7 +143,9 @@ def minimum(
     duals : (m,) array, optional
         Those of the rows at the guess, where they are known.
     """
-    dual = DualActiveSet(Rows.of(program.X, l2, program.extra, program.hessian), program.kinks, program.ends)
+    dual = DualActiveSet(
+        WeightedRows.of(program.X, l2, program.extra, program.hessian), program.kinks, program.ends
+    )
     dual.place(*_guess(program, l2, coef, extra, duals))
     dual.settle()
     return dual

@@ -23,8 +23,8 @@ from onefit.torch.value_function.kriging import (  # noqa: E402
     _Tangents,
     _warped,
 )
-from onefit.torch.value_function.levels import Solved, Space  # noqa: E402
-from onefit.torch.value_function.module_levels import Data, Penalised, Problem, SumOfSquares  # noqa: E402
+from onefit.torch.value_function.levels import SearchBox, Solved  # noqa: E402
+from onefit.torch.value_function.module_levels import BilevelProblem, Data, Penalised, SumOfSquares  # noqa: E402
 from onefit.torch.value_function.rounds import lowest  # noqa: E402
 
 
@@ -225,10 +225,10 @@ def test_the_rounds_follow_the_update_rule(found):
 
 def test_the_penalised_loss_is_that_of_the_paper_with_its_gradient(found):
     module = nn.Linear(12, 1, bias=False).double()
-    space = Space(("ridge",), (1.0,), (3000.0,), logarithmic=True)
+    space = SearchBox(("ridge",), (1.0,), (3000.0,), logarithmic=True)
     train, held = (Data(*map(torch.as_tensor, rows)) for rows in (RIDGE.train, RIDGE.held))
     total = nn.MSELoss(reduction="sum")
-    problem = Problem(module, total, nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
+    problem = BilevelProblem(module, total, nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
 
     def value(unit):
         return Penalised(problem, found.surrogate_, unit, 3.0, 5.0)(None)
@@ -246,9 +246,9 @@ def test_the_penalised_loss_is_that_of_the_paper_with_its_gradient(found):
 
 def test_batches_have_the_gradient_of_the_whole_on_average(found):
     module, rows = nn.Linear(12, 1, bias=False).double(), RIDGE.train
-    space = Space(("ridge",), (1.0,), (3000.0,), logarithmic=True)
+    space = SearchBox(("ridge",), (1.0,), (3000.0,), logarithmic=True)
     train, held = (Data(*map(torch.as_tensor, rows)) for rows in (RIDGE.train, RIDGE.held))
-    problem = Problem(module, nn.MSELoss(), nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
+    problem = BilevelProblem(module, nn.MSELoss(), nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
     goal = Penalised(problem, found.surrogate_, torch.full((1,), 0.3, dtype=torch.float64), 3.0, 5.0)
     goal.begin()
     (whole,) = torch.autograd.grad(goal(None), module.weight)

@@ -59,7 +59,7 @@ def held_rows(n: int, classes: Index | None, seed: int) -> Mask | None:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutRows:
     """Rows that a training never sees, and heads on the others judged by them.
 
     Attributes

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.torch.features.arguments import HasModuleArguments
-from onefit.torch.features.checking import Check, HeldOut, held_rows
+from onefit.torch.features.checking import Check, HeldOutRows, held_rows
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import LossName, loss_of
 from onefit.torch.features.splits import balanced_splits
@@ -40,7 +40,7 @@ WAIT = 5  # times the patience, for what held-out rows say is noisy
 class Trial(NamedTuple):
     """A training without the held-out rows: those, and the module before and after."""
 
-    held: HeldOut
+    held: HeldOutRows
     begun: nn.Module
     trained: Trained
 
@@ -141,7 +141,7 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
             return None
         kept = ~out
         risk_of = self._risk(y[torch.as_tensor(kept)], None if classes is None else classes[kept], seed)
-        held = HeldOut(risk_of.head, risk_of.loss, X, y, out)
+        held = HeldOutRows(risk_of.head, risk_of.loss, X, y, out)
         with torch.random.fork_rng(devices=[y.device] if y.device.type == "cuda" else []):
             torch.manual_seed(seed)
             begun = self._start(0, X.shape[1]).to(y.device)

@@ -29,7 +29,7 @@ UNSURE = 0.02  # least probability that least squares is taken to tell
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedHead:
     """A head that was fitted, and what it says without each row.
 
     Attributes
@@ -79,7 +79,7 @@ class Head(ABC):
     """What is fitted on the features."""
 
     @abstractmethod
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
+    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
         """Fit, tune and judge."""
 
 
@@ -90,7 +90,7 @@ class LogisticHead(Head):
     n_strengths: int | None
     exact: bool
 
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
+    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
         classes, numbers = np.unique(y, return_inverse=True)
         if np.ndim(y) != 1 or len(classes) < 2:
             raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")
@@ -115,7 +115,7 @@ class LogisticHead(Head):
         return made_exact(model, X, y, sample_weight, needed=self.exact)
 
 
-def _together(X: Array, classes: Any, numbers: Any, sample_weight: Any, first: float) -> Judged:
+def _together(X: Array, classes: Any, numbers: Any, sample_weight: Any, first: float) -> JudgedHead:
     """Each class against the rest, at the strength that is best for all of them together."""
     weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
 
@@ -160,14 +160,14 @@ class RidgeHead(Head):
     n_strengths: int | None
     exact: bool
 
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
+    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
         target = np.asarray(y)
         if np.issubdtype(target.dtype, np.floating):
             return judged_numbers(RidgeLOO().fit(X, target, sample_weight), target, sample_weight)
         classes, numbers = np.unique(target, return_inverse=True)
         estimator = RidgeLOO().fit(X, np.eye(len(classes))[numbers], sample_weight)
         found = judged_numbers(estimator, np.eye(len(classes))[numbers], sample_weight)
-        return Judged(**{**vars(found), "classes": classes})
+        return JudgedHead(**{**vars(found), "classes": classes})
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class EstimatorHead(Head):
     estimator: Any
     exact: bool
 
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> Judged:
+    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
         given = {} if sample_weight is None else {"sample_weight": sample_weight}
         estimator = self.estimator.fit(X, y, **given)
         estimator = getattr(estimator, "best_estimator_", estimator)
@@ -210,7 +210,7 @@ def judged_classes(
     numbers: Any,
     sample_weight: Any,
     proba: Callable[[Array], Array],
-) -> Judged:
+) -> JudgedHead:
     """Left-out probabilities and log-losses of labels."""
     scores = np.column_stack([one.loo_.decision for one in estimators])
     predictions = proba(scores)
@@ -220,17 +220,17 @@ def judged_classes(
     coef = np.concatenate([np.atleast_2d(one.coef_) for one in estimators])
     intercept = np.concatenate([np.atleast_1d(one.intercept_) for one in estimators])
     value, error = mean_and_error(losses, weights)
-    return Judged(estimators, coef, intercept, predictions, losses, value, error, classes, proba)
+    return JudgedHead(estimators, coef, intercept, predictions, losses, value, error, classes, proba)
 
 
-def judged_numbers(estimator: Any, y: Array, sample_weight: Any) -> Judged:
+def judged_numbers(estimator: Any, y: Array, sample_weight: Any) -> JudgedHead:
     """Left-out predictions and squared errors."""
     predictions = estimator.loo_.predictions
     losses = ((y - predictions) ** 2).reshape(len(y), -1).mean(axis=1)
     weights = np.ones(len(losses)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     value, error = mean_and_error(losses, weights)
     coef, intercept = np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)
-    return Judged((estimator,), coef, intercept, predictions, losses, value, error)
+    return JudgedHead((estimator,), coef, intercept, predictions, losses, value, error)
 
 
 def binary(scores: Array) -> Array:

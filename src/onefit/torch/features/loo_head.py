@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from onefit._typing import Array, Index
 from onefit.torch.features.embedding import Features, embedded, read_features
-from onefit.torch.features.heads import HEADS, EstimatorHead, Head, Judged
+from onefit.torch.features.heads import HEADS, EstimatorHead, Head, JudgedHead
 from onefit.torch.numerics.rows import as_device, check_counts
 
 
@@ -158,7 +158,7 @@ class LeaveOneOutHead(BaseEstimator):
         spread = X.std(axis=0)
         return X.mean(axis=0), np.where(spread > 1e-12 * np.abs(X).max(axis=0), spread, 1.0)
 
-    def _keep(self, judged: Judged, data: Features, middle: Array, spread: Array) -> None:
+    def _keep(self, judged: JudgedHead, data: Features, middle: Array, spread: Array) -> None:
         weight = judged.coef / spread
         bias = judged.intercept - weight @ middle
         linear = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)

@@ -150,7 +150,7 @@ def _cholesky(H: Tensor) -> Tensor:
     return factor
 
 
-class Solution(torch.autograd.Function):
+class HeadSolution(torch.autograd.Function):
     """Coefficients θ (S, q, c) of the heads, as a function of features, targets, weights and C."""
 
     @staticmethod

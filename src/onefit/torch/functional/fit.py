@@ -20,7 +20,7 @@ from onefit.risk.means import clustered, mean_and_error
 from onefit.torch.functional import hypergradient
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.numerics.minimum import minimise
-from onefit.torch.numerics.objective import Objective, Split
+from onefit.torch.numerics.objective import PenalisedSum, PredictorLoss
 from onefit.torch.risk import REFITS, STRAINED, LeftOutRisk
 from onefit.validation import check_audit
 
@@ -70,7 +70,7 @@ class FunctionalFit:
     Attributes
     ----------
     problem : FunctionalProblem
-    objective : Objective
+    objective : PenalisedSum
         With its data and strengths.
     theta : (k,) tensor
         The minimum.
@@ -91,7 +91,7 @@ class FunctionalFit:
     """
 
     problem: Any
-    objective: Objective = field(repr=False)
+    objective: PenalisedSum = field(repr=False)
     theta: Tensor
 
     @property
@@ -276,7 +276,7 @@ class FunctionalFit:
             raise ValueError(f"curvature must be 'hessian' or 'gauss_newton', got {curvature!r}")
         if solver not in ("dense", "matrix_free"):
             raise ValueError(f"solver must be 'dense' or 'matrix_free', got {solver!r}")
-        if curvature == "gauss_newton" and not isinstance(self.objective.loss, Split):
+        if curvature == "gauss_newton" and not isinstance(self.objective.loss, PredictorLoss):
             raise ValueError(
                 "Gauss-Newton curvature needs a predictor: make the problem by "
                 "FunctionalProblem.of_predictor(predict, loss, ...)"

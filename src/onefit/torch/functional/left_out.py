@@ -25,7 +25,7 @@ from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
 from onefit.torch.numerics.conjugate import conjugate_each, pseudo_inverse
 from onefit.torch.numerics.newton import ROUNDING
-from onefit.torch.numerics.objective import Objective
+from onefit.torch.numerics.objective import PenalisedSum
 
 ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
 ENOUGH = 1e-8  # what it has to come to at least
@@ -80,7 +80,7 @@ class Steps:
 
     Attributes
     ----------
-    objective : Objective
+    objective : PenalisedSum
         On its free coordinates, so that it is smooth at ``theta``.
     theta : (k,) tensor
         Its minimum.
@@ -89,7 +89,7 @@ class Steps:
         Whether the whole curvature is formed and factored; products with it are enough otherwise.
     """
 
-    objective: Objective
+    objective: PenalisedSum
     theta: Tensor
     sets: Sets
     dense: bool = True

@@ -20,7 +20,7 @@ from onefit._typing import Array
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.tuning import Scale, StepSize, Tuning, descend
 from onefit.torch.numerics.minimum import minimise
-from onefit.torch.numerics.objective import Objective, Penalty, RowLoss, Split
+from onefit.torch.numerics.objective import PenalisedSum, Penalty, PredictorLoss, RowLoss
 from onefit.torch.numerics.rows import as_device, as_rows, as_weights, check_objective
 
 
@@ -106,7 +106,7 @@ class FunctionalProblem:
         >>> print(f"{fit.loo(curvature='gauss_newton').value:.3f}")
         0.011
         """
-        return cls(Split(predict, loss), penalties, start=start)
+        return cls(PredictorLoss(predict, loss), penalties, start=start)
 
     def fit(
         self,
@@ -147,7 +147,7 @@ class FunctionalProblem:
         rows, response = as_rows("X", X, place), as_rows("y", y, place)
         if len(rows) != len(response):
             raise ValueError(f"X has {len(rows)} rows, y has {len(response)}")
-        objective = Objective(
+        objective = PenalisedSum(
             loss=self.loss,
             penalties=tuple(self.penalties),
             X=rows,

@@ -17,7 +17,7 @@ ROUNDED = 1e-13  # of the squared pivots: a pencil that is singular but for roun
 
 
 @dataclass(frozen=True, eq=False)
-class Block(ABC):
+class ParameterBlock(ABC):
     """Curvature of some parameters, in m coordinates in which it and the decay are diagonal.
 
     Attributes
@@ -61,7 +61,7 @@ class Block(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Factored(Block):
+class Factored(ParameterBlock):
     """A layer, by the Kronecker factors of its curvature.
 
     Attributes
@@ -129,7 +129,7 @@ class Factored(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class Dense(Block):
+class Dense(ParameterBlock):
     """Parameters of no known layer, such as a norm's scales, by their exact Gauss–Newton block.
 
     Attributes

@@ -19,7 +19,7 @@ READ = 256  # rows of a data set that are collated at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class DataRows:
     """Inputs and targets of n rows.
 
     Attributes
@@ -38,9 +38,9 @@ class Rows:
     def device(self) -> torch.device:
         return tree_flatten(self.target)[0][0].device
 
-    def take(self, rows: Tensor) -> Rows:
+    def take(self, rows: Tensor) -> DataRows:
         """Some of the rows."""
-        return Rows(taken(self.inputs, rows), taken(self.target, rows))
+        return DataRows(taken(self.inputs, rows), taken(self.target, rows))
 
     def batches(self, size: int) -> Iterator[Tensor]:
         """Row numbers, so many at a time."""
@@ -59,7 +59,7 @@ def called(module: nn.Module, parts: dict[str, Tensor], inputs: Tree) -> Any:
     return functional_call(module, parts, tuple(inputs) if isinstance(inputs, tuple) else (inputs,))
 
 
-def read_rows(data: Any, device: torch.device) -> Rows:
+def read_rows(data: Any, device: torch.device) -> DataRows:
     """Read rows from what a user has.
 
     Parameters
@@ -74,7 +74,7 @@ def read_rows(data: Any, device: torch.device) -> Rows:
     TypeError, ValueError
     """
     inputs, target = _parts(data)
-    rows = Rows(_checked("X", inputs, device), _checked("y", target, device))
+    rows = DataRows(_checked("X", inputs, device), _checked("y", target, device))
     n = len(rows)
     for path, leaf in tree_flatten_with_path((rows.inputs, rows.target))[0]:
         if len(leaf) != n:

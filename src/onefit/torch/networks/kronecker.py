@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onefit.torch.networks.blocks import Block, Dense, Factored
+from onefit.torch.networks.blocks import Dense, Factored, ParameterBlock
 from onefit.torch.networks.data import Tree, taken
 from onefit.torch.networks.layers import Parts, Tracer, flat_rows
 
@@ -48,7 +48,7 @@ class KroneckerCurvature:
     Attributes
     ----------
     tracer : Tracer
-    blocks : tuple of Block
+    blocks : tuple of ParameterBlock
     X : tensor
         The rows.
     slopes : (n, c) tensor
@@ -84,7 +84,7 @@ class KroneckerCurvature:
     """
 
     tracer: Tracer
-    blocks: tuple[Block, ...]
+    blocks: tuple[ParameterBlock, ...]
     X: Tree
     slopes: Tensor
     roots: Tensor
@@ -174,7 +174,7 @@ def _solved(M: Tensor, rhs: Tensor) -> Tensor:
     return (inverse @ (rhs / scale)[..., None])[..., 0] / scale
 
 
-def _blocks(tracer: Tracer, X: Tree, roots: Tensor, decay: Parts, size: int) -> tuple[Block, ...]:
+def _blocks(tracer: Tracer, X: Tree, roots: Tensor, decay: Parts, size: int) -> tuple[ParameterBlock, ...]:
     """Sum the factors over the rows, batch by batch, and diagonalise them."""
     A: Parts = {}
     S: Parts = {}

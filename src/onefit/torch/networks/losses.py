@@ -103,11 +103,11 @@ def row_losses(loss: Any, target: Tree) -> tuple[RowLosses, ...]:
     if target.is_floating_point():  # probabilities: sums over classes, a mean over rows
         return plain, Alone(loss)
     weighted = ClassWeighted(elements, loss.weight, loss.ignore_index)
-    return (Summed(weighted) if reduction == "sum" else weighted), Alone(loss)
+    return (SummedLosses(weighted) if reduction == "sum" else weighted), Alone(loss)
 
 
 @dataclass(frozen=True)
-class Summed(RowLosses):
+class SummedLosses(RowLosses):
     """The same where they are summed: a row's loss is its whole part of the sum."""
 
     whole: ClassWeighted

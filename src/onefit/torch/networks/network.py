@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import grad, jacrev, vmap
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from onefit.torch.networks.data import Rows, Tree, called, taken
+from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
 from onefit.torch.networks.derivatives import derivative, jacobian_of
 from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
@@ -27,7 +27,7 @@ SOME = 256  # rows whose gradients tell the size of those of all
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class OutputLayout:
     """How what a module returns is laid out flat: the parts that the loss depends on, (n, c).
 
     Attributes
@@ -65,7 +65,7 @@ class Network:
     ----------
     module : nn.Module
         A copy in float64, in ``eval()`` mode.
-    rows : Rows
+    rows : DataRows
     losses : RowLosses
         ℓ_i of outputs.
     shares : (n,) tensor
@@ -76,25 +76,25 @@ class Network:
         Whether the loss is a mean over rows, and not their sum: the decay is that of Σ b_i losses then.
     theta : (k,) tensor
         The parameters.
-    layout : Layout
+    layout : OutputLayout
         Of its outputs.
     """
 
     module: nn.Module
-    rows: Rows
+    rows: DataRows
     losses: RowLosses
     shares: Tensor
     decay: Tensor
     mean: bool
     theta: Tensor
-    layout: Layout
+    layout: OutputLayout
 
     @classmethod
     def read(
         cls,
         module: Any,
         loss: Any,
-        rows: Rows,
+        rows: DataRows,
         weight_decay: Decay,
         sample_weight: Any = None,
     ) -> Network:
@@ -144,7 +144,7 @@ class Network:
 
     # --- outputs and losses ----------------------------------------------------------------------------
 
-    def outputs(self, theta: Tensor, rows: Rows) -> Tree:
+    def outputs(self, theta: Tensor, rows: DataRows) -> Tree:
         """What the module returns for some rows."""
         return called(self.module, self.parts(theta), rows.inputs)
 
@@ -223,7 +223,7 @@ class Network:
         first, second = zip(*parts, strict=True)
         return torch.cat(first), torch.cat(second)
 
-    def _derivatives(self, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _derivatives(self, rows: DataRows) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             outputs = self.outputs(self.theta, rows)
         flat = self.layout.flat(outputs).requires_grad_()
@@ -275,7 +275,7 @@ def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, Ba
     return own, loss
 
 
-def _outputs(module: nn.Module, rows: Rows) -> Tree:
+def _outputs(module: nn.Module, rows: DataRows) -> Tree:
     """Outputs of all rows.
 
     Raises
@@ -306,7 +306,7 @@ def _shapes(tree: Tree) -> str:
     return ", ".join(f"{tuple(leaf.shape)} of {leaf.dtype}" for leaf in tree_flatten(tree)[0])
 
 
-def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
+def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> OutputLayout:
     """Find the parts of the outputs that the loss depends on."""
     leaves, spec = tree_flatten(outputs)
     leaves = [leaf.detach().requires_grad_(leaf.is_floating_point()) for leaf in leaves]
@@ -317,7 +317,7 @@ def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> Layout:
     found = torch.autograd.grad(value, [leaves[k] for k in real], allow_unused=True)
     known = cast("tuple[Tensor | None, ...]", found)
     used = tuple(k for k, slope in zip(real, known, strict=True) if slope is not None)
-    return Layout(spec, used, tuple(leaves[k].shape[1:] for k in used))
+    return OutputLayout(spec, used, tuple(leaves[k].shape[1:] for k in used))
 
 
 def _refuse_infinite(values: Tensor) -> None:

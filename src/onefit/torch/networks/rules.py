@@ -18,7 +18,7 @@ from onefit.torch.networks.data import Tree, called
 from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes
 from onefit.torch.networks.kronecker import KroneckerCurvature
 from onefit.torch.networks.network import Network
-from onefit.torch.numerics.objective import BUDGET, Objective, Split
+from onefit.torch.numerics.objective import BUDGET, PenalisedSum, PredictorLoss
 
 Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]
 AUTO = "auto"
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
     leverages: Tensor
 
 
-class LeftOut(NamedTuple):
+class WithoutRows(NamedTuple):
     """Rows without themselves.
 
     Attributes
@@ -66,7 +66,7 @@ class Rule(ABC):
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         """Steps without each of some sets of as many rows, a few at a time: (s, q)."""
 
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> WithoutRows:
         """Each row without itself."""
         network = self.network
         rows = torch.arange(len(network.rows), device=network.theta.device)
@@ -74,8 +74,8 @@ class Rule(ABC):
         for part in self.moved(rows[:, None]):
             own = part.sets[:, 0]
             outputs = network.outputs_at(network.theta + part.steps, own)
-            parts.append(LeftOut(network.values_of(outputs, own), part.leverages, outputs))
-        return LeftOut(*(torch.cat(part) for part in zip(*parts, strict=True)))
+            parts.append(WithoutRows(network.values_of(outputs, own), part.leverages, outputs))
+        return WithoutRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def left_behind(self, sets: Tensor) -> Tensor:
         """Gradient that the rows of each set leave behind, with their share of the decay: (s, k)."""
@@ -163,7 +163,7 @@ class LastLayer(Rule):
             whole[:, last] = moves[few]
             yield Moved(sets[few], whole, leverages[few])
 
-    def _objective(self, last: Tensor) -> Objective:
+    def _objective(self, last: Tensor) -> PenalisedSum:
         """The objective of the parameters of the last layer, those below held fixed."""
         network = self.network
         if not network.maps:
@@ -186,7 +186,7 @@ class LastLayer(Rule):
 
         if not network.mean:
             ridge = (lambda t: (decay * t**2).sum() / 2,)
-            return _objective(Split(predict, loss), ridge, numbers, network.shares)
+            return _objective(PredictorLoss(predict, loss), ridge, numbers, network.shares)
 
         def decayed(own: Tensor, x: Tensor, y: Tensor) -> Tensor:  # each row brings its share of the decay
             return loss(predict(own, x), y) + (decay * own**2).sum() / 2
@@ -199,8 +199,8 @@ class LastLayer(Rule):
         return called(self.network.module, self.network.parts(self.network.theta), inputs)
 
 
-def _objective(loss: object, penalties: tuple[object, ...], numbers: Tensor, shares: Tensor) -> Objective:
-    return Objective(loss, penalties, numbers, numbers, shares, torch.ones_like(shares[: len(penalties)]))  # type: ignore[arg-type]
+def _objective(loss: object, penalties: tuple[object, ...], numbers: Tensor, shares: Tensor) -> PenalisedSum:
+    return PenalisedSum(loss, penalties, numbers, numbers, shares, torch.ones_like(shares[: len(penalties)]))  # type: ignore[arg-type]
 
 
 def _with_last(network: Network, own: Tensor, first: int) -> dict[str, Tensor]:

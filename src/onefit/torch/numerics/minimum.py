@@ -11,16 +11,16 @@ from torch import Tensor
 
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.newton import newton, quasi_newton
-from onefit.torch.numerics.objective import Objective
+from onefit.torch.numerics.objective import PenalisedSum
 from onefit.torch.numerics.support import on_support, split_signs
 
 
-def minimise(objective: Objective, start: Tensor, *, warm: bool = False) -> Tensor:
+def minimise(objective: PenalisedSum, start: Tensor, *, warm: bool = False) -> Tensor:
     """Return the minimum that a start leads to: (k,).
 
     Parameters
     ----------
-    objective : Objective
+    objective : PenalisedSum
     start : (k,) tensor
     warm : bool, default False
         Whether the start is near: Newton steps are tried at once.

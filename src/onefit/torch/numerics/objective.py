@@ -94,7 +94,7 @@ class Smooth(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class PredictorLoss:
     """A loss of the output of a predictor: ℓ(θ; x, y) = loss(predict(θ, x), y).
 
     Attributes
@@ -113,13 +113,13 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Objective(Smooth):
+class PenalisedSum(Smooth):
     """A penalised sum of losses at given data and strengths.
 
     Attributes
     ----------
     loss : callable
-        Loss of one row, ``loss(theta, x, y)``; a ``Split`` if Gauss–Newton curvature is wanted.
+        Loss of one row, ``loss(theta, x, y)``; a ``PredictorLoss`` if Gauss–Newton curvature is wanted.
     penalties : tuple of callables
         r_m(theta).
     X, y : tensors
@@ -223,7 +223,7 @@ class Objective(Smooth):
     def _sum_product(self, theta: Tensor, X: Tensor, y: Tensor, weights: Tensor, v: Tensor) -> Tensor:
         if not self.gauss_newton:
             return _hessian_product(lambda t: self._sum(t, X, y, weights), theta, v)
-        assert isinstance(self.loss, Split)
+        assert isinstance(self.loss, PredictorLoss)
         predict, loss = self.loss.predict, self.loss.loss
         linearised: Any = vjp(lambda t: vmap(predict, in_dims=(None, 0))(t, X), theta)
         outputs, pull = linearised
@@ -253,7 +253,7 @@ class Objective(Smooth):
 
     # --- parts -----------------------------------------------------------------------------------------
 
-    def restricted(self, theta: Tensor, free: Tensor) -> Objective:
+    def restricted(self, theta: Tensor, free: Tensor) -> PenalisedSum:
         """The objective of some coordinates, the others held at ``theta``."""
         if len(free) == len(theta):
             return self
@@ -267,7 +267,7 @@ class Objective(Smooth):
             penalties=tuple(_penalty_on(term, lift) for term in self.penalties),
         )
 
-    def without(self, rows: Tensor) -> Objective:
+    def without(self, rows: Tensor) -> PenalisedSum:
         """The objective of the other rows."""
         kept = torch.ones(len(self), dtype=torch.bool, device=self.weights.device)
         kept[rows] = False
@@ -279,9 +279,9 @@ def _hessian_product(f: Callable[[Tensor], Tensor], theta: Tensor, v: Tensor) ->
 
 
 def _on(loss: RowLoss, lift: Callable[[Tensor], Tensor]) -> RowLoss:
-    if isinstance(loss, Split):
+    if isinstance(loss, PredictorLoss):
         predict = loss.predict
-        return Split(lambda u, x: predict(lift(u), x), loss.loss)
+        return PredictorLoss(lambda u, x: predict(lift(u), x), loss.loss)
     return lambda u, x, y: loss(lift(u), x, y)
 
 

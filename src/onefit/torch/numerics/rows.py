@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onefit.exceptions import SolverError
-from onefit.torch.numerics.objective import Objective
+from onefit.torch.numerics.objective import PenalisedSum
 
 
 def as_device(device: Any) -> torch.device:
@@ -53,7 +53,7 @@ def as_weights(given: Any, n: int, device: torch.device) -> Tensor:
     return torch.as_tensor(weights, device=device)
 
 
-def check_objective(objective: Objective, theta: Tensor) -> None:
+def check_objective(objective: PenalisedSum, theta: Tensor) -> None:
     """Refuse a loss that is not one finite number a row, and penalties that are not one finite number."""
     check_scalar("the loss of one row", objective.loss(theta, objective.X[0], objective.y[0]))
     for m, term in enumerate(objective.penalties):

@@ -22,14 +22,14 @@ from onefit.torch.numerics.newton import (
     no_minimum,
     value_and_gradient,
 )
-from onefit.torch.numerics.objective import Objective
+from onefit.torch.numerics.objective import PenalisedSum
 from onefit.torch.numerics.optimizers import as_array, lbfgs_b, like
 
 ROUNDS = 50
 SLACK = 1e-9  # by which the gradient off the support may exceed the slope of the norm
 
 
-def split_signs(objective: Objective, start: Tensor) -> Tensor:
+def split_signs(objective: PenalisedSum, start: Tensor) -> Tensor:
     """L-BFGS-B on θ = u − v with u, v ≥ 0, where the norm is linear: (k,)."""
     k, rate = len(start), as_array(objective.kinks(start))
     kinked = rate > 0
@@ -49,7 +49,7 @@ def split_signs(objective: Objective, start: Tensor) -> Tensor:
     return like(found[:k] - found[k:], start)
 
 
-def on_support(objective: Objective, theta: Tensor) -> Tensor:
+def on_support(objective: PenalisedSum, theta: Tensor) -> Tensor:
     """Newton steps on the support; coordinates leave it at zero and enter it one at a time: (k,)."""
     rate = objective.kinks(theta)
     signs = torch.sign(theta)
@@ -69,7 +69,7 @@ def on_support(objective: Objective, theta: Tensor) -> Tensor:
     raise SolverError(no_minimum(objective, theta))
 
 
-def _below(objective: Objective, theta: Tensor, signs: Tensor, rate: Tensor) -> Tensor | None:
+def _below(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> Tensor | None:
     """Return a lower point on the support where this one is no minimum."""
     free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]
     if len(free) == 0:
@@ -78,7 +78,7 @@ def _below(objective: Objective, theta: Tensor, signs: Tensor, rate: Tensor) -> 
     return None if found is None else theta.scatter(0, free, found)
 
 
-def _settle(objective: Objective, theta: Tensor, signs: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+def _settle(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
     """Newton steps with these signs, each as far as the first coordinate that reaches zero."""
     for _ in range(STEPS + len(theta)):
         free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]

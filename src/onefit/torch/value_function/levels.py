@@ -23,7 +23,7 @@ Surrogate: TypeAlias = Kriging | TangentKriging
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchBox:
     """The box of the hyperparameters, and its map to the unit cube.
 
     Attributes
@@ -134,7 +134,7 @@ class Lagrangian(NamedTuple):
     multiplier: float
 
 
-class Judge(ABC):
+class OuterJudge(ABC):
     """What a model makes of other data."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Judge(ABC):
 class Levels(ABC):
     """What is trained, on which data, and how each level is minimised."""
 
-    space: Space
+    space: SearchBox
 
     @property
     @abstractmethod
@@ -197,5 +197,5 @@ class Levels(ABC):
 
     @property
     @abstractmethod
-    def judge(self) -> Judge:
+    def judge(self) -> OuterJudge:
         """How models are judged on other data, without the data of the search."""

@@ -30,7 +30,7 @@ from onefit.problem import Problem
 from onefit.readers import read
 from onefit.solvers.solve import solve
 from onefit.torch.numerics.optimizers import lbfgs_b
-from onefit.torch.value_function.levels import Joint, Judge, Lagrangian, Levels, Solved, Space, State
+from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, OuterJudge, SearchBox, Solved, State
 
 PREFIX = "penalty__"
 STRENGTHS = ("alpha", "l1_ratio", "l1", "l2")  # hyperparameters that penalties are linear in
@@ -39,7 +39,7 @@ CLOSE = 1e-9  # of log c
 
 
 @dataclass(frozen=True)
-class LinearJudge(Judge):
+class LinearJudge(OuterJudge):
     """Mean loss of a row, in the terms of the model's own loss."""
 
     def loss(self, model: GeneralizedLinear, X: Any, y: Any) -> float:
@@ -61,7 +61,7 @@ class LinearLevels(Levels):
         With some penalty.
     rows, target : arrays
         Training data as they were given.
-    space : Space
+    space : SearchBox
     max_iter : int
         Steps of L-BFGS-B in λ.
     tol : float
@@ -73,7 +73,7 @@ class LinearLevels(Levels):
     held: Problem
     rows: Any
     target: Any
-    space: Space
+    space: SearchBox
     max_iter: int
     tol: float
 
@@ -94,7 +94,7 @@ class LinearLevels(Levels):
         """
         X, y, X_val, y_val = data
         penalty = estimator._find_penalty()
-        space = Space.of(_checked(penalty, bounds), bounds, scale)
+        space = SearchBox.of(_checked(penalty, bounds), bounds, scale)
         middle = space.listed(np.full(len(space.names), 0.5))
         fitted = clone(estimator).set_params(penalty=_with(penalty, space, middle)).fit(X, y)
         train, held = (read(fitted, *part).fit.problem for part in ((X, y), (X_val, y_val)))
@@ -240,7 +240,7 @@ def _checked(penalty: Penalty, bounds: Any) -> list[str]:
     return list(bounds)
 
 
-def _with(penalty: Penalty, space: Space, strengths: list[float]) -> Penalty:
+def _with(penalty: Penalty, space: SearchBox, strengths: list[float]) -> Penalty:
     """The penalty with other strengths."""
     own = {name.removeprefix(PREFIX): one for name, one in zip(space.names, strengths, strict=True)}
     copy: Penalty = clone(penalty, safe=False).set_params(**own)

@@ -21,11 +21,11 @@ from onefit.torch.numerics.rows import trained_parameters
 from onefit.torch.value_function.checking import linear_loss
 from onefit.torch.value_function.levels import (
     Joint,
-    Judge,
     Lagrangian,
     Levels,
+    OuterJudge,
+    SearchBox,
     Solved,
-    Space,
     State,
     Surrogate,
 )
@@ -91,14 +91,14 @@ def as_tensor(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BilevelProblem:
     """The two objectives of a module: f(λ, w) on training data, F(w) on validation data."""
 
     module: nn.Module
     loss: Loss
     validation_loss: Loss
     penalties: tuple[Penalty, ...]
-    space: Space
+    space: SearchBox
     train: Data
     held: Data
 
@@ -158,7 +158,7 @@ class Problem:
 class Inner(Goal):
     """f(λ, ·) at a fixed λ."""
 
-    problem: Problem
+    problem: BilevelProblem
     unit: Tensor
 
     def __call__(self, rows: Rows) -> Tensor:
@@ -173,7 +173,7 @@ class Penalised(Goal):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: BilevelProblem,
         surrogate: Surrogate,
         unit: Tensor,
         weight: float,
@@ -206,7 +206,7 @@ class Penalised(Goal):
 
 
 @dataclass(frozen=True)
-class ModuleJudge(Judge):
+class ModuleJudge(OuterJudge):
     """Validation loss and output of a module."""
 
     validation_loss: Loss
@@ -230,18 +230,18 @@ class ModuleLevels(Levels):
 
     Attributes
     ----------
-    problem : Problem
+    problem : BilevelProblem
     descent : Descent
     first : dict of tensors
         Weights that the module comes with.
     """
 
-    problem: Problem
+    problem: BilevelProblem
     descent: Descent
     first: State
 
     @property
-    def space(self) -> Space:  # type: ignore[override]
+    def space(self) -> SearchBox:  # type: ignore[override]
         return self.problem.space
 
     @property
@@ -308,7 +308,7 @@ class ModuleLevels(Levels):
         return ModuleJudge(self.problem.validation_loss)
 
 
-def descend(problem: Problem, goal: Goal, descent: Descent, bounded: Tensor | None, seed: int) -> None:
+def descend(problem: BilevelProblem, goal: Goal, descent: Descent, bounded: Tensor | None, seed: int) -> None:
     """Minimise over the parameters of the module, and over a point of the unit cube if one is given."""
     device = problem.variables[0].device
     problem.module.train(descent.is_stochastic)

@@ -24,13 +24,13 @@ from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.checking import Comparison
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
-from onefit.torch.value_function.levels import Levels, Solved, Space, Surrogate
+from onefit.torch.value_function.levels import Levels, SearchBox, Solved, Surrogate
 from onefit.torch.value_function.linear_levels import LinearLevels
 from onefit.torch.value_function.module_levels import (
+    BilevelProblem,
     Loss,
     ModuleLevels,
     Penalty,
-    Problem,
     SumOfSquares,
     as_data,
     state_of,
@@ -298,13 +298,13 @@ class ValueFunctionSearch(BaseEstimator):
             raise ValueError("loss must be given for a module")
         if not isinstance(self.penalties, Mapping) or not self.penalties:
             raise ValueError("penalties must be a dictionary of names and penalties, at least one")
-        space, device = Space.of(self.penalties, self.bounds, self.scale), as_device(self.device)
+        space, device = SearchBox.of(self.penalties, self.bounds, self.scale), as_device(self.device)
         like = trained_parameters(self.module)[0].dtype
         dtype = self.dtype or (torch.float64 if self.batch_size is None else like)
         penalties = tuple(
             SumOfSquares(one) if isinstance(one, str) else one for one in self.penalties.values()
         )
-        problem = Problem(
+        problem = BilevelProblem(
             copy.deepcopy(self.module).to(device, dtype).eval(),
             self.loss,
             self.validation_loss or self.loss,
@@ -328,7 +328,7 @@ class ValueFunctionSearch(BaseEstimator):
         digest.update(levels.key)
         return digest.hexdigest()
 
-    def _descent(self, problem: Problem) -> Descent:
+    def _descent(self, problem: BilevelProblem) -> Descent:
         if self.batch_size is None:
             return Lbfgs(self.max_iter, self.tol)
         sizes = len(problem.train.X), len(problem.held.X)

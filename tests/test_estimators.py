@@ -137,14 +137,15 @@ def test_elastic_net_path(diabetes, weighted, fit_intercept, l1_ratio):
     settings = {"fit_intercept": fit_intercept, "early_stopping": False, "alphas": 12}
     tuned = LassoLOO(**settings) if l1_ratio == 1 else ElasticNetLOO(l1_ratio=l1_ratio, **settings)
     tuned.fit(X, y, **params)
+    share = getattr(tuned, "l1_ratio_", 1.0)  # in the terms of scikit-learn
     for alpha, coef in zip(tuned.alphas_, tuned.coef_path_, strict=True):
         reference = ElasticNet(
-            alpha, l1_ratio=l1_ratio, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
+            alpha, l1_ratio=share, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
         )
         np.testing.assert_allclose(coef, reference.fit(X, y, **params).coef_, atol=1e-3)
     assert not tuned.coef_path_[0].any()
     reference = ElasticNet(
-        tuned.alpha_, l1_ratio=l1_ratio, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
+        tuned.alpha_, l1_ratio=share, fit_intercept=fit_intercept, tol=1e-10, max_iter=100_000
     )
     losses = _refit_losses(reference, X, y, _squared, **params)
     risk = np.average(losses, weights=params.get("sample_weight"))

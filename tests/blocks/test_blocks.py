@@ -194,7 +194,9 @@ def test_estimators_find_the_same_in_blocks(monkeypatch, model, case):
         fitted = model.fit(X, y, sample_weight=weights)
         found[tall] = dict(vars(fitted))
     whole, blocks = found[False], found[True]
-    assert blocks.get("l1_ratio_") == whole.get("l1_ratio_")
+    if not np.isclose(blocks.get("l1_ratio_", 1.0), whole.get("l1_ratio_", 1.0)):  # two that are as good
+        assert abs(blocks["loo_"].value - whole["loo_"].value) < 0.01 * whole["loo_"].std_error
+        return
     J = min(len(blocks["alphas_"]), len(whole["alphas_"]))
     np.testing.assert_allclose(blocks["coef_path_"][:J], whole["coef_path_"][:J], atol=1e-9)
     np.testing.assert_allclose(blocks["intercept_path_"][:J], whole["intercept_path_"][:J], atol=1e-8)

@@ -62,7 +62,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         before = fresh if step.is_fresh else last
-        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * before
+        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * before or _is_rounding(fit)
         if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
@@ -191,7 +191,7 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
     """
     rows = fit.gradient.reshape(fit.problem.n, -1)
     sizes = np.sqrt(np.sum(rows**2, axis=0)).reshape(fit.intercept.shape)
-    if isinstance(fit.problem.X, _linalg.RowGram) or not np.any(sizes):  # of dual coordinates; nothing pulls
+    if isinstance(fit.problem.X, _linalg.RowGram) or _is_rounding(fit):  # dual coordinates; nothing pulls
         return True
     columns = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     allowed = UNBALANCED * np.multiply.outer(columns, sizes)
@@ -200,6 +200,14 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
     return bool(
         np.all(small | (step.gradient.coef == 0)) and np.all(np.abs(step.gradient.intercept) <= levels)
     )
+
+
+def _is_rounding(fit: Fit) -> bool:
+    """Whether the gradients of the rows are no more than rounding of linear predictors makes of them."""
+    moved = 8.0 * np.finfo(float).eps * (1.0 + np.abs(fit.eta))
+    size = np.abs(fit.hessian)
+    bent = np.einsum("nkl,nl->nk", size, moved) if size.ndim == 3 else size * moved
+    return bool(np.all(np.abs(fit.gradient) <= bent))
 
 
 def is_short(fit: Fit, change: Array) -> bool:
@@ -226,7 +234,8 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
     """
     left = _unremoved(fit, step)
-    down = np.where(step.tangent.support, -left.coef, 0.0)
+    straight = step.tangent.support if not fit.problem.loss.is_smooth else step.orthant != 0
+    down = np.where(straight, -left.coef, 0.0)
     if not np.any(down):
         return None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -63,6 +63,15 @@ def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
     return newton_step(n, p, k).times(2 if quadratic else 5)
 
 
+def pivots_of_a_row(n: int, k: int) -> float:
+    """Changes of the pattern of a lasso without one of its rows, about.
+
+    Hardly any with few columns a row, some forty where the support is as large as the sample
+    (``benchmarks/follow_cost.py``).
+    """
+    return 0.1 + 40.0 * min(1.0, k / n) ** 2
+
+
 def is_tall(n: int, p: int) -> bool:
     """Whether passes over the rows are what takes time, beside what is done with sums over them."""
     return n >= TALL * p and float(n) * p >= MANY

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.cost import Work
+from onefit.cost import Work, pivots_of_a_row
 from onefit.fit import Fit
 from onefit.leave_out import follow_corners, follow_lasso
 from onefit.leave_out.result import SolvedWithout
@@ -20,8 +20,11 @@ from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.path import least_squares_path
 
-PIVOTS = 10.0  # that a row takes
+PIVOTS = 10.0  # that a row in a corner takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
+# Calls of a pivot of a lasso, which solves a small system in what has changed so far, and more for each pivot
+# before it (``benchmarks/follow_cost.py``).
+IN_A_SYSTEM, GROWING = 80.0, 3.0
 ROUNDS = 2.0  # of watching more columns
 JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
 
@@ -62,7 +65,9 @@ def cost(fit: Fit, rows: int) -> Work:
     watched = JOINING * fit.tangent.size
     check = 2.0 * _linalg.n_stored(fit.problem.X)
     tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
-    each = Work(PIVOTS * (watched**2 + 100.0 * watched) + check)
+    pivots = pivots_of_a_row(n, fit.tangent.size)
+    flops, calls = pivots * (watched**2 + 100.0 * watched) + check, pivots * (IN_A_SYSTEM + GROWING * pivots)
+    each = Work(flops, calls)
     return Work(*(a + rows * b for a, b in zip(tableau, each, strict=True)))
 
 

@@ -9,12 +9,12 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import proximal
+from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
 ROUNDS = 2.0  # times what a row takes that settles at once
-FOLLOWING = 3.0  # the same for a row that is followed
 
 
 def can_leave_some_out(fit: Fit) -> bool:
@@ -26,10 +26,11 @@ def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
     if not proximal.applies(fit):
         return refit_cost(fit).times(count).seconds
-    is_followed = paths_are_surer(fit)
+    if paths_are_surer(fit):
+        return following(fit, count).seconds
     n, k = fit.problem.n, 1.3 * fit.tangent.size + 1
     each = Work(8.0 * (2.0 * n * k + 3.0 * k * k) + 2.0 * _linalg.n_stored(fit.problem.X), 2.0, 16.0 * n)
-    return count * each.seconds * (FOLLOWING if is_followed else ROUNDS)
+    return count * ROUNDS * each.seconds
 
 
 def leave_some_out(fit: Fit, rows: Index) -> Array:

@@ -91,10 +91,11 @@ def test_two_workers_and_one_that_dies(tmp_path):
     with (
         dask.config.set({"distributed.comm.retry.count": 3}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as cluster,
         Client(cluster) as client,
     ):
+        client.wait_for_workers(2, timeout=60)
         for kind, own in makers.items():
             expect_same(kind(10).fit(as_dask(X), as_dask(own)), here[kind])
         pids = set(client.run(os.getpid).values())

@@ -340,7 +340,7 @@ def test_refits_go_to_a_cluster_by_joblib():
     forest = RandomForestRegressor(2, random_state=0).fit(X, y)
     here = onefit.loo(forest, X, y, audit=4, rng=0).audit
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster),
         parallel_config(backend="dask"),
     ):

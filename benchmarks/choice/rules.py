@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from onefit.tuning.selection import choose_strength, paired_errors, smallest
+from onefit.tuning.contest import choose_strength
+from onefit.tuning.selection import paired_errors, smallest
 
 Array = np.ndarray
 Record = Mapping[str, Array]

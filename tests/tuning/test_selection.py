@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from onefit.risk.means import mean_and_error
+from onefit.tuning.contest import choose_strength, contest
 from onefit.tuning.selection import (
     choose,
-    choose_strength,
     confidence_set,
-    contest,
     corrected_risk,
     covariance_of_means,
     paired_errors,

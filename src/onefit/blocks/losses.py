@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.tuning.selection import Contest, Selection, choose, smallest, within_reach
+from onefit.tuning.contest import Contest, within_reach
+from onefit.tuning.selection import Selection, choose, smallest
 
 
 @dataclass(frozen=True, eq=False)

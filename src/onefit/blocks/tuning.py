@@ -13,8 +13,9 @@ from onefit.blocks.losses import LossSums
 from onefit.blocks.paths import net_path, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
+from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
-from onefit.tuning.selection import Contest, Selection, choose, smallest
+from onefit.tuning.selection import Selection, choose, smallest
 
 
 @dataclass(frozen=True, eq=False)

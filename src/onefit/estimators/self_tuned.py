@@ -33,12 +33,13 @@ from onefit.problem import Balance, Problem
 from onefit.readers.conventions import class_weights
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
+from onefit.tuning.contest import Contest, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path
 from onefit.tuning.race import race
 from onefit.tuning.ridge import RidgeSpectrum, search_ridge
-from onefit.tuning.selection import SELECTIONS, Contest, Selection, contest
+from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_bounds,
     check_class_weight,

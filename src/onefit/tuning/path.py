@@ -13,10 +13,11 @@ from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
+from onefit.tuning.contest import Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between
-from onefit.tuning.selection import Contest, Selection, choose_strength, paired_errors, smallest
+from onefit.tuning.selection import Selection, paired_errors, smallest
 
 APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 

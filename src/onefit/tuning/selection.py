@@ -18,8 +18,7 @@ factor of two or so on few rows, and the correction removes only about half of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -30,8 +29,6 @@ from onefit._typing import Array, Index, Mask
 Selection = Literal["bagged", "min", "1se"]
 SELECTIONS = ("bagged", "min", "1se")
 CONFIDENCE = 0.95
-OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best
-LONGEST_TAIL = 3.0  # how much more than any row speaks for a strength one may speak against it
 N_DRAWS = 1000
 N_BAGGED = 200  # draws of a choice, which has to cost little beside the fit
 # Errors of bagged choices, relative to those that the rows show: 1 is their own size.  See docs/choice.md.
@@ -43,34 +40,6 @@ SAME = 1e-4  # of the largest error: risks that differ by less are those of the 
 def smallest(risks: Array) -> int:
     """Position of the smallest risk, the first of several; 0 if all are unknown."""
     return int(np.nanargmin(risks)) if not np.all(np.isnan(risks)) else 0
-
-
-def choose_strength(
-    losses: Array,
-    weights: Array,
-    risks: Array,
-    paired: Array,
-    selection: Selection,
-    misses: Array | None = None,
-) -> tuple[int, Contest | None]:
-    """Position of the chosen strength, and the contest that it was chosen in, if there was one.
-
-    Parameters
-    ----------
-    losses : (n, J) array
-        Strongest penalty first.
-    weights : (n,) array
-    risks, paired : (J,) arrays
-        Their means, and the standard errors of the differences to the smallest.
-    selection : "bagged", "min" or "1se"
-        See ``bagged`` and ``choose``.
-    misses : (n, J) array, optional
-        Shares of sampled rows in the errors of the differences to the smallest risk.
-    """
-    if selection == "bagged" and not np.all(np.isnan(risks)):
-        held = contest([(losses, risks, paired)], weights, selection, misses)
-        return held.bagged(), held
-    return choose(risks, paired, selection), None
 
 
 def bagged(risks: Array, covariance: Array, positions: Index) -> int:
@@ -141,7 +110,7 @@ def paired_errors(losses: Array, weights: Array, best: int) -> Array:
         Rows without weight do not count.
     best : int
     """
-    losses, weights = _held(losses, weights)
+    losses, weights = held(losses, weights)
     total = np.zeros(losses.shape[1])
     for rows, block in _linalg.centred_blocks(losses, _linalg.column_means(losses, weights)):
         block -= block[:, [best]]
@@ -159,12 +128,12 @@ def covariance_of_means(values: Array, weights: Array) -> Array:
         stay the same, and rounding stays out of them.
     weights : (n,) array
     """
-    values, weights = _held(values, weights)
+    values, weights = held(values, weights)
     lower = _linalg.weighted_gram(values, _linalg.column_means(values, weights), weights**2)
     return (np.tril(lower) + np.tril(lower, -1).T) * _spread_of_mean(weights)
 
 
-def _held(losses: Array, weights: Array) -> tuple[Array, Array]:
+def held(losses: Array, weights: Array) -> tuple[Array, Array]:
     """Rows that have weight."""
     held = weights > 0
     return (losses, weights) if held.all() else (losses[held], weights[held])
@@ -308,101 +277,3 @@ def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
     root = SPREAD * np.asarray(np.linalg.cholesky(jittered), dtype=np.float64)
     half = _linalg.product(np.random.default_rng(seed).standard_normal((N_BAGGED // 2, len(root))), root.T)
     return np.vstack([half, -half])
-
-
-class Contest(NamedTuple):
-    """Strengths that may be the best, of one path or of several, and how their risks err together.
-
-    Those out of reach, five paired standard errors above the smallest risk of their path, take no part.
-    A plain tuple of arrays, so that saved models need no type of ours to hold one.
-
-    Attributes
-    ----------
-    positions, paths : (c,) int arrays
-        Place of each strength on its path, and number of the path.
-    risks : (c,) array
-    covariance : (c, c) array
-    n : int
-        Rows with weight.
-    selection : "bagged", "min" or "1se"
-    """
-
-    positions: Index
-    paths: Index
-    risks: Array
-    covariance: Array
-    n: int
-    selection: Selection
-
-    @property
-    def _first(self) -> tuple[Index, Array, Array]:
-        """Positions, risks and covariance of the first path."""
-        on_first = np.flatnonzero(self.paths == 0)
-        return self.positions[on_first], self.risks[on_first], self.covariance[np.ix_(on_first, on_first)]
-
-    def bagged(self) -> int:
-        """Mean position of the smallest risk on the first path: ``bagged``."""
-        positions, risks, covariance = self._first
-        return bagged(risks, covariance, positions)
-
-    def confidence_set(self) -> Index:
-        """Positions of the strengths that cannot be told from the best of the first path, without gaps.
-
-        The risk of a lasso jumps from one strength to the next, so that single strengths drop out among
-        others that do not.  Risks that rise on either side of the best have no gaps.  A bagged choice, which
-        may lie among strengths that drop out, is in the set.
-        """
-        positions, risks, covariance = self._first
-        members = positions[confidence_set(risks, covariance, self.n)]
-        chosen = self.bagged() if self.selection == "bagged" else members[0]
-        return np.arange(min(members.min(), chosen), max(members.max(), chosen) + 1)
-
-    def corrected_risk(self) -> float:
-        """Risk of the choice among all paths, corrected for having been chosen."""
-        return corrected_risk(self.risks, self.covariance, self.selection, self.paths)
-
-
-def contest(
-    paths: Sequence[tuple[Array, Array, Array]],
-    weights: Array,
-    selection: Selection = "min",
-    misses: Array | None = None,
-) -> Contest:
-    """Strengths within reach of the best, from the (losses, risks, paired errors) of each path."""
-    within = [np.flatnonzero(within_reach(risks, paired)) for _, risks, paired in paths]
-    losses = np.hstack([path[0][:, at] for path, at in zip(paths, within, strict=True)])
-    risks = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
-    best = smallest(risks)
-    losses, weights = _held(losses, weights)
-    losses -= losses[:, [best]]
-    differences = _without_tail(losses)
-    covariance = covariance_of_means(differences, weights)
-    if misses is not None and np.any(misses):  # of samples, for a single path
-        covariance = covariance + misses[:, within[0]].T @ misses[:, within[0]]
-    return Contest(
-        positions=np.concatenate(within),
-        paths=np.repeat(np.arange(len(paths)), [len(at) for at in within]),
-        risks=risks[best] + np.maximum(_linalg.column_means(differences, weights), 0.0),
-        covariance=covariance,
-        n=len(weights),
-        selection=selection,
-    )
-
-
-def _without_tail(differences: Array) -> Array:
-    """Differences to the best (n, J), none more than three times as high as the largest gain of a row.
-
-    One row that is far out (of a leverage near 1, say) raises the risk of a strength and the error of that
-    risk alike, which would hide that the strength is bad.  A mean without its upper tail is smaller: what
-    is found worse by it is worse.
-    """
-    gain = -differences.min(axis=0)
-    return np.minimum(differences, np.where(gain > 0, LONGEST_TAIL * gain, np.inf), out=differences)
-
-
-def within_reach(risks: Array, paired: Array) -> Mask:
-    """Strengths that may be the best; the first one if nothing is known."""
-    best = smallest(risks)
-    within = np.isfinite(risks) & ~(risks > risks[best] + OUT_OF_REACH * paired)
-    within[best] = True
-    return within

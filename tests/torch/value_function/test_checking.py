@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 import onefit  # noqa: E402
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
-from onefit.torch.value_function.checking import Comparison, linear_loss  # noqa: E402
+from onefit.torch.value_function.checking import SearchCheck, linear_loss  # noqa: E402
 
 
 def numbers(n, seed, p=4):
@@ -63,13 +63,13 @@ def test_other_targets_have_none(y, shape):
 @pytest.mark.parametrize(
     ("comparison", "told"),
     [
-        (Comparison(1.0, 0.9, 2.0, 1.5), None),
-        (Comparison(1.0, 0.9, 2.0, np.nan), None),
-        (Comparison(1.0, 0.1, 2.0, 1.5), None),  # it is clearly better than a linear model
-        (Comparison(1.2, 0.9, 2.0, 1.0), "worse than a simpler one"),
-        (Comparison(2.2, 0.9, 2.0, np.nan), "worse than a simpler one"),
-        (Comparison(1.0, 0.1, 2.0, 1.0), "fallen below the noise"),
-        (Comparison(1.0, 0.1, 2.0, np.nan), "fallen below the noise"),
+        (SearchCheck(1.0, 0.9, 2.0, 1.5), None),
+        (SearchCheck(1.0, 0.9, 2.0, np.nan), None),
+        (SearchCheck(1.0, 0.1, 2.0, 1.5), None),  # it is clearly better than a linear model
+        (SearchCheck(1.2, 0.9, 2.0, 1.0), "worse than a simpler one"),
+        (SearchCheck(2.2, 0.9, 2.0, np.nan), "worse than a simpler one"),
+        (SearchCheck(1.0, 0.1, 2.0, 1.0), "fallen below the noise"),
+        (SearchCheck(1.0, 0.1, 2.0, np.nan), "fallen below the noise"),
     ],
 )
 def test_what_is_warned_of(comparison, told):

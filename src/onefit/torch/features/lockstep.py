@@ -56,19 +56,19 @@ class Regressions:
         """Gradient of the penalties at coefficients."""
         return self.alpha * np.vstack([theta[:-1], np.zeros_like(theta[-1:])])
 
-    def at(self, theta: Array, eta: Array) -> State:
+    def at(self, theta: Array, eta: Array) -> HeadState:
         """Gradient and curvature."""
         share = expit(eta)
         residual = self.weights[:, None] * (share - self.targets)
         d = self.weights[:, None] * share * (1.0 - share)
-        return State(theta, eta, self.transposed(residual) + self.bent(theta), d)
+        return HeadState(theta, eta, self.transposed(residual) + self.bent(theta), d)
 
-    def objective(self, state: State) -> Array:
+    def objective(self, state: HeadState) -> Array:
         """Value of each: (c,)."""
         losses = np.logaddexp(0.0, state.eta) - self.targets * state.eta
         return self.weights @ losses + 0.5 * self.alpha * np.sum(state.theta[:-1] ** 2, axis=0)
 
-    def descended(self, theta: Array, preconditioned: Callable[[State], Solve], near: float) -> State:
+    def descended(self, theta: Array, preconditioned: Callable[[HeadState], Solve], near: float) -> HeadState:
         """Minimise.
 
         Parameters
@@ -106,7 +106,7 @@ class Regressions:
             "features of very different sizes? scale them"
         )
 
-    def _conjugate(self, state: State, solve: Solve, loosely: Array) -> tuple[Array, int]:
+    def _conjugate(self, state: HeadState, solve: Solve, loosely: Array) -> tuple[Array, int]:
         """Minus K⁻¹ gradient, each to its own error relative to the gradient, and the products that took."""
         left, direction = state.gradient, np.zeros_like(state.gradient)
         solved = solve(left)
@@ -125,7 +125,7 @@ class Regressions:
             along = _ratio(size, last) * along - solved
         return direction, count
 
-    def _moved(self, state: State, direction: Array) -> State:
+    def _moved(self, state: HeadState, direction: Array) -> HeadState:
         """Go along a direction, each about to its minimum on it."""
         change = self.predictors(direction)
         slope = _inner(state.gradient, direction)
@@ -148,7 +148,7 @@ class Regressions:
         return self.at(state.theta + length * direction, state.eta + length * change)
 
 
-class State(NamedTuple):
+class HeadState(NamedTuple):
     """Coefficients (p + 1, c), predictors (n, c), the gradient and the weights of the curvature there."""
 
     theta: Array

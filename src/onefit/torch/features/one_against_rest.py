@@ -25,7 +25,7 @@ from onefit.penalties import L2
 from onefit.problem import Moments, Problem
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, yardstick
-from onefit.torch.features.lockstep import Regressions, Solve, State
+from onefit.torch.features.lockstep import HeadState, Regressions, Solve
 from onefit.torch.features.near_curvature import NearCurvature
 from onefit.torch.features.splits import some_of_each
 
@@ -58,7 +58,7 @@ class Near(NamedTuple):
     """About the fit at a strength, and the sums over the rows there."""
 
     C: float
-    state: State
+    state: HeadState
     moments: list[Moments]
 
 
@@ -127,15 +127,15 @@ class OneAgainstRest:
     def _regressions(self, C: float) -> Regressions:
         return Regressions(self.X, self.targets, self.weights, 1.0 / C)
 
-    def _fit(self, C: float, state: State) -> Fit:
+    def _fit(self, C: float, state: HeadState) -> Fit:
         outputs = np.ones(self.targets.shape[1], dtype=bool)
         problem = Problem(Logistic(), L2(1.0 / C), self.X, self.targets, self.weights, outputs)
         return Fit(problem, state.theta[:-1], state.theta[-1]).known(eta=state.eta)
 
-    def _nearly(self, C: float, last: Near | None = None) -> Callable[[State], Solve]:
+    def _nearly(self, C: float, last: Near | None = None) -> Callable[[HeadState], Solve]:
         """K⁻¹ nearly; the sums of the last fit serve where that is the start."""
 
-        def preconditioned(state: State) -> Solve:
+        def preconditioned(state: HeadState) -> Solve:
             known = last is not None and state.theta is last.state.theta
             moments = last.moments if last is not None and known else self._sums.moments(state.d)
             return solving(self._sums.curvature(moments, 1.0 / C))

@@ -23,7 +23,7 @@ COLLAPSED = 0.5  # of the loss after retraining: a joint loss below that says no
 MATTERS = 0.05  # of the loss: less is not worth a warning
 
 
-class Comparison(NamedTuple):
+class SearchCheck(NamedTuple):
     """Validation losses.
 
     Attributes

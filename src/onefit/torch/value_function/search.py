@@ -22,7 +22,7 @@ from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
 from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
-from onefit.torch.value_function.checking import Comparison
+from onefit.torch.value_function.checking import SearchCheck
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
 from onefit.torch.value_function.levels import Levels, SearchBox, Solved, Surrogate
 from onefit.torch.value_function.linear_levels import LinearLevels
@@ -143,7 +143,7 @@ class ValueFunctionSearch(BaseEstimator):
         Trainings on the training data, and joint ones.
     training_loss_, validation_loss_ : Losses
         f(λ*, w) and F(w) of both modules.
-    check_ : Comparison
+    check_ : SearchCheck
         Validation losses ``retrained``, ``joint``, ``initial`` (of the module as it was given) and ``linear``
         (of ridge or logistic regression); a warning says where the simpler ones are better.
 
@@ -358,7 +358,7 @@ class ValueFunctionSearch(BaseEstimator):
         self.joint_module_ = levels.model(*joint)
         self._judge = levels.judge
         initial = levels.validation(levels.start)
-        self.check_ = Comparison(best.validation, self.validation_loss_.joint, initial, levels.linear())
+        self.check_ = SearchCheck(best.validation, self.validation_loss_.joint, initial, levels.linear())
 
     def _warn(self) -> None:
         """Warn if weights trained at λ* do worse than those of a sample, or than simpler models."""

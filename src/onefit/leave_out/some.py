@@ -33,6 +33,12 @@ def cost_of_some(fit: Fit, count: int) -> float:
     return count * ROUNDS * each.seconds
 
 
+def rows_within(fit: Fit, seconds: float) -> int:
+    """How many rows take so many seconds, about."""
+    one, two = cost_of_some(fit, 1), cost_of_some(fit, 2)
+    return max(0, 1 + int((seconds - one) / (two - one)))
+
+
 def leave_some_out(fit: Fit, rows: Index) -> Array:
     """Linear predictors of some rows without themselves, (m,) or (m, c); NaN where there is no refit.
 

@@ -13,7 +13,7 @@ from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import in_passing
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.some import can_leave_some_out, cost_of_some, leave_some_out
+from onefit.leave_out.some import can_leave_some_out, cost_of_some, leave_some_out, rows_within
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.judging import yardstick
@@ -143,7 +143,7 @@ class Judgement:
 
         Those of a smaller sample ``before`` are not solved again.
         """
-        rows = self.order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
+        rows = self.order[: max(count, rows_within(solution.fit, LITTLE))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:

@@ -129,7 +129,7 @@ def loo(
     3020 ± 182
     >>> weak = Lasso(alpha=0.05).fit(X, y)
     >>> print(onefit.loo(weak, X, y, exact=True).refinement)
-    430 certified, 12 stepped
+    430 certified, 12 pivoted
     """
     audit = check_audit(audit)
     check_rng(rng)

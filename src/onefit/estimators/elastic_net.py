@@ -95,7 +95,7 @@ class ElasticNetLOO(_MeanOfSquares):
     >>> from sklearn.datasets import load_diabetes
     >>> from onefit import ElasticNetLOO
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = ElasticNetLOO(l1_ratio=[0.5, 0.9]).fit(X, y)  # y has standard deviation 77
+    >>> model = ElasticNetLOO(l1_ratio=0.5).fit(X, y)  # y has standard deviation 77
     >>> round(model.l1_ratio_, 3)
     0.987
     """

@@ -159,6 +159,7 @@ def test_support_vector_machine():
     assert np.all(onefit.loo(model, X, LABELS).certified[away])  # these rows leave nothing behind
 
 
+@pytest.mark.slow
 def test_sums_and_constraints_against_brute_force():
     def penalty(beta):
         return 1.5 * cp.norm1(beta) + 2 * group_norms(beta) + 0.2 * cp.sum_squares(beta)

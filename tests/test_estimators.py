@@ -349,6 +349,7 @@ def test_one_strength_leaves_nothing_to_correct(diabetes):
 
 
 @pytest.mark.theory
+@pytest.mark.slow
 def test_the_correction_removes_the_optimism_of_ridge():
     rng = np.random.default_rng(0)
     raw, corrected, truth = [], [], []

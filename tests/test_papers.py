@@ -45,6 +45,7 @@ def test_the_pages_are_drawn_from_the_stored_results():
 
 
 @pytest.mark.parametrize("script", CHEAP)
+@pytest.mark.slow
 def test_stored_quick_numbers_come_out_again(script, tmp_path):
     pytest.importorskip("matplotlib")
     name, which = CHEAP[script]

@@ -161,6 +161,7 @@ def test_a_search_ends_where_the_native_one_does():
     assert search.best_estimator_.values["a"] == search.best_params_["a"]
 
 
+@pytest.mark.slow
 def test_leave_one_out_solves_without_every_row():
     model = program("squared", PENALTIES["elastic net"])
     bounds = {"a": (0.5, 2.0), "c": (0.5, 2.0)}

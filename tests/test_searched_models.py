@@ -56,6 +56,7 @@ def test_a_hyperparameter_without_effect_at_the_start_is_not_given_up():
 
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
 @pytest.mark.parametrize("loss", [SquaredHinge(), Huber()], ids=repr)
+@pytest.mark.slow
 def test_losses_whose_second_derivative_jumps_take_differences_with_an_l1_penalty(loss):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 10))

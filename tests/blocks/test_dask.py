@@ -83,6 +83,7 @@ def test_columns_in_several_chunks_are_joined():
     assert source.total(lambda block: block.X.shape[1]) == P * PARTS
 
 
+@pytest.mark.slow  # among many other tests its processes may be lost, and Dask waits for ever
 def test_two_workers_and_one_that_dies(tmp_path):
     X, y = table()
     labels = (y > 0).astype(int)

@@ -145,6 +145,7 @@ def test_several_classes_and_no_other_column(tmp_path, capsys):
     assert "no column beside the target" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_memory_stays_below_the_table(tmp_path):
     rng = np.random.default_rng(0)
     n, p, mib = 400_000, 30, 2**20

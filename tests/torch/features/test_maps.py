@@ -123,6 +123,7 @@ def test_it_learns_what_a_linear_classifier_cannot():
     assert model.risk_ < 0.5 * model.risk_path_[0]
 
 
+@pytest.mark.slow
 def test_several_classes():
     (X, y), (X_new, y_new) = rings(90, 0, 3), rings(600, 1, 3)
     torch.manual_seed(0)
@@ -343,6 +344,7 @@ def test_scikit_learn(estimator, check):
 
 
 @pytest.mark.theory
+@pytest.mark.slow
 def test_few_rows_favour_the_cross_validation_gradient():
     """Figure 2 of the paper at N = 20: above the same network trained end to end, over 25 seeds."""
     ours, theirs = [], []
@@ -356,6 +358,7 @@ def test_few_rows_favour_the_cross_validation_gradient():
 
 
 @pytest.mark.theory
+@pytest.mark.slow
 def test_the_defaults_predict_probabilities_better_than_the_settings_of_the_paper():
     """Log-loss on new rows at N = 30, over 25 seeds, after as many steps as the paper makes."""
     gain = []

@@ -60,6 +60,7 @@ def test_one_strength_is_that_of_a_fine_grid(loss, seed):
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.slow
 def test_two_strengths_are_those_of_a_fine_grid(loss):
     """A strength for columns of signal and one for columns of noise, through two terms of one penalty."""
     data, bounds = rows(loss, 3), (0.05, 2e3)

@@ -32,6 +32,10 @@ class Work(NamedTuple):
         """Return it done so often."""
         return Work(*(count * part for part in self))
 
+    def plus(self, other: Work) -> Work:
+        """Return both."""
+        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+
 
 def newton_step(n: int, p: int, k: int) -> Work:
     """Factor K, solve with it, and look at all columns."""

@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from onefit.cli import run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -85,7 +86,8 @@ def page(request, tmp_path_factory) -> Path:
 def opened(browser, page, width):
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(page.as_uri())
+    browser.get(page.as_uri())  # returns while the page is read, if it shows the same one already
+    WebDriverWait(browser, 30).until(lambda it: it.execute_script("return document.readyState") == "complete")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

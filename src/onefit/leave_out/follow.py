@@ -68,7 +68,7 @@ def cost(fit: Fit, rows: int) -> Work:
     pivots = pivots_of_a_row(n, fit.tangent.size)
     flops, calls = pivots * (watched**2 + 100.0 * watched) + check, pivots * (IN_A_SYSTEM + GROWING * pivots)
     each = Work(flops, calls)
-    return Work(*(a + rows * b for a, b in zip(tableau, each, strict=True)))
+    return tableau.plus(each.times(rows))
 
 
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:

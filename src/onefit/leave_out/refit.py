@@ -74,7 +74,7 @@ def refit_cost(fit: Fit) -> Work:
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too
         pivots = cost.pivots_of_a_row(n, k)
         changes = Work(pivots * (4.0 * n * p + 2.0 * k * k), pivots * EXCHANGES)
-        one = Work(*(a + b for a, b in zip(one, changes, strict=True)))
+        one = one.plus(changes)
     return one._replace(calls=one.calls + 100.0 + EXCHANGES * exchanging)
 
 

@@ -204,7 +204,7 @@ class State:
                 found.append(Stage(self.cost_of_chords(), self._repeat_steps))
         if self.sets is None and has_paths(fit):
             first, second = following(fit, 1), following(fit, 2)
-            found.append(Stage(Work(*(b - a for a, b in zip(first, second, strict=True))), self.follow))
+            found.append(Stage(second.plus(first.times(-1.0)), self.follow))
         found.append(Stage(refit_cost(fit), self._refit))
         return found
 

@@ -31,16 +31,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 class Support:
     """Columns that are in, their signs and coefficients, and the factor of their normal equations.
 
-    Parameters
-    ----------
-    X : array or sparse matrix, shape (n, p)
-        Never copied when dense and contiguous, never densified when sparse.
-    y : array, shape (n,)
-        Response.
-    weights : array, shape (n,), optional
-        Non-negative row weights with a positive sum.
-    fit_intercept : bool
-        Whether to fit the unpenalised ``b``.  It is profiled out by weighted centring.
+    ``ActiveSet`` says what it is made of.
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import onefit
 from onefit.losses import Squared
 from onefit.penalties import L1
 from onefit.problem import Problem
+from onefit.solvers import newton
 from onefit.solvers.path import least_squares_path
 
 Array = np.ndarray
@@ -30,8 +31,9 @@ ROWS_LEFT_OUT = results.pick(
 AGAIN = 2  # times that a path is run; the fastest counts
 
 HEAD = (
-    "n × p", "single path, scikit-learn", "plain ALO, besides", "our path alone", "our path and its risks",
-    "risks / our path", "risks / scikit-learn's path", "refits (LOOCV)", "refits / ours", "active at the end",
+    "n × p", "path, scikit-learn", "plain ALO of each fit, besides", "our path alone", "with plain ALO",
+    "with exact left-out values", "plain ALO / our path", "exact / our path", "exact / scikit-learn's path",
+    "refits (LOOCV)", "refits / exact", "active at the end",
 )  # fmt: skip
 
 
@@ -42,6 +44,7 @@ class Seconds:
     single: float
     formula: float
     alone: float
+    plain: float
     whole: float
     refits: float
     active: float
@@ -73,12 +76,25 @@ def formula(X: Array, y: Array, alphas: Array, coefs: Array) -> None:
         plain.smooth_loss(model, X, y)
 
 
-def alone(X: Array, y: Array, alphas: Array) -> None:
-    """Our path to machine precision, without any risk."""
+def our_path(X: Array, y: Array, alphas: Array) -> Iterator[newton.Solution]:
+    """Our path to machine precision, with its factor at every strength, and without any risk."""
     ones, none = np.ones(len(y)), np.array(False)
-    problems = (Problem(Squared(), L1(alpha * len(y)), X, y, ones, none) for alpha in alphas)
-    for _ in least_squares_path(problems):
+    return least_squares_path(Problem(Squared(), L1(a * len(y)), X, y, ones, none) for a in alphas)
+
+
+def alone(X: Array, y: Array, alphas: Array) -> None:
+    """Go along our path."""
+    for _ in our_path(X, y, alphas):
         pass
+
+
+def with_plain(X: Array, y: Array, alphas: Array) -> Array:
+    """Our path, and the paper's formula (eq. 17) from the factor that is there: the risks, (J,)."""
+    risks = []
+    for at in our_path(X, y, alphas):
+        leverages = at.curvature.quadratic_forms()
+        risks.append(np.mean(((y - at.fit.eta) / (1.0 - leverages)) ** 2))
+    return np.array(risks)
 
 
 def measure(n: int, p: int, seed: int) -> Seconds:
@@ -89,11 +105,12 @@ def measure(n: int, p: int, seed: int) -> Seconds:
     path = min(seconds(lambda: single(X, y, alphas)) for _ in range(AGAIN))
     step = seconds(lambda: formula(X, y, alphas, single(X, y, alphas))) - path
     model = onefit.LassoLOO(alphas=alphas, fit_intercept=False, early_stopping=False)
-    pairs = [(seconds(lambda: alone(X, y, alphas)), seconds(lambda: model.fit(X, y))) for _ in range(AGAIN)]
-    by_itself, whole = np.min(pairs, axis=0)
+    ways = (lambda: alone(X, y, alphas), lambda: with_plain(X, y, alphas), lambda: model.fit(X, y))
+    by_itself, with_step, whole = np.min([[seconds(way) for way in ways] for _ in range(AGAIN)], axis=0)
     rest = np.asfortranarray(np.delete(X, 0, axis=0)), np.delete(y, 0)
     refit = np.mean([seconds(lambda: single(*rest, alphas)) for _ in range(ROWS_LEFT_OUT)])
-    return Seconds(path, step, by_itself, whole, n * float(refit), np.count_nonzero(model.coef_path_[-1]))
+    active = np.count_nonzero(model.coef_path_[-1])
+    return Seconds(path, step, by_itself, with_step, whole, n * float(refit), active)
 
 
 def main() -> None:
@@ -102,21 +119,17 @@ def main() -> None:
     rows, timings = [], {}
     for n, p in SIZES:
         mean = Seconds(*np.mean([astuple(measure(n, p, seed)) for seed in range(SEEDS)], axis=0))
-        risks = mean.whole - mean.alone
-        shares = (risks / mean.alone, risks / mean.single, (risks + mean.single) / mean.single)
-        cells = (f"{one:.2f}" for one in (mean.single, mean.formula, mean.alone, mean.whole, *shares[:2]))
-        rows.append(
-            (
-                f"{n} × {p}",
-                *cells,
-                f"{mean.refits:.0f}",
-                f"{mean.refits / mean.whole:.0f}",
-                f"{mean.active:.0f}",
-            )
-        )
-        timings |= {f"{n} × {p}: risks / our path": shares[0], f"{n} × {p}: risks / scikit-learn": shares[1]}
-        timings |= {f"{n} × {p}: our path": mean.alone, f"{n} × {p}: refits / ours": mean.refits / mean.whole}
-        timings |= {f"{n} × {p}: all / scikit-learn": mean.whole / mean.single}
+        costs = (mean.single, mean.formula, mean.alone, mean.plain, mean.whole)
+        shares = {
+            "plain ALO / our path": (mean.plain - mean.alone) / mean.alone,
+            "exact / our path": (mean.whole - mean.alone) / mean.alone,
+            "exact / scikit-learn": (mean.whole - mean.alone) / mean.single,
+        }
+        ends = (f"{mean.refits:.0f}", f"{mean.refits / mean.whole:.0f}", f"{mean.active:.0f}")
+        rows.append((f"{n} × {p}", *(f"{one:.2f}" for one in (*costs, *shares.values())), *ends))
+        shares |= {"our path": mean.alone, "refits / exact": mean.refits / mean.whole}
+        shares |= {"path and plain ALO / scikit-learn": mean.plain / mean.single}
+        timings |= {f"{n} × {p}: {name}": share for name, share in shares.items()}
         print(*rows[-1], flush=True)
     results.save(
         settings.FOLDER,

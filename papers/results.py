@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -30,7 +30,6 @@ SIZE = os.environ.get("PAPERS_SIZE", "full")  # or "quick"
 OUT = Path(os.environ.get("PAPERS_OUT", HERE / "results")) / SIZE
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "cvxpy", "optuna")
 REDUCED: dict[str, tuple[Any, Any]] = {}  # by name: what is run, and what the full size is
-START = time.perf_counter()
 
 
 def pick(name: str, full: T, quick: T) -> T:
@@ -125,14 +124,19 @@ def every(folder: Path = HERE / "results") -> list[dict[str, Any]]:
 
 
 def made() -> dict[str, Any]:
-    """Commit, date, versions, machine, and seconds so far."""
+    """Commit, date, versions, machine, and seconds of processor time so far, child processes included."""
     return {
         "commit": commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "versions": {"python": platform.python_version(), **dict(_versions())},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_processor()}",
-        "seconds": round(time.perf_counter() - START, 1),
+        "seconds": round(_processor_time(), 1),
     }
+
+
+def _processor_time() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def commit() -> str:

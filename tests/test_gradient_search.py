@@ -422,6 +422,33 @@ def test_ways_down_meet():
     assert -best.best_score_ < -GradientSearchCV(Ridge(), STRENGTH).fit(X, y).best_score_
 
 
+def test_constant_steps_are_those_of_the_paper():
+    """λ ← max(λ − length ∇, bound) on the scale of λ itself; ∇ by differences of the risk."""
+    X, y = _data()
+    folds, low, length, start = risk.KFold(4), 1e-3, 5.0, 30.0
+
+    def value(alpha):
+        return onefit.evaluate(Ridge(alpha).fit(X, y), X, y, folds).value
+
+    expected, step = [start], 1e-4
+    for _ in range(6):
+        here = expected[-1]
+        slope = (value(here + step) - value(here - step)) / (2 * step)
+        expected.append(max(here - length * slope, low))
+    search = GradientSearchCV(
+        Ridge(),
+        {"alpha": (low, 1e3, "linear")},
+        risk=folds,
+        optimizer="constant",
+        learning_rate=length,
+        max_iter=6,
+        start={"alpha": start},
+    ).fit(X, y)
+    taken = [params["alpha"] for params in search.cv_results_["params"]]
+    np.testing.assert_allclose(taken, expected, rtol=1e-6)
+    assert len(set(taken)) == 7
+
+
 def test_the_2017_gradient_is_the_risks_for_ridge_only():
     X, y = _data("labels")
     model, bounds = GeneralizedLinear("logistic", L2()), {"penalty__alpha": (1e-1, 1e2)}
@@ -503,7 +530,7 @@ def test_gradients_in_the_weights_of_a_mixture(how, mixed, weighted):
     assert min(errors) < (1e-6 if exact else 1e-3)
 
 
-@pytest.mark.parametrize("optimizer", ["auto", "projected", "adam"])
+@pytest.mark.parametrize("optimizer", ["auto", "projected", "constant", "adam"])
 def test_weights_stay_on_the_simplex_and_are_no_worse_than_a_single_loss(optimizer):
     X, y = _data("labels", n=60)
     folds = risk.KFold(4)
@@ -767,7 +794,7 @@ def test_callbacks_hear_of_every_step():
     assert any(params == search.best_params_ for params, _ in heard)
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam", "stochastic"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "constant", "adam", "stochastic"])
 def test_an_interruption_ends_with_the_best_so_far(optimizer):
     X, y = _data()
     heard = []
@@ -887,7 +914,7 @@ def test_ends_at_a_bound_are_told(bounds, which):
     np.testing.assert_allclose(search.gradient_, 0.0, atol=1e-6)  # projected onto the bounds
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "constant", "adam"])
 def test_flat_risks_end_at_once(optimizer):
     X, y = _data()
     for model, bounds, response in (

@@ -8,7 +8,7 @@ import results
 import settings
 
 DRAWS = results.pick("draws", full=100, quick=2)
-SIZES = results.pick("sizes", full=settings.TEXT_SIZES, quick=(100,))
+SIZES = results.pick("sizes", full=settings.TEXT_SIZES, quick=(50,))
 COLOURS = {"Ridge": "#1b6ca8", "Lasso": "#d95f02", "ElasticNet": "#4d9221"}
 KINDS = {"BKK": "Ridge", "SBKK": "Lasso", "ABKK": "ElasticNet"}
 WORST = -0.3  # score at which the panel ends

@@ -61,10 +61,11 @@ def _plan(optimizer, **settings):
     return DescentPlan(optimizer, seed=np.random.default_rng(0), **given)
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "constant", "adam"])
 def test_ways_down_reach_the_bottom(optimizer):
     objective = RiskObjective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0])))
-    found = descend(objective, _plan(optimizer))
+    length = 0.03 if optimizer == "constant" else 0.1  # below 2 over the largest curvature, 60
+    found = descend(objective, _plan(optimizer, learning_rate=length))
     np.testing.assert_allclose(found.t, 1.0, atol=1e-3 if optimizer == "adam" else 1e-5)
     assert len(found.points) == len(found.values)
     assert found.value == min(found.values)

@@ -59,8 +59,9 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         Newton step a row.
     cv : int, splitter or iterable of (train, test), optional
         In place of ``risk``, as ``Split(cv)``; so many folds, stratified for classifiers.
-    optimizer : {"auto", "lbfgs", "projected", "adam", "stochastic"}, default "auto"
-        L-BFGS-B; projected gradient with Barzilai–Borwein steps; Adam; the latter with one row a step.
+    optimizer : {"auto", "lbfgs", "projected", "constant", "adam", "stochastic"}, default "auto"
+        L-BFGS-B; projected gradient with Barzilai–Borwein steps; the same with steps of one length, as in the
+        2019 paper; Adam; steps along the gradient of one row.
         L-BFGS-B takes bounds and no ``Simplex``: with one of these "auto" is "projected", else "lbfgs".
     gradient : {"exact", "2017"}, default "exact"
         That of the risk, or the approximate one of Beirami et al. (2017, eq. 16).
@@ -74,7 +75,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     tol : float, default 1e-6
         Largest component of the projected gradient at which to stop.
     learning_rate : float, default 0.1
-        Of "adam" and "stochastic".
+        Of "adam" and "stochastic", and the length of "constant" steps relative to the gradient, all in the
+        scale of the search: the logarithm, but for bounds that are "linear".
     scoring : str or callable, optional
         What ``best_score_`` reports, and what a grid is chosen by: of all left-out predictions pooled.
         Between bounds the search minimises the risk, which has a gradient.  Minus the risk if None.

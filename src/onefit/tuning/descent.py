@@ -13,9 +13,18 @@ from scipy.stats import qmc
 from onefit._typing import Array, Index
 from onefit.tuning.judges import LeaveOneOutJudge
 from onefit.tuning.objective import Objective
-from onefit.tuning.optimizers import Function, Minimum, Stop, Visit, adam, lbfgs, projected_gradient
+from onefit.tuning.optimizers import (
+    Function,
+    Minimum,
+    Stop,
+    Visit,
+    adam,
+    constant_steps,
+    lbfgs,
+    projected_gradient,
+)
 
-Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "adam", "stochastic"]
+Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "constant", "adam", "stochastic"]
 
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
 MOST_VALLEYS = 3  # of that grid to start from
@@ -59,13 +68,13 @@ class DescentPlan:
 
     Attributes
     ----------
-    optimizer : "auto", "lbfgs", "projected", "adam" or "stochastic"
+    optimizer : "auto", "lbfgs", "projected", "constant", "adam" or "stochastic"
         L-BFGS-B takes bounds only: "auto" is "projected" where there are weights of a mixture.
     max_iter : int
     tol : float
         Largest component of the projected gradient, in the scale of the search, at which to stop.
     learning_rate : float
-        Of ``adam`` and ``stochastic``, in the scale of the search.
+        Of ``adam``, ``stochastic`` and ``constant``, in the scale of the search.
     n_starts : int
     seed : Generator
     callback : callable or None
@@ -222,6 +231,11 @@ def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -
     return _descent(objective, projected_gradient(told, start, project, length, plan.max_iter, stop))
 
 
+def _constant(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
+    stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
+    return _descent(objective, constant_steps(told, start, project, plan.learning_rate, plan.max_iter, stop))
+
+
 def _adam(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
     stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
     return _descent(objective, adam(told, start, project, plan.learning_rate, plan.max_iter, stop))
@@ -252,6 +266,7 @@ WAYS: dict[str, Callable[[Objective, Array, DescentPlan], Descended]] = {
     "auto": _suited,
     "lbfgs": _lbfgs,
     "projected": _projected_gradient,
+    "constant": _constant,
     "adam": _adam,
     "stochastic": _stochastic,
 }

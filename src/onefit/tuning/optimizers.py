@@ -1,4 +1,4 @@
-"""Ways down a function of a few variables: L-BFGS-B, projected gradient, Adam.
+"""Ways down a function of a few variables: L-BFGS-B, projected gradient, constant steps, Adam.
 
 Each takes a function that returns a value and its gradient, and may be told to stop by what it has seen.
 Values may be infinite.
@@ -167,6 +167,38 @@ def _shortened(
         excess = there.value - highest - promised
         length *= float(np.clip(-0.5 * promised / excess, 0.1, 0.5)) if np.isfinite(excess) else 0.1
     return None
+
+
+def constant_steps(
+    function: Function, start: Array, project: Projection, length: float, max_iter: int, stop: Stop
+) -> Minimum:
+    """Projected gradient steps t − length ∇f of one length, whatever the value does.
+
+    It has no line search: a length above 2 / L, L the largest curvature, does not converge.  Source: the
+    descent of Algorithm 1 of Optimizing for generalization in machine learning with cross-validation
+    gradients (2019).
+
+    Parameters
+    ----------
+    function : callable
+    start : (m,) array
+    project : callable
+    length : float
+        Of a step, relative to the gradient.
+    max_iter : int
+    stop : callable
+        Asked at the start and after every iteration.
+    """
+    here = best = Visit(project(start), *function(project(start)))
+    values = [here.value]
+    for _ in range(max_iter):
+        if reason := stop(here, values):
+            return _minimum(best, values, reason)
+        t = project(here.t - length * here.gradient)
+        here = Visit(t, *function(t))
+        best = _lower(best, here)
+        values.append(here.value)
+    return _minimum(best, values, stop(here, values) or LIMIT)
 
 
 def adam(

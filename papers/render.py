@@ -3,8 +3,8 @@
 ``python papers/render.py`` runs everything at the papers' size, for hours; ``--quick`` at reduced sizes, in
 about a quarter of an hour.  ``python papers/render.py --quick 2018_alo/figure_2.py`` runs one script.
 Results go to ``papers/results/full`` or ``papers/results/quick``, and at the end the pages are drawn from
-them.  Every script is a process of its own, on one BLAS thread, so that its seconds mean something; of quick ones
-two run at a time.
+them.  Every script is a process of its own, on one BLAS thread, so that its seconds mean something; two quick
+ones run at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 AT_A_TIME = 2  # scripts at reduced sizes
-LATE = ("2020_erg/figure_4.py", "2020_erg/table_1.py", "2020_pvm/figure_5_6.py", "2020_pvm/table_2.py")  # they read what others write, in this order
+LATE = (  # they read what others write, in this order
+    "2020_erg/figure_4.py",
+    "2020_erg/table_1.py",
+    "2020_pvm/figure_5_6.py",
+    "2020_pvm/table_2.py",
+)
 
 
 def scripts() -> list[Path]:

@@ -17,7 +17,7 @@ from onefit.penalties import L1
 
 Array = np.ndarray
 STRENGTHS = np.geomspace(3.0, 60.0, results.pick("strengths", full=25, quick=5))
-SAMPLES = results.pick("data sets", full=40, quick=3)
+SAMPLES = results.pick("data sets", full=40, quick=10)
 FOLDS = (3, 5, 10)
 
 
@@ -95,7 +95,9 @@ def main() -> None:
     plotting.label(axes, strength="strength λ", risk="risk (squared error)")
     plotting.legend_below(figure, [left, right])
     plotting.save(figure, settings.FOLDER, "figure_1")
-    report([one], "figure_1", "Figure 1, left: leave-one-out of a lasso, n = 300, p = 600.")
+    report(
+        [one], "figure_1", f"Figure 1, left: leave-one-out of a lasso, n = {settings.N}, p = {settings.P}."
+    )
     best = int(np.argmin(mean["new data"]))
     rows, numbers = [], dict[str, float]()
     for name, risk in all_risks.items():

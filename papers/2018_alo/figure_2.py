@@ -19,6 +19,8 @@ import onefit
 from onefit.penalties import L1, L2, FusedLasso, NuclearNorm, Penalty
 
 Array = np.ndarray
+SHARE = settings.SHARE
+SIDE = results.pick("side of the matrices", full=20, quick=8)
 
 
 def squared(y: Array, eta: Array) -> float:
@@ -79,13 +81,13 @@ def support_vectors(title: str, sample: settings.Sample, strengths: Array) -> Cu
 
 
 def low_rank(title: str, n: int, strengths: Array) -> Curves:
-    """Matrices of 20 × 20, as in the paper."""
-    shape = (20, 20)
+    """Square matrices, of 20 × 20 in the paper."""
+    shape = (SIDE, SIDE)
     return least_squares(
         title,
         settings.nuclear_norm(n, *shape, seed=1),
         partial(NuclearNorm, shape),
-        strengths,
+        strengths * (SIDE / 20) ** 3,  # as the correlations of y with the matrices grow
         partial(refits.nuclear_norm, shape=shape),
         "ADMM in NumPy",
     )
@@ -93,31 +95,31 @@ def low_rank(title: str, n: int, strengths: Array) -> Curves:
 
 def part_a() -> list[Curves]:
     """Three models, n > p above n < p."""
-    machines = results.pick("strengths of SVM", full=40, quick=5)
+    machines = results.pick("strengths of SVM", full=40, quick=4)
     fused, ranks = (
-        results.pick("strengths of fused lasso", full=40, quick=5),
+        results.pick("strengths of fused lasso", full=40, quick=4),
         results.pick("strengths of nuclear norm", full=30, quick=2),
     )
     above, below = np.geomspace(1.0, 1e3, machines), np.geomspace(30.0, 5e3, machines)
     return [
-        support_vectors("SVM, n > p", settings.svm(300, 80, seed=1), above),
+        support_vectors("SVM, n > p", settings.svm(300 // SHARE, 80 // SHARE, seed=1), above),
         least_squares(
             "fused lasso, n > p",
-            settings.fused_lasso(200, 100, seed=1),
+            settings.fused_lasso(200 // SHARE, 100 // SHARE, seed=1),
             FusedLasso,
             np.geomspace(0.1, 100.0, fused),
             refits.fused_lasso,
         ),
-        low_rank("nuclear norm, n > p", 600, np.geomspace(20.0, 500.0, ranks)),
-        support_vectors("SVM, n < p", settings.svm(300, 600, seed=1), below),
+        low_rank("nuclear norm, n > p", 3 * SIDE**2 // 2, np.geomspace(20.0, 500.0, ranks)),
+        support_vectors("SVM, n < p", settings.svm(300 // SHARE, 600 // SHARE, seed=1), below),
         least_squares(
             "fused lasso, n < p",
-            settings.fused_lasso(200, 400, seed=1),
+            settings.fused_lasso(200 // SHARE, 400 // SHARE, seed=1),
             FusedLasso,
             np.geomspace(0.3, 100.0, fused),
             refits.fused_lasso,
         ),
-        low_rank("nuclear norm, n < p", 200, np.geomspace(5.0, 300.0, ranks)),
+        low_rank("nuclear norm, n < p", SIDE**2 // 2, np.geomspace(5.0, 300.0, ranks)),
     ]
 
 
@@ -128,7 +130,7 @@ def part_b() -> list[Curves]:
         "heavy-tailed noise": settings.heavy_tailed(seed=1),
         "correlated design": settings.correlated(seed=1),
     }
-    strengths = np.geomspace(1.0, 60.0, results.pick("strengths of lasso", full=25, quick=5))
+    strengths = np.geomspace(1.0, 60.0, results.pick("strengths of lasso", full=25, quick=4))
     return [least_squares(title, sample, L1, strengths, refits.lasso) for title, sample in samples.items()]
 
 

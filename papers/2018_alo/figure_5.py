@@ -108,7 +108,7 @@ def _logistic_refits(X: Array, y: Array, strengths: Array) -> Array:
 
 def main() -> None:
     """All three panels."""
-    many = results.pick("strengths", full=17, quick=4)
+    many = results.pick("strengths", full=17, quick=3)
     panels = [
         support_vectors("arcene", settings.arcene(), np.geomspace(1e-3, 10.0, many)),
         logistic_lasso("heart disease", settings.heart_disease(), np.geomspace(0.1, 60.0, many)),

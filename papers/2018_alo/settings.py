@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import results
 from scipy.signal import lfilter
 from scipy.special import expit
 from sklearn.preprocessing import scale
@@ -21,6 +22,8 @@ Array = np.ndarray
 FOLDER = Path(__file__).resolve().parent.name
 DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 NOISE = 0.5  # standard deviation of all Gaussian noise here (assumed)
+SHARE = results.pick("rows and columns, one in", full=1, quick=3)  # of figures 1 and 2
+N, P, SPARSE = 300 // SHARE, 600 // SHARE, 60 // SHARE  # of the lassos
 
 
 @dataclass(frozen=True)
@@ -70,14 +73,14 @@ def _sparse(rng: np.random.Generator, p: int, k: int) -> Array:
     return beta
 
 
-def lasso(seed: int, n: int = 300, p: int = 600, k: int = 60) -> Sample:
+def lasso(seed: int, n: int = N, p: int = P, k: int = SPARSE) -> Sample:
     """Linear model with Gaussian noise and k non-zero coefficients: the base of the others (F.1.4)."""
     rng = np.random.default_rng(seed)
     X, beta = rng.normal(size=(n, p)), _sparse(rng, p, k)
     return Sample(X, X @ beta + NOISE * rng.normal(size=n), beta)
 
 
-def misspecified(seed: int, n: int = 300, p: int = 600, k: int = 60) -> Sample:
+def misspecified(seed: int, n: int = N, p: int = P, k: int = SPARSE) -> Sample:
     """Y = f(Xβ) + ε, where f(t) = sign(t) √|t| (assumed)."""
     rng = np.random.default_rng(seed)
     X, beta = rng.normal(size=(n, p)), _sparse(rng, p, k)
@@ -85,14 +88,14 @@ def misspecified(seed: int, n: int = 300, p: int = 600, k: int = 60) -> Sample:
     return Sample(X, np.sign(eta) * np.sqrt(np.abs(eta)) + NOISE * rng.normal(size=n))
 
 
-def heavy_tailed(seed: int, n: int = 300, p: int = 600, k: int = 60) -> Sample:
+def heavy_tailed(seed: int, n: int = N, p: int = P, k: int = SPARSE) -> Sample:
     """Noise of Student's t with 3 degrees of freedom (variance 3), rescaled to the others' variance."""
     rng = np.random.default_rng(seed)
     X, beta = rng.normal(size=(n, p)), _sparse(rng, p, k)
     return Sample(X, X @ beta + NOISE / np.sqrt(3.0) * rng.standard_t(3, size=n))
 
 
-def correlated(seed: int, n: int = 300, p: int = 600, k: int = 60) -> Sample:
+def correlated(seed: int, n: int = N, p: int = P, k: int = SPARSE) -> Sample:
     """Rows N(0, Σ), Σ_ij = 0.8^|i−j|."""
     rng = np.random.default_rng(seed)
     X, beta = _toeplitz(rng, n, p), _sparse(rng, p, k)

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 Array = np.ndarray
 SIZES = results.pick("sizes", full=(8, 12, 20, 30, 40, 60, 100, 200), quick=(8, 20, 60))
-SEEDS = results.pick("seeds", full=25, quick=3)
+SEEDS = results.pick("seeds", full=25, quick=2)
 OURS, PAPER, NETWORK, SHORT, DECAY, SVM = (
     "ours", "CVGM, as in the paper", "network, as in the paper", "network, Adam, 30 steps",
     "network, Adam, decay by 5 folds", "kernel SVM, grid search",

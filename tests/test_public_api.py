@@ -36,7 +36,7 @@ NAMES = {
 IN_PACKAGES = {
     "penalties": {
         *("L1", "L2", "ElasticNet", "GroupLasso", "SparseGroupLasso", "GeneralizedLasso", "FusedLasso"),
-        *("TrendFilter", "Slope", "LInfinity", "NuclearNorm", "Box"),
+        *("TrendFilter", "Slope", "LInfinity", "NuclearNorm", "SmoothNuclearNorm", "Box"),
     },
     "losses": {
         *("Squared", "Huber", "Quantile", "EpsilonInsensitive", "SquaredEpsilonInsensitive", "Logistic"),

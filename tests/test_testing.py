@@ -64,6 +64,8 @@ PENALTIES = {
     "GroupLasso": penalties.GroupLasso(GROUPS, 0.7),
     "SparseGroupLasso": penalties.SparseGroupLasso(GROUPS, 0.8, 0.6),
     "NuclearNorm": penalties.NuclearNorm((3, 4), 0.9),
+    "SmoothNuclearNorm": penalties.SmoothNuclearNorm((3, 4), 0.9, 0.3),
+    "SmoothNuclearNorm, tall": penalties.SmoothNuclearNorm((6, 2), 0.9, 0.05),
     "Sum of L2 and GroupLasso": penalties.L2(0.5) + penalties.GroupLasso(GROUPS, 0.7),
     "Sum of L2 and Slope": penalties.L2(0.5) + penalties.Slope(WEIGHTS, 0.4),
     "Sum of L2 and LInfinity": penalties.L2(0.5) + penalties.LInfinity(1.5),

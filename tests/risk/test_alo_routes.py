@@ -19,6 +19,7 @@ from onefit.penalties import (
     LInfinity,
     NuclearNorm,
     Slope,
+    SmoothNuclearNorm,
     SparseGroupLasso,
     TrendFilter,
 )
@@ -41,6 +42,7 @@ PENALTIES = {
     "largest": LInfinity(25.0),
     "ridge and largest": L2(2.0) + LInfinity(15.0),
     "nuclear norm": NuclearNorm((3, 4), 8.0),
+    "smooth nuclear norm": SmoothNuclearNorm((3, 4), 8.0),
 }
 
 

@@ -17,6 +17,7 @@ from onefit.penalties.nuclear import NuclearNorm
 from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral
 from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
 from onefit.penalties.slope import Slope
+from onefit.penalties.spectral import SmoothNuclearNorm
 from onefit.penalties.sum import Sum
 from onefit.pieces import Coordinates, Pieces, Subspace, Tangent
 
@@ -53,6 +54,7 @@ __all__ = [
     "Polyhedral",
     "SeparablePenalty",
     "Slope",
+    "SmoothNuclearNorm",
     "SparseGroupLasso",
     "Strengths",
     "Subspace",

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.penalties._checks import check_one_output, check_strength
+from onefit.penalties._checks import check_matrix, check_matrix_size, check_strength
 from onefit.penalties.base import ZERO
 from onefit.penalties.cones import Conic, ConicForm, nuclear_norm
 from onefit.pieces import Pieces, Subspace
@@ -43,9 +43,7 @@ class NuclearNorm(Conic):
 
     def __post_init__(self) -> None:
         check_strength("alpha", self.alpha)
-        sizes = np.asarray(self.shape)
-        if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or np.any(sizes < 1):
-            raise ValueError(f"shape must be two positive whole numbers, got {self.shape!r}")
+        check_matrix("shape", self.shape)
 
     def conic_form(self, p: int) -> ConicForm:
         rows, columns = self.shape
@@ -98,12 +96,7 @@ class NuclearNorm(Conic):
         return self.alpha == 0
 
     def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
-        rows, columns = self.shape
-        if shape[0] != rows * columns:
-            raise ValueError(
-                f"shape {(rows, columns)} has {rows * columns} entries, got {shape[0]} coefficients"
-            )
+        check_matrix_size(self, shape, self.shape)
 
 
 def _directions(r: int, rows: int, columns: int) -> tuple[Index, Index]:

@@ -219,6 +219,45 @@ def test_values_of_blocks_are_joined_in_order():
     np.testing.assert_allclose(whole.fitted, X @ path.coefs[:, 0] + path.intercepts[0])
 
 
+@pytest.mark.parametrize("l2", [0.0, 30.0])
+def test_columns_that_no_row_can_move_so_far_are_left_out_without_loss(l2, monkeypatch):
+    X, y, weights = data(n=400, p=12, seed=7)
+    sums = sums_of(X, y, weights, True)
+    alphas = np.array([20.0 / sums.weight])
+    path = net_path(sums, alphas, 20.0 / (20.0 + l2))
+    chosen = ChosenStrength.of(sums, path.coefs[:, 0], 20.0, l2, mean_scaled=True)
+    near: list[int] = []
+    kinks = ChosenStrength._near_kinks
+
+    def counted(own, *rows):
+        found = kinks(own, *rows)
+        near.append(len(found[0]) + len(found[1]))
+        return found
+
+    monkeypatch.setattr(ChosenStrength, "_near_kinks", counted)
+    few = chosen.left_out(Block(X, y, weights)).bounds
+    k = len(chosen.support)
+    monkeypatch.setattr(ChosenStrength, "_near_kinks", lambda *_: (np.arange(k), np.arange(k, 12)))
+    every = chosen.left_out(Block(X, y, weights)).bounds
+    assert max(near) < 12
+    assert few.max() > 1e-6
+    np.testing.assert_allclose(few, every, rtol=1e-9, atol=1e-13)
+
+
+def test_rows_of_a_block_may_lie_far_from_those_before():
+    rng = np.random.default_rng(0)
+    X = 1e6 + np.sort(rng.normal(size=(9000, 3)), axis=0) + np.repeat([0.0, 50.0, 100.0], 3000)[:, None]
+    y, weights = X[:, 0] - X[:, 2] + rng.normal(size=9000), rng.uniform(size=9000)
+    weights[:2000] = 0.0
+    found = RowSums.of(Block(X, y, weights))
+    means = np.average(X, axis=0, weights=weights)
+    Z, t = X - means, y - np.average(y, weights=weights)
+    np.testing.assert_allclose(found.means, means, rtol=1e-14)
+    np.testing.assert_allclose(found.gram, Z.T @ (weights[:, None] * Z), rtol=1e-11)
+    np.testing.assert_allclose(found.cross[:, 0], Z.T @ (weights * t), rtol=1e-9, atol=1e-5)
+    assert found.squares[0] == pytest.approx(weights @ t**2, rel=1e-9)
+
+
 def test_an_empty_block_is_refused():
     with pytest.raises(ValueError, match="no rows"):
         RowSums.of(Block(np.zeros((0, 3)), np.zeros(0)))

@@ -49,9 +49,9 @@ def test_few_knots_give_the_risks_of_all(kind, intercept, weighted, monkeypatch)
     model = clone(MODELS[kind]).set_params(fit_intercept=intercept)
     seen: list[Start] = []
 
-    def noted(rows, models, start, *, n):
+    def noted(rows, models, start, **settings):
         seen.append(start)
-        return solve_all(rows, models, start, n=n)
+        return solve_all(rows, models, start, **settings)
 
     monkeypatch.setattr(curved, "solve_all", noted)
     few = clone(model).fit(source)

@@ -27,7 +27,7 @@ import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
-from onefit.blocks.summary import RowSample, Summarise
+from onefit.blocks.summary import RowSample, SampledRows, Summarise
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
@@ -323,11 +323,12 @@ def test_samples_are_evenly_spaced_however_blocks_are_joined():
 
     def part(rows: slice) -> RowSample:
         own = X[rows]
-        return RowSample(own, np.arange(9000)[rows], np.ones(len(own))).thinned()
+        return RowSample((SampledRows(own, np.arange(9000)[rows], np.ones(len(own))),)).thinned()
 
-    one = part(slice(0, 1000)) + (part(slice(1000, 5000)) + part(slice(5000, 9000)))
+    joined = part(slice(0, 1000)) + (part(slice(1000, 5000)) + part(slice(5000, 9000)))
+    one = joined.rows
     assert len(one.X) == len(one.y) == len(one.weights) <= 2000
-    assert np.all(np.diff(one.y) <= one.stride)
+    assert np.all(np.diff(one.y) <= joined.stride)
     assert np.array_equal(one.X, X[one.y])
 
 

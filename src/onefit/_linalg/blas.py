@@ -63,9 +63,11 @@ def add_gram(gram: Array, block: Array) -> Array:
 
 
 def times_upper(block: Array, R: Array) -> Array:
-    """Block @ R for rows in C order, which are overwritten, and R upper triangular in C order."""
+    """Block @ R for a block of rows, which is overwritten, and R upper triangular in C order."""
     trmm = blas.strmm if block.dtype == np.float32 else blas.dtrmm
-    return trmm(1.0, R.T, block.T, lower=1, overwrite_b=1).T
+    if block.flags.c_contiguous:
+        return trmm(1.0, R.T, block.T, lower=1, overwrite_b=1).T
+    return trmm(1.0, R.T, block, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
 def eigh(A: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit._linalg import cholesky, condition, factor_solve, half_solve, product, pseudo_factor
+from onefit._linalg import cholesky, condition, factor_solve, product, pseudo_factor, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
@@ -27,6 +27,7 @@ from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
 
 DEPENDENT = 1e11  # condition up to which columns are told from their like
 ROOM = 1e-12  # share of a strength that is rounding
+SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
 
 
 class RowValues(NamedTuple):
@@ -106,8 +107,8 @@ class ChosenStrength:
         weights = np.ones(len(part.y)) if part.weights is None else part.weights
         Z = centred_columns(part.X, sums.means, self._order)
         shares = weights / sums.weight * self.mean_scaled
-        along = product(Z.T, self._responses).T
-        h = np.einsum("ji,ji->i", along[:k], Z[:k]) + sums.base_leverage
+        lengths = self._lengths(Z)
+        h = lengths[0] + sums.base_leverage
         slack = 1.0 - weights * h
         fitted = product(Z[:k].T, self.coef) + sums.y_means[0]
         residual = np.ravel(part.y) - fitted - shares * product(Z[:k].T, self._drift)
@@ -117,10 +118,26 @@ class ChosenStrength:
         left_out[~held] = fitted[~held]
         bounds = self.rounding * np.abs(left_out - fitted) / np.maximum(slack, LEAST_SLACK)
         if self.l1 > 0:
-            bounds += self._off(Z, along, weights, residual, shares)
+            bounds += self._off(Z, lengths, weights, residual, shares)
         bounds[slack < LEAST_SLACK] = np.inf
         bounds[~held] = 0.0
         return RowValues(fitted, left_out, np.clip(weights * h, 0.0, 1.0), slack, bounds)
+
+    def _lengths(self, Z: Array) -> tuple[Array, Array]:
+        """Squared lengths of rows in K⁻¹, and what the columns off the support add to them: (b,) each."""
+        k = len(self.support)
+        if self._whole is None:
+            inner = np.einsum("ij,ji->i", product(Z[:k].T, self.inverse), Z[:k])
+            return inner, np.full(len(inner), np.inf)
+        half = times_upper(Z.copy().T, self._whole).T
+        return np.einsum("ji,ji->i", half[:k], half[:k]), np.einsum("ji,ji->i", half[k:], half[k:])
+
+    @cached_property
+    def _whole(self) -> Array | None:
+        """L⁻ᵀ, L the factor of A with what a refit keeps of ℓ2; None where columns are dependent."""
+        gram = self.sums.gram[np.ix_(self._order, self._order)]
+        L = cholesky(gram + self._kept_l2 * np.eye(len(gram)))
+        return None if L is None else np.ascontiguousarray(np.linalg.inv(L).T)
 
     @cached_property
     def _order(self) -> Index:
@@ -150,38 +167,59 @@ class ChosenStrength:
         responses[k:, k:] = np.eye(q - k)
         return responses
 
-    def _off(self, Z: Array, along: Array, weights: Array, residual: Array, shares: Array) -> Array:
+    def _off(
+        self, Z: Array, lengths: tuple[Array, Array], weights: Array, residual: Array, shares: Array
+    ) -> Array:
         """How far rows may be off whose refits have other signs, or another share of the ℓ2 part: (b,)."""
-        k, signs = len(self.support), np.sign(self.coef)
-        along *= -weights * residual
-        unequal = self._unequal(shares, along[:k])
-        correlations = self.sums.cross[self._order[k:], 0] - self.coef @ self._across
-        start = np.concatenate([self.coef, correlations])
-        drift = np.concatenate([self._drift, -self._drift @ self._across])
-        along += start[:, None] + (
-            np.outer(drift, shares) if self._is_unequal else drift[:, None] * shares[0]
-        )
-        along[:k] *= signs[:, None]
-        np.abs(along[k:], out=along[k:])
-        flips = along[:k].min(axis=1, initial=np.inf) < 0.0
-        enters = along[k:].max(axis=1, initial=0.0) > self.l1 * (1.0 - shares.max()) * (1.0 + ROOM)
-        bounds = np.zeros(Z.shape[1])
-        past = np.minimum(along[:k][flips], 0.0)
-        excess = np.maximum(along[k:][enters] - self.l1 * (1.0 - shares) * (1.0 + ROOM), 0.0)
+        k, slopes = len(self.support), weights * residual
+        flips, enters = self._near_kinks(lengths, slopes, shares)
+        columns = np.concatenate([flips, enters])
+        along = product(Z.T, self._responses[:, columns]).T * -slopes
+        along += self._start[columns, None] + np.outer(self._shift[columns], shares)
+        m, signs = len(flips), np.sign(self.coef[flips])[:, None]
+        past = np.minimum(along[:m] * signs, 0.0) * signs
+        excess = np.maximum(np.abs(along[m:]) - self.l1 * (1.0 - shares) * (1.0 + ROOM), 0.0)
+        unequal = self._unequal(shares, Z[:k], slopes)
         rows = np.flatnonzero(past.any(axis=0) | excess.any(axis=0) | (unequal > 0))
+        bounds = np.zeros(Z.shape[1])
         if rows.size:
-            bounds[rows] = self._bounds(
-                Z[:, rows],
-                weights[rows],
-                (np.flatnonzero(flips), past[:, rows] * signs[flips][:, None]),
-                (k + np.flatnonzero(enters), excess[:, rows]),
-                unequal[rows],
-            )
+            found = (flips, past[:, rows]), (enters, excess[:, rows])
+            bounds[rows] = self._bounds((lengths[0] + lengths[1])[rows], weights[rows], *found, unequal[rows])
         return bounds
+
+    def _near_kinks(self, lengths: tuple[Array, Array], slopes: Array, shares: Array) -> tuple[Index, Index]:
+        """Columns whose sign a row may change, and those that may enter, by Cauchy and Schwarz."""
+        k, size = len(self.support), np.abs(slopes)
+        inner, outer = (float((np.sqrt(own) * size).max(initial=0.0)) for own in lengths)
+        drift = np.abs(self._shift) * float(shares.max())
+        room = self._sizes * np.repeat([inner, outer], [k, len(drift) - k]) * SURE + drift
+        start, highest = np.abs(self._start), self.l1 * (1.0 - float(shares.max())) * (1.0 + ROOM)
+        return np.flatnonzero(start[:k] <= room[:k]), k + np.flatnonzero(start[k:] + room[k:] > highest)
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """How far coefficients, and correlations off the support, move by rows of unit length: (q,)."""
+        gram = self.sums.gram.diagonal()[self._order[len(self.support) :]] + self._kept_l2
+        left = gram + np.einsum(
+            "kl,kl->l", self._across, self._responses[: len(self.support), len(self.support) :]
+        )
+        squares = np.append(self.inverse.diagonal(), left)
+        return np.sqrt(np.maximum(squares, TINY))
+
+    @cached_property
+    def _start(self) -> Array:
+        """Coefficients, and correlations off the support: (q,)."""
+        correlations = self.sums.cross[self._order[len(self.support) :], 0] - self.coef @ self._across
+        return np.concatenate([self.coef, correlations])
+
+    @cached_property
+    def _shift(self) -> Array:
+        """What these gain where the whole penalty leaves: (q,)."""
+        return np.concatenate([self._drift, -self._drift @ self._across])
 
     def _bounds(
         self,
-        Z: Array,
+        lengths: Array,
         weights: Array,
         past: tuple[Index, Array],
         excess: tuple[Index, Array],
@@ -191,21 +229,25 @@ class ChosenStrength:
         factor = self._factor
         if factor is None:
             return np.full(len(weights), np.inf)
-        L, gram, inverse = factor
-        h = np.square(half_solve(L, Z.T)).sum(axis=1) + self.sums.base_leverage
+        gram, inverse = factor
+        spread = self._kept_l2 / self._least_l2 if self._least_l2 > 0 else 1.0
+        h = lengths * spread + self.sums.base_leverage
         slack = np.maximum(1.0 - weights * h, TINY)
         outside = _norms(inverse, *excess)
         off = 2.0 * _norms(gram, *past) + (outside + unequal) / np.sqrt(slack)
         return np.where(slack > LEAST_SLACK, np.sqrt(h / slack) * off, np.inf)
 
     @cached_property
-    def _factor(self) -> tuple[Array, Array, Array] | None:
-        """Lower factor of A with the least ℓ2 part, A itself, and A⁻¹; None where columns are dependent."""
+    def _factor(self) -> tuple[Array, Array] | None:
+        """A, and A⁻¹ with the least ℓ2 part; None where columns are dependent."""
         gram, unit = self.sums.gram[np.ix_(self._order, self._order)], np.eye(len(self._order))
         L = cholesky(gram + self._least_l2 * unit)
-        if L is None:
-            return None
-        return L, gram + self.l2 * unit, factor_solve(L, unit)
+        return None if L is None or self._whole is None else (gram + self.l2 * unit, factor_solve(L, unit))
+
+    @property
+    def _kept_l2(self) -> float:
+        """ℓ2 part that a refit keeps without a row of mean weight."""
+        return self.l2 * (1.0 - 1.0 / self.sums.count if self.mean_scaled else 1.0)
 
     @property
     def _least_l2(self) -> float:
@@ -216,11 +258,11 @@ class ChosenStrength:
     def _is_unequal(self) -> bool:
         return self.mean_scaled and not self.sums.has_equal_weights
 
-    def _unequal(self, shares: Array, steps: Array) -> Array:
+    def _unequal(self, shares: Array, Z: Array, slopes: Array) -> Array:
         """What the mean share of ℓ2 leaves of the subgradient, in A⁻¹: (b,)."""
         if self.l2 == 0 or not self._is_unequal:
             return np.zeros(len(shares))
-        steps = steps + np.outer(self._drift, shares)
+        steps = product(Z.T, self.inverse).T * -slopes + np.outer(self._drift, shares)
         apart = self.l2 * np.abs(shares - 1.0 / self.sums.count)
         return apart * np.linalg.norm(steps, axis=0) / np.sqrt(self._least_l2)
 

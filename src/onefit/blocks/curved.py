@@ -13,7 +13,7 @@ from onefit._typing import Array
 from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.knots import Knots
 from onefit.blocks.models import Models, Points, null_points
-from onefit.blocks.newton import ALIKE, FARTHEST, SolvedStrengths, Start, check_rows, solve_all
+from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import ChosenStep, StepPath
 from onefit.blocks.summary import Summary
@@ -28,7 +28,8 @@ from onefit.tuning.grid import Grid
 from onefit.tuning.selection import Selection
 
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
-SAMPLED = 1e-3  # relative error of solutions on the sample, which are off by some hundredths as it is
+RACED = 1e-14  # Newton decrement, relative to the loss, with which strengths are compared: 1e-7 of a risk
+SAMPLED = 1e-2  # relative error of solutions on the sample, which are off by some hundredths as it is
 MEASURED = 1000  # rows of the sample, about, whose h tells what few strengths are enough
 LARGE_SQUARE = 1e18  # of numbers whose squares, a million of them summed, stay within single precision
 
@@ -89,12 +90,14 @@ class CurvedSolver:
         own = [float(strength) for strength in strengths]
         if new := [strength for strength in own if strength not in self._known]:
             models = self._models(new)
-            self.solve(new, prepared(models, started(models, self.summary), self.summary))
+            start = prepared(models, started(models, self.summary), self.summary)
+            self.solve(new, start, settled=RACED)
         return self.known(own)
 
-    def solve(self, strengths: list[float], start: Start) -> None:
+    def solve(self, strengths: list[float], start: Start, *, settled: float = SETTLED) -> None:
         """Solve some strengths from where they are said to start."""
-        solved = solve_all(self.rows, self._models(strengths), start, n=self.summary.rows)
+        models, n = self._models(strengths), self.summary.rows
+        solved = solve_all(self.rows, models, start, n=n, settled=settled)
         knots = [strengths[j] for j in start.knots.at]
         for j, strength in enumerate(strengths):
             coef, level, found = solved.points.coefs[j], float(solved.points.levels[j]), solved.quadratics[j]
@@ -137,7 +140,8 @@ def prepared(models: Models, start: Start, summary: Summary) -> Start:
         return start._replace(single=single)
     solved = SolvedStrengths(start.points, tuple(found for found in start.quadratics if found is not None))
     path = StepPath.of(models, solved, start.knots, summary)
-    sample = summary.sample.X[:: max(1, len(summary.sample.X) // MEASURED)]
+    sample = summary.sample.rows.X
+    sample = sample[:: max(1, len(sample) // MEASURED)]
     forms = path.forms(sample - start.points.centre).T
     tolerance = min(ALIKE * summary.count / len(summary.means), FARTHEST)
     return start._replace(knots=Knots.of(forms, tolerance), single=single)
@@ -166,7 +170,7 @@ def started(models: Models, summary: Summary) -> Start:
 
     Where a sample has no solution (its classes may be separable), those of the last strength that has one.
     """
-    sample, centre = summary.sample, centre_of(models, summary)
+    sample, centre = summary.sample.rows, centre_of(models, summary)
     target = np.asarray(models.metric.target(sample.y), dtype=np.float64)
     weights = sample.weights * (summary.weight / max(float(sample.weights.sum()), np.finfo(float).tiny))
     points = null_points(models, centre, 0.0)

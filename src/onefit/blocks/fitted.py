@@ -105,7 +105,7 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
 
 def _read(model: Any, summary: Summary) -> Reading:
     """Read an estimator on the sample, whose weights sum to those of all rows."""
-    sample = summary.sample
+    sample = summary.sample.rows
     weights = sample.weights * (summary.weight / float(sample.weights.sum()))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -166,6 +166,6 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
 
 def _constant(models: Models, summary: Summary) -> float:
     """Linear predictor of the constant model, on the sample."""
-    sample = summary.sample
+    sample = summary.sample.rows
     target: Array = np.asarray(models.metric.target(sample.y), dtype=np.float64)
     return float(models.loss.start(target, sample.weights)) if models.intercept else 0.0

@@ -95,12 +95,11 @@ class LeftOutPath:
         return total
 
     def _judge(self, part: Block) -> LossSums:
-        weights = np.ones(len(part.y)) if part.weights is None else part.weights
         residuals, strained = self.left_out_residuals(part)
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
-        differences = np.subtract(losses, losses[self.reference], dtype=np.float64)
-        return LossSums.of(self.reference, at_reference**2, differences, weights, strained)
+        losses -= losses[self.reference].copy()
+        return LossSums.of(self.reference, at_reference**2, losses, part.weights, strained)
 
     def left_out_residuals(self, part: Block) -> tuple[Array, int]:
         """Left-out residuals y − η̃ of a piece in the cache, (J, b), and how many are strained."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onefit._linalg import add_gram, product
 from onefit._typing import Array, Index
 from onefit.tuning.contest import Contest, within_reach
 from onefit.tuning.selection import Selection, choose, smallest
@@ -53,7 +54,9 @@ class LossSums:
     strained: int
 
     @classmethod
-    def of(cls, reference: int, losses: Array, differences: Array, weights: Array, strained: int) -> LossSums:
+    def of(
+        cls, reference: int, losses: Array, differences: Array, weights: Array | None, strained: int
+    ) -> LossSums:
         """Sum over some rows.
 
         Parameters
@@ -62,9 +65,15 @@ class LossSums:
         losses : (b,) array
             l⁰.
         differences : (J, b) array
-        weights : (b,) array
+        weights : (b,) array or None
         strained : int
         """
+        differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
+        if weights is None:
+            n, first = len(losses), differences.sum(axis=1)
+            level = np.array([losses.sum(), losses.sum(), losses @ losses])
+            mixed, pairs = product(differences, losses), _pairs(differences)
+            return cls(reference, n, float(n), float(n), level, first, first, mixed, pairs, strained)
         squares = weights**2
         weighted = differences * weights
         moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
@@ -77,7 +86,7 @@ class LossSums:
             moments[:, 0],
             moments[:, 1],
             moments[:, 2],
-            weighted @ weighted.T,
+            _pairs(weighted),
             strained,
         )
 
@@ -172,3 +181,10 @@ class LossSums:
             return held.bagged(), held
         risks = self.risks
         return choose(risks, self.paired_errors(smallest(risks)), selection), held
+
+
+def _pairs(differences: Array) -> Array:
+    """D Dᵀ."""
+    J = len(differences)
+    lower = add_gram(np.zeros((J, J), order="F"), differences.T)
+    return np.tril(lower) + np.tril(lower, -1).T

@@ -24,13 +24,14 @@ from onefit.exceptions import SolverError
 from onefit.penalties import SeparablePenalty
 
 MOST_PASSES = 60
-# Newton decrement, relative to the loss, that may be left after the last step: the error of the coefficients
-# is about its root, 1e-9.
+# Newton decrement, relative to the loss, that may be left after the last step.  The error of the coefficients
+# is about its root, and of a risk at most that, by its slope along the gradient of the penalty.
 SETTLED = 1e-18
 # Share of a risk by which strengths are compared that it may be off: of the curvature, n/p times as much.
 ALIKE = 1e-7
 FARTHEST = 1e-3  # of the curvature, at most
 SLOW = 0.2  # of the last decrement: by steps that leave more the curvature is wrong, and summed again
+BENT = 10.0  # times p and the decrement: a larger share of it than a Newton step leaves
 ROUNDING = 1e-13  # of the objective: it may rise by that and not have risen
 
 
@@ -84,7 +85,7 @@ class _Strength:
     near: bool = False
     done: bool = False
 
-    def take(self, found: Quadratic, scale: float, near: float, *, fresh: bool, last: bool) -> None:
+    def take(self, found: Quadratic, scale: float, aim: Aim, *, fresh: bool) -> None:
         """Go on from the point that was summed at, or half-way back if the objective rose there."""
         objective = found.value + self.penalty.value(self.coef)
         if self.at is not None and not objective <= self.objective + ROUNDING * abs(self.objective):
@@ -98,23 +99,45 @@ class _Strength:
         here, step = np.append(self.coef, self.level), np.append(change, level)
         metric = found.metric(self.penalty.strengths(self.coef.shape)[1])
         decrement = float(step @ metric @ step) / scale
-        self.near = self.near or (fresh and decrement <= near)
-        self._look_ahead(decrement, near, last=last)
+        self.near = self.near or (fresh and decrement <= aim.near)
+        self._look_ahead(decrement, aim)
         self.at, self.objective, self.quadratic = (self.coef, self.level), objective, found.moved(change)
         self.trail = [*([] if fresh else self.trail), (here, step)]
         there = here + step if self.done else extrapolated(self.trail, metric)
         self.coef, self.level = there[:-1], float(there[-1])
 
-    def _look_ahead(self, decrement: float, near: float, *, last: bool) -> None:
+    def _look_ahead(self, decrement: float, aim: Aim) -> None:
         """Decide whether this step is the last, and whether the next pass sums the curvature."""
         rate = decrement / self.decrement if np.isfinite(self.decrement) else SLOW
-        self.done = last or (self.near and min(rate, 1.0) * decrement <= SETTLED)
+        if self.curved:  # a Newton step
+            rate = min(rate, BENT * len(self.coef) * decrement)
+        self.done = aim.is_quadratic or (self.near and min(rate, 1.0) * decrement <= aim.settled)
         self.decrement = decrement
-        arrives = self.is_knot and not self.near and rate * decrement <= near
-        self.curved = arrives or (rate > SLOW and decrement > SETTLED)
+        arrives = self.is_knot and not self.near and rate * decrement <= aim.near
+        self.curved = arrives or (rate > SLOW and decrement > aim.settled)
 
 
-def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> SolvedStrengths:
+class Aim(NamedTuple):
+    """How near to the solution is near enough: decrements relative to the loss.
+
+    Attributes
+    ----------
+    near : float
+        Where curvature counts as that of the solution.
+    settled : float
+        After the last step.
+    is_quadratic : bool
+        Whether one step arrives.
+    """
+
+    near: float
+    settled: float
+    is_quadratic: bool
+
+
+def solve_all(
+    rows: Rows, models: Models, start: Start, *, n: int, settled: float = SETTLED
+) -> SolvedStrengths:
     """Minimise the objectives of all strengths, in passes over the rows.
 
     Parameters
@@ -124,21 +147,29 @@ def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> SolvedStre
     start : Start
     n : int
         Rows that each pass must see.
+    settled : float
+        Newton decrement, relative to the loss, that may be left.
 
     Raises
     ------
     SolverError
         If the steps do not become small, or the rows are not the same in each pass.
     """
-    points, knots, last = start.points, start.knots, models.loss.is_quadratic
+    points, knots = start.points, start.knots
+    is_quadratic = models.loss.is_quadratic
     strengths = [
         _Strength(
-            penalty, points.coefs[j], float(points.levels[j]), known, known is None or last, j in knots.at
+            penalty,
+            points.coefs[j],
+            float(points.levels[j]),
+            known,
+            known is None or is_quadratic,
+            j in knots.at,
         )
         for j, (penalty, known) in enumerate(zip(models.penalties, start.quadratics, strict=True))
     ]
     scale, passes = float(np.finfo(float).tiny), 0
-    near = min(ALIKE * n / len(points.centre), FARTHEST) ** 2
+    aim = Aim(min(ALIKE * n / len(points.centre), FARTHEST) ** 2, settled, is_quadratic)
     while (active := np.flatnonzero([not one.done for one in strengths])).size:
         if passes == MOST_PASSES:
             raise SolverError(
@@ -164,7 +195,7 @@ def solve_all(rows: Rows, models: Models, start: Start, *, n: int) -> SolvedStre
             if found is None:
                 assert one.quadratic is not None
                 found = one.quadratic.at(sums, place)
-            one.take(found, scale, near, fresh=is_fresh, last=last)
+            one.take(found, scale, aim, fresh=is_fresh)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
     return SolvedStrengths(_points(strengths, points.centre), quadratics)
 

@@ -15,8 +15,9 @@ from joblib import Parallel, delayed
 
 from onefit._typing import Array, Design, Index
 
-CACHE = 2**16  # numbers in a block: with the products of all strengths beside it, it stays in the cache
-FEWEST = 512  # rows in a block, so that products are worth a call
+CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
+FEWEST = 512  # rows in a piece, so that products are worth a call
+BLOCK_SIZE = 2**20  # numbers in a block that is read or summed at once: 8 MiB
 
 
 class Addable(Protocol):
@@ -47,7 +48,7 @@ class Block(NamedTuple):
     def parts(self) -> Iterator[Block]:
         """Cut into pieces that stay in the cache, dense ones."""
         rows, p = self.X.shape
-        size = block_length(p)
+        size = piece_length(p)
         X = self.X.tocsr() if sp.issparse(self.X) else self.X
         for start in range(0, rows, size):
             part = slice(start, start + size)
@@ -57,14 +58,18 @@ class Block(NamedTuple):
 
 def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
     """Some columns less their means, one a row: (k, b), in double precision."""
-    own = np.array(X.T[columns], dtype=np.float64, order="C")
-    own -= means[columns, None]
-    return own
+    own = X.T[columns]
+    return np.subtract(own, means[columns, None], out=np.empty(own.shape))
+
+
+def piece_length(p: int) -> int:
+    """Rows of p columns that a piece has."""
+    return max(FEWEST, CACHE // max(p, 1))
 
 
 def block_length(p: int) -> int:
-    """Rows of p columns that a piece has."""
-    return max(FEWEST, CACHE // max(p, 1))
+    """Rows of p columns that a block has."""
+    return max(64, BLOCK_SIZE // max(p, 1))
 
 
 class Rows(ABC):
@@ -120,7 +125,11 @@ class ArrayRows(Rows):
         return int(n), int(p)
 
     def _blocks(self) -> Iterator[Block]:
-        return Block(self.X, self.y, self.weights).parts()
+        X = self.X.tocsr() if sp.issparse(self.X) else self.X
+        size = block_length(X.shape[1])
+        for start in range(0, X.shape[0], size):
+            rows = slice(start, start + size)
+            yield Block(X[rows], self.y[rows], None if self.weights is None else self.weights[rows])
 
     def total(self, of: Callable[[Block], S]) -> S:
         return reduce(add, self.each(of))

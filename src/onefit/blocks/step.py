@@ -221,7 +221,8 @@ class StepPath:
             losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
             strained = int(np.count_nonzero(1.0 - left.leverages < LEAST_SLACK))
             own = losses[self.reference].copy()
-            sums.append(LossSums.of(self.reference, own, losses - own, weights, strained))
+            held = None if block.weights is None else weights
+            sums.append(LossSums.of(self.reference, own, losses - own, held, strained))
             rows += len(X)
         return JudgedSums(rows, reduce(add, sums))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self, final
+from functools import cached_property, reduce
+from operator import add
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -14,6 +16,18 @@ SAMPLE = 2**20  # numbers in the sample of rows, at most
 FEWEST = 2000  # rows of the sample that are kept even where they are wide
 
 
+class SampledRows(NamedTuple):
+    """Some rows: X, y and weights."""
+
+    X: Array
+    y: Any
+    weights: Array
+
+    def every(self, step: int) -> SampledRows:
+        """Return every so-manieth row, in memory of its own."""
+        return self if step == 1 else SampledRows(*(part[::step].copy() for part in self))
+
+
 @final
 @dataclass(frozen=True)
 class RowSample:
@@ -21,42 +35,35 @@ class RowSample:
 
     Attributes
     ----------
-    X, y, weights
-        The rows.
+    parts : tuple of SampledRows
+        The rows, joined when there are too many of them.
     stride : int
         A power of two, doubled whenever there are too many rows.
     """
 
-    X: Array
-    y: Any
-    weights: Array
+    parts: tuple[SampledRows, ...]
     stride: int = 1
 
-    @property
-    def _most(self) -> int:
-        return max(FEWEST, SAMPLE // max(self.X.shape[1], 1))
+    @cached_property
+    def rows(self) -> SampledRows:
+        """All rows, joined."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        return SampledRows(*(np.concatenate(own) for own in zip(*self.parts, strict=True)))
 
-    def thinned(self, stride: int = 1) -> Self:
+    def thinned(self, stride: int = 1) -> RowSample:
         """Return the rows of a wider stride, and of one so wide that they are not too many."""
         step = max(1, stride // self.stride)
-        while len(self.X[::step]) > self._most:
-            step *= 2
-        if step == 1:
-            return self
-        kept = slice(None, None, step)
-        return type(self)(
-            self.X[kept].copy(), self.y[kept].copy(), self.weights[kept].copy(), step * self.stride
-        )
+        parts = tuple(part.every(step) for part in self.parts)
+        sample = RowSample(parts, step * self.stride)
+        if sum(len(part.X) for part in parts) <= max(FEWEST, SAMPLE // max(parts[0].X.shape[1], 1)):
+            return sample
+        return RowSample((sample.rows.every(2),), 2 * sample.stride).thinned()
 
     def __add__(self, other: RowSample) -> RowSample:
         stride = max(self.stride, other.stride)
         one, two = self.thinned(stride), other.thinned(stride)
-        return RowSample(
-            np.concatenate([one.X, two.X]),
-            np.concatenate([one.y, two.y]),
-            np.concatenate([one.weights, two.weights]),
-            max(one.stride, two.stride),
-        ).thinned()
+        return RowSample(one.parts + two.parts, max(one.stride, two.stride)).thinned()
 
 
 @final
@@ -137,6 +144,9 @@ class Summarise:
     least: float = -np.inf
 
     def __call__(self, block: Block) -> Summary:
+        return reduce(add, map(self._of_piece, block.parts()))
+
+    def _of_piece(self, block: Block) -> Summary:
         X = np.asarray(block.X, dtype=np.float64)
         weights = np.ones(len(X)) if block.weights is None else block.weights
         total = float(weights.sum())
@@ -151,7 +161,7 @@ class Summarise:
             squares=weights @ (X - means) ** 2,
             sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
             **self._response(y, weights),
-            sample=RowSample(X, y, weights).thinned(),
+            sample=RowSample((SampledRows(X, y, weights),)).thinned(),
         )
 
     def _response(self, y: Any, weights: Array) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The first pass: sums over the rows, of which every squared-loss path is solved.
 
-Each block is centred by its own means, and two sums are joined by the update of Chan, Golub and LeVeque
+Each block is centred by means of its own, and two sums are joined by the update of Chan, Golub and LeVeque
 (1983), "Algorithms for computing the sample variance": with δ the difference of the means,
 
     S = S_a + S_b + W_a W_b / (W_a + W_b) δ δᵀ,
@@ -56,13 +56,15 @@ class RowSums:
     @classmethod
     def of(cls, block: Block) -> RowSums:
         """Sum over the rows of a block of any size."""
-        total: RowSums | None = None
+        total: _Pile | None = None
         for part in block.parts():
-            own = _of_part(part)
-            total = own if total is None else total + own
+            weights = np.ones(len(part.y)) if part.weights is None else part.weights
+            y = np.asarray(part.y, dtype=np.float64).reshape(len(part.y), -1)
+            total = _Pile.about(part.X, y, weights) if total is None else total
+            total.add(part.X, y, weights, equal=part.weights is None)
         if total is None:
             raise ValueError("a block has no rows: leave it out")
-        return total
+        return total.sums()
 
     def __add__(self, other: RowSums) -> RowSums:
         weight = self.weight + other.weight
@@ -115,26 +117,59 @@ class RowSums:
         return self.largest_weight <= mean * (1.0 + 1e-12)
 
 
-def _of_part(part: Block) -> RowSums:
-    weights = part.weights
-    y = np.asarray(part.y, dtype=np.float64).reshape(len(part.y), -1)
-    if weights is None:
-        total, squares, largest, count = float(len(y)), float(len(y)), 1.0, len(y)
-        means, y_means = part.X.mean(axis=0, dtype=np.float64), y.mean(axis=0)
-    else:
-        total, squares = float(weights.sum()), float(weights @ weights)
-        largest, count = float(weights.max(initial=0.0)), int(np.count_nonzero(weights))
-        held = total if total > 0 else 1.0
-        means, y_means = product(np.asarray(part.X, np.float64).T, weights) / held, y.T @ weights / held
-    X = np.subtract(part.X, means, dtype=np.float64)
-    y = y - y_means
-    if weights is not None:
-        root = np.sqrt(weights)[:, None]
-        X *= root
-        y *= root
-    p = X.shape[1]
-    lower = add_gram(np.zeros((p, p), order="F"), X)
-    gram = np.tril(lower) + np.tril(lower, -1).T
-    return RowSums(
-        count, total, squares, largest, means, y_means, gram, product(X.T, y), np.einsum("it,it->t", y, y)
-    )
+@dataclass(eq=False)
+class _Pile:
+    """Sums over the pieces of a block about the means of the first one, which are near those of all."""
+
+    means: Array
+    y_means: Array
+    gram: Array
+    cross: Array
+    squares: Array
+    firsts: Array
+    y_firsts: Array
+    count: int = 0
+    weight: float = 0.0
+    square_weight: float = 0.0
+    largest_weight: float = 0.0
+
+    @classmethod
+    def about(cls, X: Array, y: Array, weights: Array) -> _Pile:
+        p, t = X.shape[1], y.shape[1]
+        own = weights if np.any(weights) else np.ones(len(weights))
+        shares = own / own.sum()
+        means = product(np.asarray(X, dtype=np.float64).T, shares)
+        sums = np.zeros((p, p), order="F"), np.zeros((p, t)), np.zeros(t), np.zeros(p), np.zeros(t)
+        return cls(means, shares @ y, *sums)
+
+    def add(self, X: Array, y: Array, weights: Array, *, equal: bool) -> None:
+        X, y = np.subtract(X, self.means, dtype=np.float64), y - self.y_means
+        self.count += int(np.count_nonzero(weights))
+        self.weight += float(weights.sum())
+        self.square_weight += float(weights @ weights)
+        self.largest_weight = max(self.largest_weight, float(weights.max(initial=0.0)))
+        self.firsts += product(X.T, weights)
+        self.y_firsts += weights @ y
+        if not equal:
+            root = np.sqrt(weights)[:, None]
+            X *= root
+            y *= root
+        add_gram(self.gram, X)  # in place
+        self.cross += product(X.T, y)
+        self.squares += np.einsum("it,it->t", y, y)
+
+    def sums(self) -> RowSums:
+        """Move them to the means of all pieces."""
+        weight = self.weight or 1.0
+        x, y = self.firsts / weight, self.y_firsts / weight
+        return RowSums(
+            self.count,
+            self.weight,
+            self.square_weight,
+            self.largest_weight,
+            self.means + x,
+            self.y_means + y,
+            np.tril(self.gram) + np.tril(self.gram, -1).T - self.weight * np.outer(x, x),
+            self.cross - self.weight * np.outer(x, y),
+            self.squares - self.weight * y**2,
+        )

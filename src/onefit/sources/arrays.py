@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit.blocks import Block
-from onefit.sources.base import LocalSource, block_length
+from onefit.blocks import Block, block_length
+from onefit.sources.base import LocalSource
 from onefit.sources.checks import Layout
 
 

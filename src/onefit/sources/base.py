@@ -8,8 +8,6 @@ from typing import Any, TypeVar, final
 
 from onefit.blocks import Block, Rows
 
-BLOCK_SIZE = 2**20  # numbers in a block that is read: 8 MiB
-
 Part = TypeVar("Part")
 
 
@@ -42,8 +40,3 @@ def located(name: str, of: Callable[[Block], Part], block: Block) -> Part:
         return of(block)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-def block_length(width: int) -> int:
-    """Rows of a block of this many columns."""
-    return max(64, BLOCK_SIZE // max(width, 1))

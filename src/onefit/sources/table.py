@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from onefit.blocks import Block
-from onefit.sources.base import LocalSource, block_length
+from onefit.blocks import Block, block_length
+from onefit.sources.base import LocalSource
 from onefit.sources.checks import Layout
 
 

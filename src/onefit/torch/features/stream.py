@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from onefit._typing import Array
+from onefit.blocks import block_length
 from onefit.sources import GeneratedSource
-from onefit.sources.base import block_length
 from onefit.torch.features.embedding import Features, embedded_batches
 from onefit.torch.numerics.rows import as_device, check_counts
 

@@ -27,6 +27,67 @@ STEEPEST = 100.0  # slope over the range of the values, across the whole range o
 
 
 @dataclass(frozen=True, eq=False)
+class _UnitCube:
+    """The variables of a sample scaled to [0, 1], and the level and spread of the values."""
+
+    low: Array
+    width: Array
+    level: float
+    spread: float
+
+    @classmethod
+    def of(cls, x: Array, values: Array) -> Self:
+        """Of points (L, m) and values (L,).
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than 3 points, or if values are not finite.
+        """
+        if len(x) < 3 or not np.all(np.isfinite(values)):
+            raise ValueError("Kriging needs at least 3 points with finite values")
+        low, high = x.min(axis=0), x.max(axis=0)
+        width = np.where(high > low, high - low, 1.0)
+        return cls(low, width, float(values.mean()), float(values.std()) or 1.0)
+
+    def units(self, at: Array) -> Array:
+        """Points in [0, 1]."""
+        return (at - self.low) / self.width
+
+
+@dataclass(frozen=True, eq=False)
+class _Concentrated:
+    """What maximises the likelihood given the correlations R of N data.
+
+    Attributes
+    ----------
+    mean : float
+        m.
+    weights : (N,) array
+        R⁻¹(data − m).
+    variance : float
+        (data − m)ᵀR⁻¹(data − m) / N.
+    deviance : float
+        −2 log-likelihood, constants dropped: N log variance + log|R|.
+    """
+
+    mean: float
+    weights: Array
+    variance: float
+    deviance: float
+
+    @classmethod
+    def of(cls, factor: tuple[Array, bool], data: Array, level: Array) -> Self:
+        """From the lower Cholesky factor of R, where m adds ``level`` to the data."""
+        solved = la.cho_solve(factor, level)
+        mean = float(solved @ data / (solved @ level))
+        weights = la.cho_solve(factor, data - mean * level)
+        variance = max(float((data - mean * level) @ weights) / len(data), 1e-300)
+        determinant = 2.0 * float(np.log(np.diag(factor[0])).sum())
+        return cls(mean, weights, variance, len(data) * np.log(variance) + determinant)
+
+
+@dataclass(frozen=True, eq=False)
 class Kriging:
     """Ordinary Kriging with a power-exponential correlation, by maximum likelihood.
 
@@ -64,9 +125,8 @@ class Kriging:
     power: Array
     nugget: float
     mean: float
-    low: Array
-    width: Array
     weights: Array
+    cube: _UnitCube
 
     @classmethod
     def fit(cls, x: Array, values: Array) -> Self:
@@ -82,12 +142,8 @@ class Kriging:
         ValueError
             If there are fewer than 3 points, or if values are not finite.
         """
-        if len(x) < 3 or not np.all(np.isfinite(values)):
-            raise ValueError("Kriging needs at least 3 points with finite values")
-        low, high = x.min(axis=0), x.max(axis=0)
-        width = np.where(high > low, high - low, 1.0)
-        m, level, spread = x.shape[1], float(values.mean()), float(values.std()) or 1.0
-        likelihood = _Likelihood((x - low) / width, (values - level) / spread)
+        cube, m = _UnitCube.of(x, values), x.shape[1]
+        likelihood = _Likelihood(cube.units(x), (values - cube.level) / cube.spread)
         bounds = [LOG_THETA] * m + [POWER] * m + [LOG_NUGGET]
         starts = [np.repeat(start, [m, m, 1]) for start in STARTS]
         found = [
@@ -96,11 +152,13 @@ class Kriging:
         ]
         theta, power, nugget = split(min(found, key=lambda one: float(one.fun)).x)
         factor = la.cho_factor(likelihood.correlation(theta, power, nugget), lower=True)
-        mean, weights = likelihood.trend(factor)
-        return cls(x, theta, power, nugget, level + spread * mean, low, width, spread * weights)
+        found = _Concentrated.of(factor, likelihood.values, np.ones(len(x)))
+        return cls(
+            x, theta, power, nugget, cube.level + cube.spread * found.mean, cube.spread * found.weights, cube
+        )
 
     def _scaled_distance(self, at: Array) -> Array:
-        return (at - self.low) / self.width - (self.x - self.low) / self.width
+        return self.cube.units(at) - self.cube.units(self.x)
 
     def value(self, at: Array) -> float:
         """Prediction at a point (m,)."""
@@ -112,7 +170,9 @@ class Kriging:
         """Derivative of the prediction: (m,)."""
         apart = self._scaled_distance(at.astype(np.longdouble))
         correlation = np.exp(-(np.abs(apart) ** self.power) @ self.theta)
-        slopes = np.sign(apart) * self.power * np.abs(apart) ** (self.power - 1) * self.theta / self.width
+        slopes = (
+            np.sign(apart) * self.power * np.abs(apart) ** (self.power - 1) * self.theta / self.cube.width
+        )
         return np.asarray(-(correlation * self.weights) @ slopes, dtype=np.float64)
 
 
@@ -134,12 +194,6 @@ class _Likelihood:
         R = np.exp(-(self._apart**power) @ theta)
         return R + nugget * np.eye(len(R))
 
-    def trend(self, factor: tuple[Array, bool]) -> tuple[float, Array]:
-        """Return m and R⁻¹(values − m)."""
-        ones = la.cho_solve(factor, np.ones(len(self.x)))
-        mean = float(ones @ self.values / ones.sum())
-        return mean, la.cho_solve(factor, self.values - mean)
-
     def deviance(self, parameters: Array) -> tuple[float, Array]:
         """Return −2 log-likelihood, constants dropped, and its gradient.
 
@@ -151,13 +205,11 @@ class _Likelihood:
             factor = la.cho_factor(R, lower=True)
         except la.LinAlgError:
             return 1e10, np.zeros_like(parameters)
-        mean, weights = self.trend(factor)
-        variance = max(float((self.values - mean) @ weights) / len(R), 1e-300)
-        deviance = len(R) * np.log(variance) + 2.0 * float(np.log(np.diag(factor[0])).sum())
-        inner = la.cho_solve(factor, np.eye(len(R))) - np.outer(weights, weights) / variance
+        at = _Concentrated.of(factor, self.values, np.ones(len(R)))
+        inner = la.cho_solve(factor, np.eye(len(R))) - np.outer(at.weights, at.weights) / at.variance
         in_distance = -(inner * (R - nugget * np.eye(len(R))))[..., None] * self._apart**power * theta
         in_power = (in_distance * self._log_apart).sum((0, 1))
-        return deviance, np.r_[in_distance.sum((0, 1)), in_power, nugget * np.trace(inner)]
+        return at.deviance, np.r_[in_distance.sum((0, 1)), in_power, nugget * np.trace(inner)]
 
     @cached_property
     def _apart(self) -> Array:
@@ -209,9 +261,8 @@ class TangentKriging:
     shift: Array
     nugget: float
     mean: float
-    low: Array
-    width: Array
     weights: Array
+    cube: _UnitCube
 
     @classmethod
     def fit(cls, x: Array, values: Array, slopes: Array) -> Self:
@@ -228,13 +279,9 @@ class TangentKriging:
         ValueError
             If there are fewer than 3 points, or if values are not finite.
         """
-        if len(x) < 3 or not np.all(np.isfinite(values)):
-            raise ValueError("Kriging needs at least 3 points with finite values")
-        low, high = x.min(axis=0), x.max(axis=0)
-        width = np.where(high > low, high - low, 1.0)
-        level, spread = float(values.mean()), float(values.std()) or 1.0
-        data = _Tangents((x - low) / width, (values - level) / spread, slopes * width / spread)
-        m = x.shape[1]
+        cube, m = _UnitCube.of(x, values), x.shape[1]
+        level, spread = cube.level, cube.spread
+        data = _Tangents(cube.units(x), (values - level) / spread, slopes * cube.width / spread)
         bounds = [LOG_THETA] * m + [LOG_SHIFT] * m + [LOG_NUGGET]
         options = {"maxfev": 250 * (m + 1), "xatol": 1e-3, "fatol": 1e-3}
         found = [
@@ -245,16 +292,15 @@ class TangentKriging:
         ]
         best = np.exp(min(found, key=lambda one: float(one.fun)).x)
         theta, shift, nugget = best[:m], best[m : 2 * m], float(best[-1])
-        _, mean, weights = data.solved(theta, shift, nugget)
+        at = data.solved(theta, shift, nugget)[1]
         full = np.zeros(data.known.shape)
-        full[data.known] = weights
-        return cls(
-            x, theta, shift, nugget, level + spread * mean, low, width, spread * full.reshape(m + 1, -1)
-        )
+        full[data.known] = at.weights
+        weights = spread * full.reshape(m + 1, -1)
+        return cls(x, theta, shift, nugget, level + spread * at.mean, weights, cube)
 
     def _apart(self, at: Array) -> Array:
-        units = (at - self.low) / self.width, (self.x - self.low) / self.width
-        return _warped(units[0], self.shift)[0] - _warped(units[1], self.shift)[0]
+        here, there = self.cube.units(at), self.cube.units(self.x)
+        return _warped(here, self.shift)[0] - _warped(there, self.shift)[0]
 
     def value(self, at: Array) -> float:
         """Prediction at a point (m,)."""
@@ -270,8 +316,8 @@ class TangentKriging:
         pull = 2.0 * (self.theta * D).T  # (m, L)
         along = (pull * self.weights[1:]).sum(0)
         in_warped = -(pull * E) @ (self.weights[0] + along) + 2.0 * self.theta * (self.weights[1:] @ E)
-        in_unit = in_warped * _warped((at - self.low) / self.width, self.shift)[1]
-        return np.asarray(in_unit / self.width, dtype=np.float64)
+        in_unit = in_warped * _warped(self.cube.units(at), self.shift)[1]
+        return np.asarray(in_unit / self.cube.width, dtype=np.float64)
 
 
 def _warped(u: Array, shift: Array) -> tuple[Array, Array]:
@@ -318,8 +364,8 @@ class _Tangents:
         R = R.reshape(len(scale), -1) + nugget * np.diag(scale)
         return R[np.ix_(self.known, self.known)]
 
-    def solved(self, theta: Array, shift: Array, nugget: float) -> tuple[float, float, Array]:
-        """Return the deviance, m and R⁻¹(data − m).
+    def solved(self, theta: Array, shift: Array, nugget: float) -> tuple[float, _Concentrated]:
+        """Return the deviance, and the parameters that are concentrated out of it.
 
         Raises
         ------
@@ -330,14 +376,10 @@ class _Tangents:
         data = np.r_[self.values, (self.slopes / stretch).T.ravel()][self.known]
         level = np.r_[np.ones(len(self.x)), np.zeros(self.slopes.size)][self.known]
         factor = la.cho_factor(self.correlation(theta, warped, nugget), lower=True)
-        ones = la.cho_solve(factor, level)
-        mean = float(ones @ data / (ones @ level))
-        weights = la.cho_solve(factor, data - mean * level)
-        variance = max(float((data - mean * level) @ weights) / len(data), 1e-300)
+        at = _Concentrated.of(factor, data, level)
         # slopes in the warped variables change with κ: the Jacobian makes likelihoods comparable
         jacobian = 2.0 * float(np.log(stretch.T.ravel()[self.known[len(self.x) :]]).sum())
-        determinant = 2.0 * float(np.log(np.diag(factor[0])).sum())
-        return len(data) * np.log(variance) + determinant + jacobian, mean, weights
+        return at.deviance + jacobian, at
 
     def deviance(self, parameters: Array) -> float:
         """Return −2 log-likelihood of log θ, log κ and the logarithm of the nugget."""

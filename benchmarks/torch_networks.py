@@ -1,6 +1,8 @@
-"""What onefit.torch costs and finds: python benchmarks/torch_networks.py loo | labels | heads | wide
+"""What onefit.torch costs and finds: torch_networks.py loo | audit | stream | labels | heads | wide
 
 loo     leave-one-out of 10⁴ parameters and 1000 rows, without training on: seconds and peak memory
+audit   the same network, and 30 rows retrained without by the recipe it was trained by: in trainings
+stream  a ridge head on 1000 features of 20,000 and 100,000 rows, never held at once: seconds and peak memory
 labels  10 % flipped labels on three sets: area under the ROC curve of the ranking by left-out loss of a head
         on the features of a small network, beside the losses of 5 folds and of the training
 heads   a head on frozen features of digits beside LogisticRegressionCV and SGD: accuracy and seconds
@@ -25,8 +27,10 @@ from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from torch import nn
+from torch.utils.data import TensorDataset
 
-from onefit.torch import LeaveOneOutHead, loo
+from onefit import RidgeLOO
+from onefit.torch import LeaveOneOutHead, embedded_rows, loo
 
 DATA = Path(os.environ.get("ONEFIT_DATA", "../shared/data"))
 
@@ -63,6 +67,42 @@ def whole_networks():
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{k} parameters, 1000 rows, {risk.by}: {seconds:.1f} s, peak {peak:.2f} GB, {risk.value:.3f}")
+
+
+def audited():
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.normal(size=(1000, 90))).float()
+    y = torch.tensor(rng.integers(0, 3, 1000))
+    y[X[:, 0] > 0] = 0
+    trained(X, y, 108, 3, steps=5)  # a first training also loads code
+    net, training = clocked(lambda: trained(X, y, 108, 3))
+    risk, seconds = clocked(
+        lambda: loo(
+            net,
+            nn.CrossEntropyLoss(),
+            (X, y),
+            weight_decay=1e-3,
+            train_on=False,
+            audit=30,
+            retrain=lambda rows: trained(X[rows], y[rows], 108, 3),
+            rng=0,
+        )
+    )
+    print(f"formula and 30 audits {seconds:.1f} s = {seconds / training:.1f} trainings of {training:.2f} s")
+    print(f"formula {risk.value:.3f}, audit {risk.audit}")
+
+
+def streamed():
+    for n in (20_000, 100_000):
+        torch.manual_seed(0)
+        X = torch.randn(n, 32)
+        y = X[:, :4].sin().sum(1) + 0.5 * torch.randn(n)
+        backbone = nn.Sequential(nn.Linear(32, 1000), nn.Tanh())
+        rows = embedded_rows(backbone, TensorDataset(X, y), batch_size=2048)
+        seconds = clocked(lambda rows=rows: RidgeLOO().fit(rows))[1]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        held = 4e3 * n / 2**30
+        print(f"{n} × 1000: {seconds:.1f} s, peak {peak:.2f} GB, features {held:.2f} GB", flush=True)
 
 
 def images():
@@ -155,4 +195,11 @@ def compared(A, B, a, b, folds=True):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"loo": whole_networks, "labels": labels, "heads": heads, "wide": wide}[sys.argv[1]]()
+    {
+        "loo": whole_networks,
+        "audit": audited,
+        "stream": streamed,
+        "labels": labels,
+        "heads": heads,
+        "wide": wide,
+    }[sys.argv[1]]()

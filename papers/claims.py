@@ -360,10 +360,10 @@ CLAIMS = [
         "table_2",
         "PVM has the best test loss in all six MNIST cases, in 14 or 54 solves",
         lambda n: (
-            f"as printed below the grid in {_below(n, 'PVM, as printed')} of 6, ours in "
-            f"{_below(n, 'PVM, ours')} of 6"
+            f"as printed below the grid in {_below(n, 'PVM, as printed')} of {_cases(n)}, ours in "
+            f"{_below(n, 'PVM, ours')} of {_cases(n)}"
         ),
-        lambda n: graded(_below(n, "PVM, as printed") == 6, _below(n, "PVM, ours") >= 4),
+        lambda n: graded(_below(n, "PVM, as printed") == 6, 2 * _below(n, "PVM, ours") > _cases(n)),
         "joint weights have seen the validation rows",
     ),
 ]
@@ -381,6 +381,10 @@ def _below_path(numbers: Numbers, what: str, some: Callable[[Iterable[bool]], bo
 
 def _most(numbers: Numbers, what: str) -> float:
     return max(value for name, value in numbers.items() if name.endswith(what))
+
+
+def _cases(numbers: Numbers) -> int:
+    return sum(name.endswith("PVM, ours: test less grid's") for name in numbers)
 
 
 def _below(numbers: Numbers, search: str) -> int:

@@ -41,7 +41,8 @@ def pick(name: str, full: T, quick: T) -> T:
 
 
 def _shown(size: Any) -> Any:
-    return len(size) if isinstance(size, Sequence) and not isinstance(size, str) else size
+    counted = isinstance(size, Sequence | Mapping) and not isinstance(size, str)
+    return len(size) if counted else size
 
 
 def save(

@@ -53,8 +53,10 @@ def one_strength() -> None:
 
 def two_strengths() -> None:
     """The plane of both ξ: the grid's validation loss, PVM's samples, its rounds and λ*."""
-    figure, axes = plotting.panels(1, 2, width=4.0, height=3.4)
-    for rows, ax in zip((1000, 10000), axes[0], strict=True):
+    fewest, *more = (rows for rows, strengths in settings.SIZES if strengths == 2)
+    shown = (fewest, *more[-1:])  # 1000 and 10000 rows at full size
+    figure, axes = plotting.panels(1, len(shown), width=4.0, height=3.4)
+    for rows, ax in zip(shown, axes[0], strict=True):
         trainer = Trainer(Case(rows, 2, 0))
         points, search = networks.grid(trainer), networks.pvm(trainer)
         side = np.linspace(*settings.RANGE, trainer.size.side)
@@ -73,7 +75,7 @@ def two_strengths() -> None:
         ax.plot(*best, "x", color="black", ms=8, mew=2, label="best of the grid")
         ax.set_xlabel("ξ of the first layer")
         ax.set_title(f"{rows} rows")
-        figure.colorbar(filled, ax=ax, format="%.2f", label="validation loss" if rows > 1000 else None)
+        figure.colorbar(filled, ax=ax, format="%.2f", label="validation loss" if rows == shown[-1] else None)
     axes[0, 0].set_ylabel("ξ of the last layer")
     plotting.legend_below(figure, list(axes[0]))
     plotting.save(figure, settings.FOLDER, "figure_6")

@@ -85,18 +85,10 @@ REDUCED = {
     (1000, 1): Size(1, 11, 8, 20, 125),
     (1000, 2): Size(1, 4, 10, 20, 125),
     (5000, 1): Size(1, 9, 8, 6, 250),
-    (5000, 2): Size(1, 4, 10, 6, 250),
     (10000, 1): Size(1, 9, 8, 4, 250),
-    (10000, 2): Size(1, 4, 10, 4, 250),
 }
-SIZES = {"full": FULL, "quick": REDUCED}[results.pick("sizes of MNIST", full="full", quick="quick")]
+SIZES = results.pick("cases of MNIST", full=FULL, quick=REDUCED)
 LEARNING_RATE = 1e-2
-
-
-def cases(strengths: int | None = None) -> list[Case]:
-    """All that are run."""
-    every = [Case(*kind, seed) for kind, size in SIZES.items() for seed in range(size.seeds)]
-    return [case for case in every if strengths in (None, case.strengths)]
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ REDUCED = {
     (10000, 1): Size(1, 9, 8, 4, 250),
 }
 SIZES = results.pick("cases of MNIST", full=FULL, quick=REDUCED)
+results.pick("most seeds, grid, samples and epochs", full="5, 100, 50, 60", quick="1, 16, 10, 20")
 LEARNING_RATE = 1e-2
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -183,6 +184,7 @@ def _is_ours(path: Path) -> bool:
     return path.suffix == ".py" and any(path.is_relative_to(ROOT / part) for part in ("src", "papers"))
 
 
+@cache
 def hash_of(path: Path) -> str:
     """Hash of the code of a module: comments and docstrings do not count."""
     tree = ast.parse(path.read_text())

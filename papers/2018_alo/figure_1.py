@@ -17,7 +17,7 @@ from onefit.penalties import L1
 
 Array = np.ndarray
 STRENGTHS = np.geomspace(3.0, 60.0, results.pick("strengths", full=25, quick=5))
-SAMPLES = results.pick("data sets", full=40, quick=10)
+SAMPLES = 40  # data sets
 FOLDS = (3, 5, 10)
 
 

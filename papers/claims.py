@@ -181,7 +181,7 @@ CLAIMS = [
             f"{100 * _most(n, 'plain, largest'):.0f} %"
         ),
         lambda n: graded(_most(n, "plain, largest") < 0.05, _most(n, "plain, at the best") < 0.05),
-        "one step is off where the fit is dense, the more the fewer rows: a third of the paper's at reduced size",
+        "one step is off where the fit is dense, the more the fewer rows: reduced size has a third",
     ),
     Claim(
         "2018_alo",

@@ -152,10 +152,9 @@ class Kriging:
         ]
         theta, power, nugget = split(min(found, key=lambda one: float(one.fun)).x)
         factor = la.cho_factor(likelihood.correlation(theta, power, nugget), lower=True)
-        found = _Concentrated.of(factor, likelihood.values, np.ones(len(x)))
-        return cls(
-            x, theta, power, nugget, cube.level + cube.spread * found.mean, cube.spread * found.weights, cube
-        )
+        at = _Concentrated.of(factor, likelihood.values, np.ones(len(x)))
+        mean, weights = cube.level + cube.spread * at.mean, cube.spread * at.weights
+        return cls(x, theta, power, nugget, mean, weights, cube)
 
     def _scaled_distance(self, at: Array) -> Array:
         return self.cube.units(at) - self.cube.units(self.x)

@@ -14,7 +14,7 @@ SETS = results.pick(
     full=tuple(settings.RESPONSES),
     quick=("yacht", "auto_mpg", "forest_fires", "energy"),
 )
-COLUMNS = 5
+COLUMNS = min(5, len(SETS))
 
 
 def draw(runs: list[contest.Run], what: str, label: str, file: str) -> None:

@@ -184,10 +184,14 @@ def _is_ours(path: Path) -> bool:
     return path.suffix == ".py" and any(path.is_relative_to(ROOT / part) for part in ("src", "papers"))
 
 
-@cache
 def hash_of(path: Path) -> str:
     """Hash of the code of a module: comments and docstrings do not count."""
-    tree = ast.parse(path.read_text())
+    return _hash(path.read_text())
+
+
+@cache
+def _hash(code: str) -> str:
+    tree = ast.parse(code)
     for node in ast.walk(tree):
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if documented and ast.get_docstring(node, clean=False) is not None:

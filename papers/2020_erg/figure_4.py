@@ -16,7 +16,7 @@ def main() -> None:
     figure, axes = plotting.panels(1, 3, width=3.0, height=2.6)
     rows = []
     for ax, (source, file) in zip(axes[0], SOURCES.items(), strict=True):
-        runs = contest.load(settings.FOLDER, file)
+        runs = contest.load(file)
         found = {
             name: np.array([r.iterations for r in runs if r.procedure == name]) for name in contest.PERMUTED
         }

@@ -40,7 +40,7 @@ def main() -> None:
     """Write all comparisons; print how many go which way, and those that the test tells apart."""
     rows, counts = [], []
     for source, file in SOURCES.items():
-        runs = contest.load(settings.FOLDER, file)
+        runs = contest.load(file)
         for ours, theirs in PAIRS:
             found = [compare(runs, setting, ours, theirs) for setting in contest.settings_of(runs)]
             verdicts = [row[6] for row in found]

@@ -22,7 +22,7 @@ from onefit.solvers.polish import polish
 cp = pytest.importorskip("cvxpy")
 
 RNG = np.random.default_rng(0)
-N, P = 40, 8
+N, P = 24, 8
 X = RNG.normal(size=(N, P))
 Y = 0.3 + X @ [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, -1.0, 0.0] + 0.5 * RNG.normal(size=N)
 LABELS = np.where(Y > 0, "yes", "no")
@@ -197,7 +197,7 @@ def test_poisson_regression_against_brute_force():
         lambda eta, kept: cp.sum(cp.exp(eta) - cp.multiply(counts[kept], eta)), l1, tol=1e-9
     )
     assert np.isfinite(est.bounds).mean() >= 0.9
-    assert close(est.decision, reference)
+    assert close(est.decision, reference, 5e-5)  # √tol is what the solver's gap leaves of the coefficients
 
 
 def test_a_mean_loss_keeps_its_factor():
@@ -274,8 +274,8 @@ def test_the_model_predicts_and_is_refitted_on_its_rows():
     model = program(squared, l1)
     fit = read(model, X, Y).fit
     np.testing.assert_allclose(model.predict(X), fit.eta, atol=1e-10)
-    few = program(lambda eta: 0.5 * cp.sum_squares((Y - eta)[:30]), l1)
-    part = ConvexProgram(model.written).fit(X[:30])
+    few = program(lambda eta: 0.5 * cp.sum_squares((Y - eta)[:18]), l1)
+    part = ConvexProgram(model.written).fit(X[:18])
     np.testing.assert_allclose(part.coef_, few.coef_, atol=1e-6)
     with pytest.raises(onefit.NotFittedToDataError, match="eta was not written with"):
         part.fit(X + 1.0)
@@ -296,7 +296,7 @@ def test_copies_and_pickles():
 
 def test_data_that_do_not_fit():
     model = program(squared, l1)
-    with pytest.raises(ValueError, match="y has 39 values, but eta has 40"):
+    with pytest.raises(ValueError, match=f"y has {N - 1} values, but eta has {N}"):
         onefit.loo(model, X[1:], Y[1:])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         onefit.loo(model, X[1:], Y)
@@ -306,7 +306,7 @@ def test_data_that_do_not_fit():
         onefit.loo(model, X[:, 1:], Y)
     with pytest.raises(ValueError, match="weights in the loss"):
         onefit.loo(model, X, Y, np.ones(N))
-    with pytest.raises(ValueError, match="has 2 classes, but y has 40"):
+    with pytest.raises(ValueError, match=f"has 2 classes, but y has {N}"):
         onefit.loo(program(logistic, l1, kind="classifier"), X, Y)
 
 
@@ -413,11 +413,13 @@ def test_wrong_arguments(variables):
         onefit.from_cvxpy(cp.Problem(cp.Minimize(squared(X @ whole))), X @ whole, whole)
 
 
-def test_without_cvxpy():
+def test_its_name_does_not_import_cvxpy_which_may_not_be_there():
     code = """
 import sys
-sys.modules["cvxpy"] = None
 import onefit
+onefit.from_cvxpy
+assert "cvxpy" not in sys.modules
+sys.modules["cvxpy"] = None
 try:
     onefit.from_cvxpy(None, None, None)
 except ImportError as error:
@@ -425,9 +427,4 @@ except ImportError as error:
 else:
     raise AssertionError
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_importing_the_name_does_not_import_cvxpy():
-    code = "import sys, onefit\nonefit.from_cvxpy\nassert 'cvxpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

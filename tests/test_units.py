@@ -23,7 +23,7 @@ OTHERS = {
     "ten classes": onefit.LogisticLOO(Cs=5),
     **COUNTS,
 }
-SHAPES = {"wide": (20, 24), "few": (80, 6), "tall": (400, 8)}
+SHAPES = {"wide": (20, 24), "few": (80, 6), "tall": (160, 8)}
 
 
 def data(shape, seed=0):

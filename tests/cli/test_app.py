@@ -66,6 +66,7 @@ class TestTune:
             ("visits", ["poisson", "ridge", "mean only"]),
         ],
     )
+    @pytest.mark.usefixtures("with_pictures")
     def test_writes_everything(self, house, tmp_path, capsys, target, models):
         assert tuned(house, target, "--out", str(tmp_path / "out")) == 0
         out, err = capsys.readouterr()
@@ -418,6 +419,6 @@ class TestProcess:
         assert "install onefit[cli]" in capsys.readouterr().err
 
     def test_reader_that_leaves(self, house):
-        command = f"{sys.executable} -m onefit tune {house} --target price --model ridge | true"
+        command = f"{sys.executable} -m onefit tune {house} --target price --model ridge --audit 0 | true"
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
         assert done.stderr == ""

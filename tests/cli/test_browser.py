@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(
     reason="no Chromium with its chromedriver: apt-get install chromium chromium-driver",
 )
 WIDTHS = (360, 1280)
+LOOKS_AT_PICTURES = True
 
 
 def many():
@@ -45,15 +46,15 @@ def counts():
     return pd.DataFrame(X, columns=["a", "b"]).assign(target=rng.poisson(np.exp(X[:, 0])))
 
 
-def bunch(loader):
-    return lambda: loader(as_frame=True).frame
+def bunch(loader, every=1):
+    return lambda: loader(as_frame=True).frame[::every]
 
 
 TABLES = {
-    "numbers": (bunch(load_diabetes), ["--model", "lasso"]),
-    "two classes": (bunch(load_breast_cancer), ["--model", "logistic"]),
-    "three classes": (bunch(load_wine), ["--model", "logistic"]),
-    "flowers": (bunch(load_iris), ["--model", "logistic-l1"]),
+    "numbers": (bunch(load_diabetes, 3), ["--model", "lasso"]),
+    "two classes": (bunch(load_breast_cancer, 4), ["--model", "logistic"]),
+    "three classes": (bunch(load_wine, 2), ["--model", "logistic"]),
+    "flowers": (bunch(load_iris, 3), ["--model", "logistic-l1"]),
     "many rows": (many, ["--model", "ridge"]),
     "groups": (panel, ["--model", "ridge", "--groups", "subject"]),
     "counts": (counts, ["--model", "poisson"]),

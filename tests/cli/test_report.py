@@ -297,6 +297,7 @@ def test_risk_corrected_for_the_choice_is_told(regression, counts):
 
 
 class TestPage:
+    @pytest.mark.usefixtures("with_pictures")
     @pytest.mark.parametrize("kind", ["regression", "classes", "counts"])
     def test_stands_alone(self, kind, request):
         page = render(request.getfixturevalue(kind), "0")
@@ -310,9 +311,11 @@ class TestPage:
         assert "default-src 'none'" in page
         assert f"script-src 'sha256-{digest}'" in page
 
+    @pytest.mark.usefixtures("with_pictures")
     def test_is_the_same_every_time(self, regression):
         assert render(regression, "0") == render(regression, "0")
 
+    @pytest.mark.usefixtures("with_pictures")
     def test_escapes_what_the_user_gave(self):
         frame = numbers().rename(columns={"a": EVIL + "$^{", "y": EVIL})
         frame["always"] = EVIL

@@ -14,7 +14,10 @@ from onefit.cli import run, saved
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
-def table(n=3000, seed=0):
+ROWS = 900
+
+
+def table(n=ROWS, seed=0):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(rng.normal(size=(n, 4)) * [1.0, 10.0, 0.1, 1.0], columns=["a", "b", "c", "noise"])
     eta = frame["a"] - 0.1 * frame["b"]
@@ -32,7 +35,7 @@ def place(tmp_path_factory):
     (place / "parts").mkdir()
     frame = table()
     for k in range(3):
-        frame[1000 * k : 1000 * (k + 1)].to_parquet(place / "parts" / f"part{k}.parquet")
+        frame[k * ROWS // 3 : (k + 1) * ROWS // 3].to_parquet(place / "parts" / f"part{k}.parquet")
     frame.to_csv(place / "t.csv", index=False)
     return place
 
@@ -53,13 +56,13 @@ def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, name,
     words = ["--weights", "weight", "--model", model, "--out", out]
     assert tune(place / name, target, "--memory-limit", "10K", *words) == 0
     said = capsys.readouterr().out
-    assert "3,000 rows, 4 columns" in said
+    assert f"{ROWS} rows, 4 columns" in said
     assert "in passes over the rows" in said
     summary = json.loads((out / "summary.json").read_text())
     assert tune(place / "t.csv", target, *words[:-1], tmp_path / "here", "--audit", "0") == 0
     here = json.loads((tmp_path / "here" / "summary.json").read_text())
     assert summary["task"] == here["task"]
-    assert summary["rows"] == here["rows"] == 3000
+    assert summary["rows"] == here["rows"] == ROWS
     new = table(50, seed=1)
     ours, theirs = saved.load(str(out / "model.skops")), saved.load(str(tmp_path / "here" / "model.skops"))
     method = "predict_proba" if target == "label" else "predict"
@@ -70,7 +73,7 @@ def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, name,
     for feature, value in {"a": 1.0, "b": -0.1}.items():
         assert coefs[feature] == pytest.approx(0.5 * value if target == "count" else value, rel=0.2)
     rows = pd.read_parquet(out / "predictions.parquet")
-    assert len(rows) == 3000
+    assert len(rows) == ROWS
     assert rows["y"].tolist() == table()[target].tolist()
     weight = table()["weight"]
     assert np.average(rows["loss"], weights=weight) == pytest.approx(summary["models"][0]["risk"][0])

@@ -328,7 +328,7 @@ class Small:
         return "small"  # without its address, for the name of the test
 
 
-SMALL = {"module": Small(), "n_splits": 16, "max_iter": 30, "tol": 0.02, "random_state": 0}
+SMALL = {"module": Small(), "n_splits": 8, "max_iter": 12, "tol": 0.02, "random_state": 0}
 
 
 def takes_any_keyword(_estimator):

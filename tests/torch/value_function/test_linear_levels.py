@@ -47,11 +47,11 @@ def refit(loss, penalty, data):
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_one_strength_is_that_of_a_fine_grid(loss, seed):
     data = rows(loss, seed)
     found = search(loss, L2(), {"penalty__alpha": (0.1, 1e4)}).fit(*data)
-    grid = np.geomspace(0.1, 1e4, 300)
+    grid = np.geomspace(0.1, 1e4, 100)
     risks = np.array([mean_loss(refit(loss, L2(alpha), data), *data[2:]) for alpha in grid])
     assert found.validation_loss_.retrained <= risks.min() + 0.005 * np.ptp(risks)
     best = found.lambda_["penalty__alpha"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,11 @@ import dask
 import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
-from distributed import Client, LocalCluster
 
-from onefit import LassoLOO, LogisticLOO
+from blocks.two_workers import PARTS, N, P, as_dask, expect_same, table
+from onefit import LassoLOO
 from onefit.dask import DaskSource
 from onefit.sources import as_source
-
-N, P, PARTS = 800, 4, 8
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of sockets that distributed leaves open
@@ -28,36 +27,8 @@ pytestmark = [
 ]
 
 
-def table(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(N, P))
-    return X, X[:, 0] - X[:, 1] + rng.normal(size=N)
-
-
-def partition(X: np.ndarray, k: int, folder: str | None = None) -> np.ndarray:
-    """One partition; the worker that makes number 3 for the first time dies of it."""
-    if folder is not None and k == 3 and not (Path(folder) / "died").exists():
-        (Path(folder) / "died").touch()
-        os._exit(1)
-    return X[k * N // PARTS : (k + 1) * N // PARTS]
-
-
-def as_dask(X: np.ndarray, folder: str | None = None) -> da.Array:
-    parts = [
-        da.from_delayed(dask.delayed(partition)(X, k, folder), (N // PARTS, *X.shape[1:]), X.dtype)
-        for k in range(PARTS)
-    ]
-    return da.concatenate(parts)
-
-
 def frame(X: np.ndarray, y: np.ndarray) -> dd.DataFrame:
     return dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(price=y), npartitions=PARTS)
-
-
-def expect_same(model, other) -> None:
-    assert np.allclose(model.risk_path_, other.risk_path_, rtol=1e-8, atol=0)
-    assert np.allclose(model.coef_path_, other.coef_path_, rtol=1e-8, atol=1e-10)
-    assert np.isclose(model.loo_.value, other.loo_.value, rtol=1e-8)
 
 
 def test_arrays_and_data_frames_on_threads():
@@ -83,29 +54,10 @@ def test_columns_in_several_chunks_are_joined():
     assert source.total(lambda block: block.X.shape[1]) == P * PARTS
 
 
-@pytest.mark.slow  # among many other tests its processes may be lost, and Dask waits for ever
 def test_two_workers_and_one_that_dies(tmp_path):
-    X, y = table()
-    labels = (y > 0).astype(int)
-    makers = {LassoLOO: y, LogisticLOO: labels}
-    here = {kind: kind(10).fit(as_source(lambda own=own: iter([(X, own)]))) for kind, own in makers.items()}
-    with (
-        dask.config.set({"distributed.comm.retry.count": 3}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.wait_for_workers(2, timeout=60)
-        for kind, own in makers.items():
-            expect_same(kind(10).fit(as_dask(X), as_dask(own)), here[kind])
-        pids = set(client.run(os.getpid).values())
-        died = LassoLOO(10).fit(as_dask(X, str(tmp_path)), as_dask(y))
-        assert (tmp_path / "died").exists()
-        assert set(client.run(os.getpid).values()) != pids
-        expect_same(died, here[LassoLOO])
-        by_address = DaskSource(as_dask(X), as_dask(y), scheduler=cluster.scheduler_address)
-        expect_same(LassoLOO(10).fit(by_address), here[LassoLOO])
+    program = [sys.executable, str(Path(__file__).with_name("two_workers.py")), str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):

@@ -137,11 +137,21 @@ def _resize(browser, width, height=900):
     )
 
 
+def _open(browser, address):
+    """Show a page; ``get`` returns while it is read, if the browser shows the same one already."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(address)
+    WebDriverWait(browser, 90).until(
+        lambda chrome: chrome.execute_script("return document.readyState") == "complete"
+    )
+
+
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("page", PAGES)
 def test_page_is_readable(browser, address, page, width):
     _resize(browser, width)
-    browser.get(f"{address}/{page}")
+    _open(browser, f"{address}/{page}")
     SCREENS.mkdir(exist_ok=True)
     browser.save_screenshot(str(SCREENS / f"{page.replace('/', '_')[:-5]}_{width}.png"))
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width + 1
@@ -157,7 +167,7 @@ def test_search_finds_the_lasso(browser, address):
     from selenium.webdriver.support.ui import WebDriverWait
 
     _resize(browser, 1280)
-    browser.get(f"{address}/search.html?q=lasso")
+    _open(browser, f"{address}/search.html?q=lasso")
     WebDriverWait(browser, 90).until(
         lambda chrome: len(chrome.find_elements(By.CSS_SELECTOR, "#search-results li a")) > 3
     )

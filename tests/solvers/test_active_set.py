@@ -275,24 +275,6 @@ def test_path_there_and_back():
         np.testing.assert_allclose(solver.coef, coef, atol=1e-11)
 
 
-def test_reweight_starts_warm_and_ends_where_a_cold_start_does():
-    X, y = toeplitz(60, 100)
-    rng = np.random.default_rng(5)
-    warm = ActiveSet(X, y)
-    warm.solve(4.0)
-    for _ in range(3):
-        weights, response = rng.uniform(0, 1, 60), y + 0.1 * rng.normal(size=60)
-        warm.reweight(response, weights)
-        before = warm.rounds
-        warm.solve(2.0)
-        cold = ActiveSet(X, response, weights)
-        cold.solve(2.0)
-        assert warm.rounds - before <= cold.rounds
-        assert warm.relative_gap() < 1e-12
-        np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-10)
-        np.testing.assert_allclose(warm.quadratic_forms(), cold.quadratic_forms(), rtol=1e-9)
-
-
 def test_gap_is_infinite_where_an_unpenalised_column_is_not_fitted():
     X, y = toeplitz(20, 8)
     assert ActiveSet(X, y).relative_gap() == np.inf

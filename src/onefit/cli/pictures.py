@@ -73,42 +73,35 @@ def _of_class(comparison: Ranking, positive: Any, p: Any, w: Any, name: str) -> 
     found = curves.counts(positive, p, w)
     share = float(w @ positive / w.sum())
     expected, seen, error, _ = curves.calibration(positive, p, w)
+    roc = RateDisplay(
+        *curves.roc(found),
+        "false positive rate",
+        "true positive rate",
+        reference=[(0, 0), (1, 1)],
+        label="chance",
+    )
+    recall = RateDisplay(
+        *curves.precision_recall(found),
+        "recall",
+        "precision",
+        reference=[(0, share), (1, share)],
+        label="guessing",
+    )
+    calibration = RateDisplay(
+        expected,
+        seen,
+        "left-out probability",
+        f"share that is {name}",
+        error=error,
+        reference=[(0, 0), (1, 1)],
+        label="as predicted",
+    )
+    guessing = f"The line is the share of {name}, {share:.1%}: what guessing gives."
+    tenths = "Tenths of the rows by predicted probability; bars are one standard error."
     return [
-        (
-            f"ROC curve, {name}",
-            "From left-out probabilities; the diagonal is chance.",
-            RateDisplay(
-                *curves.roc(found),
-                "false positive rate",
-                "true positive rate",
-                reference=[(0, 0), (1, 1)],
-                label="chance",
-            ).plot,
-        ),
-        (
-            f"Precision and recall, {name}",
-            f"The line is the share of {name}, {share:.1%}: what guessing gives.",
-            RateDisplay(
-                *curves.precision_recall(found),
-                "recall",
-                "precision",
-                reference=[(0, share), (1, share)],
-                label="guessing",
-            ).plot,
-        ),
-        (
-            f"Calibration, {name}",
-            "Tenths of the rows by predicted probability; bars are one standard error.",
-            RateDisplay(
-                expected,
-                seen,
-                "left-out probability",
-                f"share that is {name}",
-                error=error,
-                reference=[(0, 0), (1, 1)],
-                label="as predicted",
-            ).plot,
-        ),
+        (f"ROC curve, {name}", "From left-out probabilities; the diagonal is chance.", roc.plot),
+        (f"Precision and recall, {name}", guessing, recall.plot),
+        (f"Calibration, {name}", tenths, calibration.plot),
     ]
 
 

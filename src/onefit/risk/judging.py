@@ -61,11 +61,8 @@ def estimate(
     losses = response.losses(target[rows], eta)
     weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
     clusters = rows if clusters is None else np.asarray(clusters)[rows]
-    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
-    off = np.where(weights > 0, weights * response.spread(target[rows], eta, bounds), 0.0)
-    error = float(off.sum() / weights.sum())
-    if left_out.correction is not None:
-        value, error = value + left_out.correction.difference, left_out.correction.error
+    spread = response.spread(target[rows], eta, bounds)
+    value, std_error, error = _risk(left_out, losses, spread, weights, clusters)
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
     far = (reach(response, target, eta, left_out.likely_bounds[order]) > FLAGGED) & ~certified
@@ -97,6 +94,17 @@ def estimate(
         _left_out=left_out,
         _readout=None if design is None else Readout(response, design, constant),
     )
+
+
+def _risk(
+    left_out: LeftOut, losses: Array, spread: Array, weights: Array, clusters: Any
+) -> tuple[float, float, float]:
+    """Mean loss, its standard error, and what it may be off by: of all rows, or corrected by a sample."""
+    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
+    if left_out.correction is not None:
+        return value + left_out.correction.difference, std_error, left_out.correction.error
+    off = np.where(weights > 0, weights * spread, 0.0)
+    return value, std_error, float(off.sum() / weights.sum())
 
 
 def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Yardstick:

@@ -49,16 +49,6 @@ class Support:
         self._correlation: Array | None = None
         self._set_response(y, weights)
 
-    def reweight(self, y: Array, weights: Array | None = None) -> None:
-        """Exchange response and weights; support and signs stay as the warm start.
-
-        Call `solve` next: until then the coefficients are those of the old problem.
-        """
-        columns = self.support
-        self._set_response(y, weights)
-        self._slots = self._store.slots(columns)
-        self._refactor()
-
     def _set_response(self, y: Array, weights: Array | None) -> None:
         self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         self._mass = float(y.size if self._weights is None else self._weights.sum())

@@ -64,7 +64,8 @@ def _versions(versions: Mapping[str, str]) -> str:
 def caption(one: Mapping[str, Any]) -> str:
     """Caption, reduced sizes, seeds and commit."""
     reduced = "; ".join(f"{name}: {own} of {full}" for name, (own, full) in one["reduced"].items())
-    sizes = f"Reduced ({reduced})." if reduced else "Full size."
+    whole = "Full size." if one["size"] == "full" else "From the reduced runs of others, or as in the paper."
+    sizes = f"Reduced ({reduced})." if reduced else whole
     seeds = f"Seeds {one['seeds']}." if one["seeds"] else ""
     parts = (one["caption"], sizes, seeds, f"Commit {one['made']['commit']}.")
     return " ".join(part for part in parts if part)

@@ -1,8 +1,8 @@
 """Left-out, fold-wise and held-out losses along paths, for every table, size and draw.
 
-Rules differ in what they do with the same losses, so these are computed once and kept.  Folds are
-solved by the same exact solver as the paths: the minimum of the mean over folds is what ``LassoCV`` and its
-like choose on these strengths with a small tolerance (and ``scoring="neg_log_loss"`` for classifiers).
+Rules differ in what they do with the same losses, so these are computed once and kept.  All are those of
+refits (``refits``), folds included: the minimum of the mean over folds is what ``LassoCV`` and its like take
+on these strengths with a small tolerance (and ``scoring="neg_log_loss"`` for classifiers).
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from choice.tables import CLASSIFICATION, COUNTS, REGRESSION, Source, Table, tables
-from onefit.fit import Fit
-from onefit.losses import Logistic, Loss, Poisson, Squared
-from onefit.penalties import L1, L2, ElasticNet, Penalty
-from onefit.problem import Problem
-from onefit.risk import one_fit
-from onefit.solvers.solve import solve_path
+from choice.refits import Elastic, Logistic, Refits, Ridge
+from choice.tables import CLASSIFICATION, REGRESSION, Source, Table, tables
 
 Array = np.ndarray
-SIZES = (60, 200, 1000)
+DRAWS = {60: 4, 200: 2, 1000: 1}
 MOST_HELD_OUT = 1500
 WIDE = 35  # columns from which the largest subsamples are left out, for time
-LONGEST = 5.0  # seconds of processor time for a table, after which no further draw is begun
-CHEAP = 3e4  # n p up to which, on twice as many rows as columns, rows that no step reaches are solved anew
+LONGEST = 3.0  # seconds of processor time for a table, after which no further draw is begun
+TOO_LONG = 15.0  # seconds that leaving every row out may take
+REPEATS = {5: 4, 10: 2}  # of folds, each with a seed of its own
+WORSE = 1.7  # times the smallest risk of folds, from where on a path is not followed
 
 
 @dataclass(frozen=True)
@@ -40,142 +37,118 @@ class Model:
 
     Attributes
     ----------
-    loss : Loss
-    penalty : callable
-        From a strength to the penalty of the sum over rows.
+    refits : callable
+        From rows, response and strengths to what fits them without some of the rows.
     decades : (float, float)
         Of strengths, relative to the null strength or, for ridge, the trace of the curvature.
     count : int
     sources : tuple of Source
+    l1_ratio : float
     """
 
-    loss: Loss
-    penalty: Callable[[float], Penalty]
+    refits: Callable[[Array, Array, float], Refits]
     decades: tuple[float, float]
     count: int
     sources: tuple[Source, ...]
     l1_ratio: float
-    sizes: tuple[int, ...] = SIZES
 
-    def problem(self, X: Array, y: Array, strength: float) -> Problem:
-        scaled = not isinstance(self.loss, Logistic)
-        return Problem(
-            self.loss,
-            self.penalty(strength * len(y)),
-            X,
-            y,
-            np.ones(len(y)),
-            mean_scaled=scaled and self.l1_ratio > 0,
-        )
-
-    def strengths(self, X: Array, y: Array) -> Array:
-        """Of the mean loss, strongest first."""
-        start = Fit.at_start(self.problem(X, y, 1.0))
-        if self.l1_ratio:
-            scale = np.abs(start.loss_gradient).max() / len(y) / self.l1_ratio
-        else:
-            scale = float(np.mean(start.hessian[:, None] * (X - X.mean(axis=0)) ** 2) * X.shape[1])
-        high, low = self.decades
-        return np.geomspace(scale * 10.0**high, scale * 10.0**low, self.count)
+    @property
+    def is_logistic(self) -> bool:
+        return self.sources is CLASSIFICATION
 
     def losses(self, y: Array, eta: Array) -> Array:
-        """Loss of each row: (n,) or (n, J)."""
-        loss = self.loss.value(np.broadcast_to(y[:, None] if eta.ndim == 2 else y, eta.shape), eta)
-        return 2.0 * loss if isinstance(self.loss, Squared) else loss
+        """Loss of each row: (n, J)."""
+        if self.is_logistic:
+            return np.logaddexp(0.0, eta) - y[:, None] * eta
+        return (y[:, None] - eta) ** 2
 
 
 MODELS = {
-    "lasso": Model(Squared(), L1, (0.0, -3.0), 32, REGRESSION, 1.0),
-    "elastic net": Model(Squared(), lambda a: ElasticNet(a, 0.5), (0.0, -3.5), 32, REGRESSION, 0.5),
-    "ridge": Model(Squared(), L2, (1.0, -7.0), 48, REGRESSION, 0.0),
-    "logistic l2": Model(Logistic(), L2, (1.0, -6.0), 24, CLASSIFICATION, 0.0),
-    "logistic l1": Model(Logistic(), L1, (0.0, -2.5), 20, CLASSIFICATION, 1.0, (60, 200)),
-    "poisson l2": Model(Poisson(), L2, (1.0, -6.0), 24, COUNTS, 0.0),
+    "lasso": Model(Elastic, (0.0, -3.0), 32, REGRESSION, 1.0),
+    "elastic net": Model(Elastic, (0.0, -3.5), 32, REGRESSION, 0.5),
+    "ridge": Model(Ridge, (1.0, -7.0), 48, REGRESSION, 0.0),
+    "logistic l1": Model(Logistic, (0.0, -2.5), 20, CLASSIFICATION, 1.0),
+    "logistic l2": Model(Logistic, (1.0, -6.0), 24, CLASSIFICATION, 0.0),
 }
 
 
-def predictors(model: Model, X: Array, y: Array, strengths: Array, rows: Array) -> Array:
-    """Predictors of other rows by the fits at all strengths: (m, J)."""
-    found = solve_path(model.problem(X, y, s) for s in strengths)
-    return np.stack([rows @ one.fit.coef + float(one.fit.intercept) for one in found], axis=1)
+def draws(model: Model, table: Table) -> Iterator[tuple[str, Array, Array, Array, Array]]:
+    """Subsamples to tune on, standardised, and the other rows: those of small numbers and all sizes first."""
+    for size, draw in sorted(((s, d) for s, c in DRAWS.items() for d in range(c)), key=lambda one: one[1]):
+        n = min(size, int(0.7 * len(table.y)))
+        wide = table.X.shape[1] > WIDE and size > 200
+        if wide or (n < 0.8 * size and size != min(DRAWS)):
+            continue
+        rng = np.random.default_rng(zlib.crc32(f"{table.name}/{size}/{draw}".encode()))
+        order = rng.permutation(len(table.y))
+        own, other = order[:n], order[n : n + MOST_HELD_OUT]
+        y = table.y[own]
+        if model.is_logistic and min(y.sum(), n - y.sum()) < 10:
+            continue
+        spread = table.X[own].std(axis=0)
+        kept = spread > 1e-10 * (1.0 + np.abs(table.X[own]).max(axis=0))
+        mean, spread = table.X[own][:, kept].mean(axis=0), spread[kept]
+        X = (table.X[:, kept] - mean) / spread
+        X = np.clip(X, -20.0, 20.0)  # columns that hardly vary among the rows that are tuned on
+        yield f"{size}/{draw}", X[own], y, X[other], table.y[other]
 
 
-def left_out(model: Model, X: Array, y: Array, strengths: Array, others: Array) -> tuple[Array, Array]:
-    """Left-out predictors at all strengths, and those of other rows: (n, J), (m, J)."""
-    thorough = X.size <= CHEAP and 2 * X.shape[1] < len(y)
-    own, rest = [], []
-    for solution in solve_path(model.problem(X, y, s) for s in strengths):
-        own.append(one_fit.loo(*solution, thorough=thorough).eta)
-        rest.append(others @ solution.fit.coef + float(solution.fit.intercept))
-    return np.stack(own, axis=1), np.stack(rest, axis=1)
-
-
-def folds(model: Model, X: Array, y: Array, strengths: Array, count: int, seed: int) -> Array:
-    """Losses of each row by the fit on the other folds: (n, J), and its fold: (n,)."""
-    kind = StratifiedKFold if isinstance(model.loss, Logistic) else KFold
-    losses, number = np.empty((len(y), len(strengths))), np.empty(len(y), dtype=int)
-    for k, (train, test) in enumerate(kind(count, shuffle=True, random_state=seed).split(X, y)):
-        losses[test] = model.losses(y[test], predictors(model, X[train], y[train], strengths, X[test]))
+def folds(model: Model, fits: Refits, strengths: Array, count: int, seed: int) -> tuple[Array, Array]:
+    """Losses of each row by the fit on the other folds, (n, J), and its fold: (n,)."""
+    kind = StratifiedKFold if model.is_logistic else KFold
+    losses, number = np.empty((len(fits.y), len(strengths))), np.empty(len(fits.y))
+    for k, (_, test) in enumerate(kind(count, shuffle=True, random_state=seed).split(fits.X, fits.y)):
+        losses[test] = model.losses(fits.y[test], fits.predicted(strengths, test, fits.X[test]))
         number[test] = k
-    return np.column_stack([losses, number])
+    return losses, number
 
 
-def draws(model: Model, table: Table, count: int) -> Iterator[tuple[str, Array, Array, Array, Array]]:
-    """Subsamples to tune on, standardised, and the other rows."""
-    for draw in range(count):
-        for size in model.sizes:
-            n = min(size, int(0.7 * len(table.y)))
-            wide = table.X.shape[1] > WIDE and size > 200
-            if wide or (n < 0.8 * size and size != model.sizes[0]):
-                continue
-            rng = np.random.default_rng(zlib.crc32(f"{table.name}/{size}/{draw}".encode()))
-            order = rng.permutation(len(table.y))
-            own, other = order[:n], order[n : n + MOST_HELD_OUT]
-            y = table.y[own]
-            if isinstance(model.loss, Logistic) and min(y.sum(), n - y.sum()) < 10:
-                continue
-            spread = table.X[own].std(axis=0)
-            kept = spread > 1e-10 * (1.0 + np.abs(table.X[own]).max(axis=0))
-            mean, spread = table.X[own][:, kept].mean(axis=0), spread[kept]
-            X = (table.X[:, kept] - mean) / spread
-            X = np.clip(X, -20.0, 20.0)  # columns that hardly vary among the rows that are tuned on
-            yield f"{size}/{draw}", X[own], y, X[other], table.y[other]
+def record(model: Model, X: Array, y: Array, others: Array, response: Array) -> dict[str, Array]:
+    """All that rules may ask for on one draw; nothing where it takes too long."""
+    start, nobody = time.process_time(), np.empty(0, dtype=np.int64)
+    fits = model.refits(np.ascontiguousarray(X), y, model.l1_ratio)
+    high, low = model.decades
+    strengths = fits.scale() * np.geomspace(10.0**high, 10.0**low, model.count)
+    strengths = strengths[: len(fits.parameters(strengths))]
+    risks = folds(model, fits, strengths, 5, 0)[0].mean(axis=0)
+    strengths = strengths[: np.flatnonzero(risks <= WORSE * risks.min())[-1] + 1]
+    found: dict[str, Array] = {}
+    for count, repeats in REPEATS.items():
+        values, numbers = zip(*(folds(model, fits, strengths, count, s) for s in range(repeats)), strict=True)
+        found[f"folds{count}"] = np.stack(values).astype(np.float32)
+        found[f"fold_numbers{count}"] = np.stack(numbers).astype(np.int8)
+    fitted = sum(count * repeats for count, repeats in REPEATS.items())
+    if (time.process_time() - start) / fitted * len(y) > TOO_LONG:
+        return {}
+    own = np.stack([fits.predicted(strengths, np.array([i]), X[[i]])[0] for i in range(len(y))])
+    found |= {
+        "strengths": strengths,
+        "parameters": fits.parameters(strengths),
+        "loo": model.losses(y, own),
+        "train": model.losses(y, fits.predicted(strengths, nobody, X)),
+        "held_out": model.losses(response, fits.predicted(strengths, nobody, others)).mean(axis=0),
+        "seconds": np.array([time.process_time() - start]),
+    }
+    return found
 
 
-def study(name: str, table: Table, count: int) -> Iterator[tuple[str, dict[str, Array]]]:
+def study(name: str, table: Table) -> Iterator[tuple[str, dict[str, Array]]]:
     """All losses of a table under a model."""
-    model = MODELS[name]
     begun = time.process_time()
-    for what, X, y, others, response in draws(model, table, count):
-        start = time.process_time()
-        if start - begun > LONGEST:
+    for what, *data in draws(MODELS[name], table):
+        if time.process_time() - begun > LONGEST:
             break
-        strengths = model.strengths(X, y)
-        own, eta = left_out(model, X, y, strengths, others)
-        middle = time.process_time()
-        record = {
-            "strengths": strengths,
-            "loo": model.losses(y, own),
-            "held_out": model.losses(response, eta).mean(axis=0),
-            "seconds": np.array([middle - start]),
-        }
-        for k in (5, 10):
-            record[f"folds{k}"] = folds(model, X, y, strengths, k, seed=0)
-        if isinstance(model.loss, Squared):
-            residual = response[:, None] - eta
-            record["residual_gram"] = residual.T @ residual / len(response)
-        yield what, record
+        yield what, record(MODELS[name], *data)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/choice/losses"))
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--minutes", type=float, default=15.0, help="of processor time; go on by a second call"
     )
-    parser.add_argument("--most-columns", type=int, default=600)
+    parser.add_argument("--most-columns", type=int, default=200)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -187,17 +160,13 @@ def main() -> None:
         if time.process_time() > 60.0 * options.minutes:
             print("out of time: call again")
             break
-        start, record = time.process_time(), {}
-        try:
-            for what, one in study(options.model, table, options.draws):
-                record |= {f"{what}/{key}": value for key, value in one.items()}
-        except Exception as error:
-            print(f"failed: {table.name}: {type(error).__name__}: {error}", flush=True)
-            continue
+        start, kept = time.process_time(), {}
+        for what, one in study(options.model, table):
+            kept |= {f"{what}/{key}": value for key, value in one.items()}
         part = file.with_name(f"part-{file.name}")  # an end in the middle leaves no broken file of this name
-        np.savez_compressed(part, **record)
+        np.savez(part, **kept)
         part.rename(file)
-        print(f"{table.name:<50}{len(record) // 6:>4} draws {time.process_time() - start:6.1f} s", flush=True)
+        print(f"{table.name:<50}{len(kept) // 10:>4} draws {time.process_time() - start:6.1f} s", flush=True)
 
 
 if __name__ == "__main__":

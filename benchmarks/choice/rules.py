@@ -1,8 +1,7 @@
 """Rules that choose a strength from the losses of a path.
 
-A rule takes the left-out losses of the rows at all strengths, strongest penalty first, and what 5 and 10
-folds say, and gives a weight to each strength: one for the choice, or several that sum to one where the
-coefficients are averaged.
+A rule takes the left-out losses of the rows at all strengths, strongest penalty first, what 5 and 10
+folds say, and the fits' own losses and degrees of freedom, and gives the position of a strength.
 """
 
 from __future__ import annotations
@@ -11,126 +10,156 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from onefit.tuning.contest import choose_strength
-from onefit.tuning.selection import paired_errors, smallest
+from onefit.tuning.contest import choose_strength, contest
+from onefit.tuning.selection import Bagging, Selection, bagged, paired_errors, smallest
 
 Array = np.ndarray
 Record = Mapping[str, Array]
-Rule = Callable[[Record], Array]
-DRAWS = 1000
+Rule = Callable[[Record], int]
+Losses = Callable[[Record], Array]
 
 
-def one(position: float, count: int) -> Array:
-    """All weight on the nearest strength; half-way, on the stronger penalty."""
-    weights = np.zeros(count)
-    weights[int(np.clip(np.ceil(position - 0.5), 0, count - 1))] = 1.0
-    return weights
+def minimum(losses: Array) -> int:
+    return int(losses.mean(axis=0).argmin())
 
 
-def minimum(losses: Array) -> Array:
-    return one(float(losses.mean(axis=0).argmin()), losses.shape[1])
-
-
-def within(losses: Array, errors: float) -> Array:
+def within(losses: Array, errors: float) -> int:
     """The strongest penalty whose risk is within so many paired standard errors of the smallest."""
     risks = losses.mean(axis=0)
-    best = risks.argmin()
-    paired = (losses - losses[:, [best]]).std(axis=0, ddof=1) / np.sqrt(len(losses))
-    return one(float(np.flatnonzero(risks <= risks[best] + errors * paired)[0]), losses.shape[1])
+    paired = paired_errors(losses, np.ones(len(losses)), smallest(risks))
+    return int(np.flatnonzero(risks <= risks.min() + errors * paired)[0])
 
 
-def gaussian(losses: Array, scale: float = 1.0) -> Array:
-    """Positions of the minimum in draws from N(risks, scale² C), C the covariance of the risks: (B,)."""
-    risks = losses.mean(axis=0)
-    differences = losses - losses[:, [risks.argmin()]]
-    covariance = np.cov(differences.T) / len(losses)
-    values, vectors = np.linalg.eigh(covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    half = np.random.default_rng(0).standard_normal((DRAWS // 2, len(root))) @ root
-    return (risks + scale * np.vstack([half, -half])).argmin(axis=1)
+def chosen(losses: Array, selection: Selection) -> int:
+    """What an estimator chooses."""
+    weights, risks = np.ones(len(losses)), losses.mean(axis=0)
+    return choose_strength(
+        losses, weights, risks, paired_errors(losses, weights, smallest(risks)), selection
+    )[0]
 
 
-def bayesian(losses: Array, draws: int = 300) -> Array:
-    """Positions of the minimum under Dirichlet weights of the rows: (B,)."""
-    weights = np.random.default_rng(0).exponential(size=(draws, len(losses)))
+def bagging(losses: Array, spread: float, errors: float) -> int:
+    """Gaussian draws, tails capped, strengths out of reach left out: as the library does it."""
+    weights, risks = np.ones(len(losses)), losses.mean(axis=0)
+    found = contest([(losses, risks, paired_errors(losses, weights, smallest(risks)))], weights)
+    return bagged(found.risks, found.covariance, found.positions, Bagging(spread, errors))
+
+
+def weighted(losses: Array, shape: float = 1.0, draws: int = 300) -> Array:
+    """Positions of the minimum under random weights of the rows, 1 for the Bayesian bootstrap: (B,)."""
+    weights = np.random.default_rng(0).gamma(shape, size=(draws, len(losses)))
     return (weights @ losses).argmin(axis=1)
 
 
-def bagged(losses: Array) -> Array:
-    """What ``selection="bagged"`` chooses: Gaussian draws, tails capped, strengths out of reach left out."""
-    weights, risks = np.ones(len(losses)), losses.mean(axis=0)
-    paired = paired_errors(losses, weights, smallest(risks))
-    return one(float(choose_strength(losses, weights, risks, paired, "bagged")[0]), losses.shape[1])
+def nearest(position: float, count: int) -> int:
+    """The nearest strength; half-way, the stronger penalty."""
+    return int(np.clip(np.ceil(position - 0.5), 0, count - 1))
 
 
-def winsorised(losses: Array, share: float = 0.02) -> Array:
+def mean_position(losses: Array, shape: float = 1.0) -> int:
+    return nearest(float(weighted(losses, shape).mean()), losses.shape[1])
+
+
+def median_position(losses: Array) -> int:
+    return nearest(float(np.median(weighted(losses))), losses.shape[1])
+
+
+def winsorised(losses: Array, share: float) -> Array:
     """Differences to the best of the means, the extreme ones of each strength pulled in."""
     differences = losses - losses[:, [losses.mean(axis=0).argmin()]]
     low, high = np.quantile(differences, [share, 1.0 - share], axis=0)
     return np.clip(differences, low, high)
 
 
-def capped(losses: Array, share: float = 0.98) -> Array:
+def capped(losses: Array, share: float) -> Array:
     """No loss above this quantile of the losses at the best strength."""
     return np.minimum(losses, np.quantile(losses[:, losses.mean(axis=0).argmin()], share))
 
 
-def mean_position(positions: Array, count: int) -> Array:
-    return one(float(positions.mean()), count)
+def huber(losses: Array, spreads: float) -> Array:
+    """Squared errors beyond so many spreads made linear, spreads being robust."""
+    errors = np.sqrt(losses)
+    edge = spreads * 1.4826 * float(np.median(errors[:, losses.mean(axis=0).argmin()]))
+    return np.where(errors <= edge, losses, 2.0 * edge * errors - edge**2)
 
 
-def median_position(positions: Array, count: int) -> Array:
-    return one(float(np.median(positions)), count)
+def on_fewer(record: Record, share: float) -> Array:
+    """Left-out losses as they would be on a share of the rows: df σ² (1/m − 1/n) more, σ² at the best."""
+    losses = record["loo"]
+    n, J = losses.shape
+    df = record["parameters"][:J]
+    noise = record["train"].sum(axis=0) / np.maximum(n - df, 1.0)
+    return losses + df * noise[minimum(losses)] * (1.0 / (share * n) - 1.0 / n)
 
 
-def averaged(positions: Array, count: int) -> Array:
-    """The coefficients averaged over the draws."""
-    return np.bincount(positions, minlength=count) / len(positions)
+def gcv(record: Record) -> Array:
+    n, J = record["train"].shape
+    return record["train"] / (1.0 - np.minimum(record["parameters"][:J] / n, 0.99)) ** 2
 
 
-def _folds(record: Record, count: int) -> Array:
-    """Risk of each fold, as the CV classes average them: (count, J)."""
-    table = record[f"folds{count}"]
-    losses, number = table[:, :-1], table[:, -1]
-    return np.stack([losses[number == k].mean(axis=0) for k in np.unique(number)])
+def loo(record: Record) -> Array:
+    return record["loo"]
+
+
+def of_folds(count: int, repeats: int = 1) -> Losses:
+    """Losses of each row by the fits on the other folds, averaged over repeats."""
+    return lambda record: record[f"folds{count}"][:repeats].mean(axis=0)
+
+
+def with_folds(count: int) -> Losses:
+    return lambda record: 0.5 * (record["loo"] + record[f"folds{count}"][0])
+
+
+def like_cv(count: int, repeats: int = 1) -> Rule:
+    """The smallest mean over folds of the folds' means, as the CV classes choose."""
+
+    def rule(record: Record) -> int:
+        risks = []
+        for losses, number in zip(record[f"folds{count}"], record[f"fold_numbers{count}"], strict=True):
+            risks.append(np.mean([losses[number == k].mean(axis=0) for k in np.unique(number)], axis=0))
+        return int(np.mean(risks[:repeats], axis=0).argmin())
+
+    return rule
 
 
 def _rules() -> dict[str, Rule]:
     rules: dict[str, Rule] = {
-        "minimum": lambda r: minimum(r["loo"]),
-        "bagged (the default)": lambda r: bagged(r["loo"]),
-        "Bayesian bootstrap, mean position": lambda r: mean_position(bayesian(r["loo"]), r["loo"].shape[1]),
-        "Bayesian bootstrap, coefficients averaged": lambda r: averaged(
-            bayesian(r["loo"]), r["loo"].shape[1]
-        ),
-        "Bayesian bootstrap of 10 folds, mean position": lambda r: mean_position(
-            bayesian(r["folds10"][:, :-1]), r["loo"].shape[1]
-        ),
-        "Bayesian bootstrap of loo and 10 folds, mean position": lambda r: mean_position(
-            bayesian(r["loo"] + r["folds10"][:, :-1]), r["loo"].shape[1]
-        ),
-        "winsorised minimum": lambda r: minimum(winsorised(r["loo"])),
-        "capped minimum": lambda r: minimum(capped(r["loo"])),
-        "capped draws x 1, mean position": lambda r: mean_position(
-            gaussian(capped(r["loo"])), r["loo"].shape[1]
-        ),
-        "winsorised draws x 1, mean position": lambda r: mean_position(
-            gaussian(winsorised(r["loo"])), r["loo"].shape[1]
-        ),
-        "minimum of loo and 10 folds": lambda r: minimum(r["loo"] + r["folds10"][:, :-1]),
-        "draws x 1 of loo and 10 folds, mean position": lambda r: mean_position(
-            gaussian(r["loo"] + r["folds10"][:, :-1]), r["loo"].shape[1]
-        ),
-        "5 folds": lambda r: minimum(_folds(r, 5)),
-        "10 folds": lambda r: minimum(_folds(r, 10)),
+        "minimum": lambda r: minimum(loo(r)),
+        "selection='bagged_se' (the default)": lambda r: chosen(loo(r), "bagged_se"),
+        "selection='bagged'": lambda r: chosen(loo(r), "bagged"),
+        "Bayesian bootstrap, mean position": lambda r: mean_position(loo(r)),
+        "Bayesian bootstrap, median position": lambda r: median_position(loo(r)),
+        "gamma(1/4) weights, mean position": lambda r: mean_position(loo(r), 0.25),
+        "generalised cross-validation": lambda r: minimum(gcv(r)),
+        "5 folds": like_cv(5),
+        "10 folds": like_cv(10),
+        "5 folds, 4 times": like_cv(5, 4),
+        "10 folds, twice": like_cv(10, 2),
     }
-    for errors in (0.1, 0.25, 0.5, 1.0):
-        rules[f"within {errors:g} paired errors"] = lambda r, c=errors: within(r["loo"], c)
-    for scale in (0.5, 1.0, 1.5, 2.0, 3.0):
-        for name, rule in (("mean", mean_position), ("median", median_position), ("averaged", averaged)):
-            label = "coefficients averaged" if name == "averaged" else f"{name} position"
-            rules[f"draws x {scale:g}, {label}"] = lambda r, c=scale, f=rule: f(
-                gaussian(r["loo"], c), r["loo"].shape[1]
+    for errors in (0.25, 0.5, 1.0):
+        rules[f"within {errors:g} paired errors"] = lambda r, c=errors: within(loo(r), c)
+    sources: dict[str, Losses] = {
+        "10 folds": of_folds(10),
+        "5 folds, 4 times": of_folds(5, 4),
+        "loo and 5 folds": with_folds(5),
+        "loo and 10 folds": with_folds(10),
+        "loo as on 0.8 n rows": lambda r: on_fewer(r, 0.8),
+        "loo as on 0.65 n rows": lambda r: on_fewer(r, 0.65),
+        "loo winsorised at 2 %": lambda r: winsorised(loo(r), 0.02),
+        "loo winsorised at 5 %": lambda r: winsorised(loo(r), 0.05),
+        "loo capped at 98 %": lambda r: capped(loo(r), 0.98),
+        "loo as Huber's, 3 spreads": lambda r: huber(loo(r), 3.0),
+    }
+    for name, source in sources.items():
+        if "folds" not in name:
+            rules[f"minimum of {name}"] = lambda r, f=source: minimum(f(r))
+        rules[f"draws x 1 of {name}"] = lambda r, f=source: bagging(f(r), 1.0, 0.0)
+    for name in ("10 folds", "loo and 5 folds", "loo and 10 folds"):
+        rules[f"draws x 2 within 0.5 of {name}"] = lambda r, f=sources[name]: bagging(f(r), 2.0, 0.5)
+    for spread in (1.0, 1.5, 2.0, 3.0):
+        for errors in (0.0, 0.25, 0.5, 0.75, 1.0):
+            rules[f"draws x {spread:g} within {errors:g}"] = lambda r, s=spread, c=errors: bagging(
+                loo(r), s, c
             )
     return rules
 
@@ -139,11 +168,6 @@ RULES = _rules()
 PEERS = ("5 folds", "10 folds")
 
 
-def excess(record: Record, weights: Array) -> float:
-    """Held-out loss above that of the best strength of the path, relatively; nan where it is not known."""
-    best = record["held_out"].min()
-    if np.count_nonzero(weights) == 1:
-        return float(record["held_out"][weights.argmax()] / best - 1.0)
-    if "residual_gram" not in record:
-        return float("nan")
-    return float(weights @ record["residual_gram"] @ weights / best - 1.0)
+def excess(record: Record, position: int) -> float:
+    """Held-out loss above that of the best strength of the path, relatively."""
+    return float(record["held_out"][position] / record["held_out"].min() - 1.0)

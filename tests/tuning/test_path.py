@@ -104,7 +104,7 @@ def refits():
     return strengths, np.array([LogLoss(np.arange(2)).losses(labels, np.array(own)) for own in eta]).T
 
 
-@pytest.mark.parametrize("selection", ["min", "1se", "bagged"])
+@pytest.mark.parametrize("selection", ["min", "1se", "bagged", "bagged_se"])
 def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
     strengths, losses = refits
     metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y

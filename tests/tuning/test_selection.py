@@ -132,7 +132,7 @@ def test_a_row_alone_tells_nothing():
     assert np.isnan(found.corrected_risk())
 
 
-@pytest.mark.parametrize("selection", ["bagged", "min", "1se"])
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged", "min", "1se"])
 def test_the_correction_is_that_of_resampled_rows(rng, selection):
     """Bootstrap bias corrected cross-validation, with rows drawn and rows left over."""
     n, J = 100, 12
@@ -203,37 +203,64 @@ def test_a_bagged_choice_is_the_mean_position_under_resampled_rows(rng):
     assert abs(_contest(losses, selection="bagged").bagged() - positions.mean()) < 0.75
 
 
-def test_a_bagged_choice_moves_less_than_the_minimum(rng):
+def test_a_choice_bagged_within_errors_is_the_mean_of_the_strongest_within_them(rng):
+    """Written out: weights of twice the spread, and three quarters of each paired error."""
+    losses = _path_of_losses(rng, 80)
+    risks = losses.mean(axis=0)
+    weights = 1.0 + 2.0 * rng.normal(size=(4000, 80))
+    drawn = risks + (weights - 1.0) @ (losses - risks) / 80
+    positions = []
+    for one in drawn:
+        errors = paired_errors(losses, np.ones(80), int(one.argmin()))
+        positions.append(np.flatnonzero(one <= one.min() + 0.75 * errors)[0])
+    assert abs(_contest(losses, selection="bagged_se").bagged() - np.mean(positions)) < 0.75
+
+
+def test_a_choice_bagged_within_errors_is_no_weaker(rng):
+    for _ in range(20):
+        losses = _path_of_losses(rng, 40)
+        assert (
+            _contest(losses, selection="bagged_se").bagged() <= _contest(losses, selection="bagged").bagged()
+        )
+
+
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged"])
+def test_a_bagged_choice_moves_less_than_the_minimum(rng, selection):
     minima, choices = [], []
     for _ in range(60):
         losses = _losses(rng, 1.0 + 0.2 * np.linspace(-1.0, 1.0, 15) ** 2, 40, correlation=0.8)
         minima.append(losses.mean(axis=0).argmin())
-        choices.append(_contest(losses, selection="bagged").bagged())
+        choices.append(_contest(losses, selection=selection).bagged())
     assert np.std(choices) < 0.8 * np.std(minima)
-    assert abs(np.mean(choices) - 7) < 1.0
+    assert np.mean(choices) < 8.0
+    assert np.mean(choices) > (3.0 if selection == "bagged_se" else 6.0)
 
 
-def test_a_bagged_choice_knows_neither_the_order_of_rows_nor_units(rng):
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged"])
+def test_a_bagged_choice_knows_neither_the_order_of_rows_nor_units(rng, selection):
     losses = _path_of_losses(rng, 50)
-    chosen = _contest(losses, selection="bagged").bagged()
-    assert _contest(losses[rng.permutation(50)], selection="bagged").bagged() == chosen
-    assert _contest(1e9 * losses, selection="bagged").bagged() == chosen
-    assert _contest(1e-9 * losses, selection="bagged").bagged() == chosen
+    chosen = _contest(losses, selection=selection).bagged()
+    assert _contest(losses[rng.permutation(50)], selection=selection).bagged() == chosen
+    assert _contest(1e9 * losses, selection=selection).bagged() == chosen
+    assert _contest(1e-9 * losses, selection=selection).bagged() == chosen
 
 
-def test_a_bagged_choice_among_equal_strengths_is_the_strongest(rng):
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged"])
+def test_a_bagged_choice_among_equal_strengths_is_the_strongest(rng, selection):
     losses = np.repeat(rng.normal(size=(30, 1)) ** 2, 6, axis=1)
-    assert _contest(losses, selection="bagged").bagged() == 0
+    assert _contest(losses, selection=selection).bagged() == 0
     clear = losses + np.array([9.0, 9.0, 0.0, 9.0, 9.0, 9.0])
-    assert _contest(clear, selection="bagged").bagged() == 2
+    assert _contest(clear, selection=selection).bagged() == 2
 
 
-def test_a_bagged_choice_is_in_its_confidence_set(rng):
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged"])
+def test_a_bagged_choice_is_in_its_confidence_set(rng, selection):
     for _ in range(20):
-        found = _contest(_path_of_losses(rng, 30), selection="bagged")
+        found = _contest(_path_of_losses(rng, 30), selection=selection)
         assert found.bagged() in found.confidence_set()
 
 
-def test_a_bagged_choice_of_a_single_row_is_the_smallest_risk():
+@pytest.mark.parametrize("selection", ["bagged_se", "bagged"])
+def test_a_bagged_choice_of_a_single_row_is_the_smallest_risk(selection):
     losses = np.array([[3.0, 1.0, 2.0]])
-    assert _contest(losses, selection="bagged").bagged() == 1
+    assert _contest(losses, selection=selection).bagged() == 1

@@ -13,7 +13,7 @@ import numpy as np
 from onefit._linalg import add_gram, product
 from onefit._typing import Array, Index
 from onefit.tuning.contest import Contest, within_reach
-from onefit.tuning.selection import Selection, choose, smallest
+from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,7 @@ class LossSums:
         ----------
         paths : (J,) int array
             Which path a strength belongs to; the first one is number 0.
-        selection : "bagged", "min" or "1se"
+        selection : "bagged_se", "bagged", "min" or "1se"
         """
         reached, positions = list[Index](), list[Index]()
         for path in np.unique(paths):
@@ -177,7 +177,7 @@ class LossSums:
     def choose(self, selection: Selection) -> tuple[int, Contest]:
         """Position of the chosen strength, where all belong to one path, and the contest."""
         held = self.contest(np.zeros(len(self.first), dtype=np.intp), selection)
-        if selection == "bagged" and not np.all(np.isnan(self.risks)):
+        if selection in BAGGINGS and not np.all(np.isnan(self.risks)):
             return held.bagged(), held
         risks = self.risks
         return choose(risks, self.paired_errors(smallest(risks)), selection), held

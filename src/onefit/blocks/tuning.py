@@ -15,7 +15,7 @@ from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
-from onefit.tuning.selection import Selection, choose, smallest
+from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class TunedPath:
         return np.full(len(self.risks), np.inf)
 
 
-def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged") -> TunedPath:
+def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
     """Ridge of one response: judge every strength, and more while the risk falls at an end, and choose."""
     return _tuned(rows, [grid], [lambda alphas: ridge_path(sums, alphas)], selection, False)[0]
 
@@ -59,7 +59,7 @@ def tune_net(
     rows: Rows,
     sums: RowSums,
     grids: Sequence[tuple[float, Grid]],
-    selection: Selection = "bagged",
+    selection: Selection = "bagged_se",
     *,
     early_stopping: bool = True,
 ) -> tuple[float, TunedPath]:
@@ -72,7 +72,7 @@ def tune_net(
         Over them; about zero for models without an intercept.
     grids : sequence of (float, Grid)
         ``l1_ratio``, and its strengths.
-    selection : "bagged", "min" or "1se"
+    selection : "bagged_se", "bagged", "min" or "1se"
     early_stopping : bool, default True
         End each path where its risk is clearly past the minimum.
     """
@@ -170,7 +170,7 @@ def chosen_of(
     losses : LossSums
     seen : list of int arrays
         Positions of the strengths of each path that count.
-    selection : "bagged", "min" or "1se"
+    selection : "bagged_se", "bagged", "min" or "1se"
     """
     found = []
     for own in seen:
@@ -180,7 +180,7 @@ def chosen_of(
         contest = losses.of_some(at).contest(paths, selection)
         risks = losses.risks[own]
         paired = losses.paired_errors(int(own[smallest(risks)]))[own]
-        best = contest.bagged() if selection == "bagged" else choose(risks, paired, selection)
+        best = contest.bagged() if selection in BAGGINGS else choose(risks, paired, selection)
         found.append(
             TunedPath(
                 strengths[own],

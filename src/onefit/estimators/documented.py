@@ -7,11 +7,12 @@ from typing import TypeVar
 Class = TypeVar("Class", bound=type)
 
 TEXTS = {
-    "selection": """selection : {"bagged", "min", "1se"}, default "bagged"
-        The mean position of the smallest risk over resampled rows (1000 draws with a fixed seed, whatever the
-        order of the rows), which moves less from sample to sample than the smallest itself; the smallest
-        risk; or the strongest penalty whose risk exceeds it by no more than one standard error of the paired
-        difference (``paired_error_path_``; Yates et al. 2021).""",
+    "selection": """selection : {"bagged_se", "bagged", "min", "1se"}, default "bagged_se"
+        How the strength is chosen.  "bagged_se": the mean position, over resampled rows, of the strongest
+        penalty within three quarters of a standard error of the smallest risk.  "bagged": that of the
+        smallest risk itself.  Rows are resampled by 100 draws with a fixed seed, whatever their order.
+        "min": the smallest risk.  "1se": the strongest penalty whose risk exceeds it by no more than one
+        standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",
     "early_stopping": """early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths on.""",

@@ -200,7 +200,7 @@ class GeneralizedLinearLOO(SelfTuned):
         penalty: str | Penalty | None = None,
         alphas: int | ArrayLike = 30,
         *,
-        selection: Selection = "bagged",
+        selection: Selection = "bagged_se",
         eps: float = 1e-3,
         early_stopping: bool = True,
         fit_intercept: bool = True,

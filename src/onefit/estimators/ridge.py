@@ -57,7 +57,7 @@ class RidgeLOO(SelfTuned):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> model.alpha_, round(model.loo_.value)
-    (0.01, 3000)
+    (0.1, 3005)
     """
 
     _several_targets = True
@@ -67,7 +67,7 @@ class RidgeLOO(SelfTuned):
         self,
         alphas: int | ArrayLike = 100,
         *,
-        selection: Selection = "bagged",
+        selection: Selection = "bagged_se",
         fit_intercept: bool = True,
         cv: Any = None,
         scoring: Any = None,

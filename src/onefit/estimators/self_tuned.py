@@ -167,8 +167,8 @@ class SelfTuned(LinearModel):
     def _check_settings(self) -> None:
         if self.selection not in SELECTIONS:
             raise ValueError(
-                f"selection must be 'bagged', 'min' or '1se', got {self.selection!r} (it is how the strength "
-                "is chosen, not the order of a solver's coordinates)"
+                f"selection must be one of {', '.join(map(repr, SELECTIONS))}, got {self.selection!r} (it is "
+                "how the strength is chosen, not the order of a solver's coordinates)"
             )
         if self.scoring is not None:
             check_scoring(self.scoring)

@@ -10,6 +10,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.tuning.selection import (
+    BAGGINGS,
     Selection,
     bagged,
     choose,
@@ -41,12 +42,12 @@ def choose_strength(
     weights : (n,) array
     risks, paired : (J,) arrays
         Their means, and the standard errors of the differences to the smallest.
-    selection : "bagged", "min" or "1se"
+    selection : "bagged_se", "bagged", "min" or "1se"
         See ``bagged`` and ``choose``.
     misses : (n, J) array, optional
         Shares of sampled rows in the errors of the differences to the smallest risk.
     """
-    if selection == "bagged" and not np.all(np.isnan(risks)):
+    if selection in BAGGINGS and not np.all(np.isnan(risks)):
         found = contest([(losses, risks, paired)], weights, selection, misses)
         return found.bagged(), found
     return choose(risks, paired, selection), None
@@ -66,7 +67,7 @@ class Contest(NamedTuple):
     covariance : (c, c) array
     n : int
         Rows with weight.
-    selection : "bagged", "min" or "1se"
+    selection : "bagged_se", "bagged", "min" or "1se"
     """
 
     positions: Index
@@ -83,9 +84,9 @@ class Contest(NamedTuple):
         return self.positions[on_first], self.risks[on_first], self.covariance[np.ix_(on_first, on_first)]
 
     def bagged(self) -> int:
-        """Mean position of the smallest risk on the first path: ``bagged``."""
+        """Mean position of the choice on the first path, by a bagged selection: ``bagged``."""
         positions, risks, covariance = self._first
-        return bagged(risks, covariance, positions)
+        return bagged(risks, covariance, positions, BAGGINGS[self.selection])
 
     def confidence_set(self) -> Index:
         """Positions of the strengths that cannot be told from the best of the first path, without gaps.
@@ -96,7 +97,7 @@ class Contest(NamedTuple):
         """
         positions, risks, covariance = self._first
         members = positions[confidence_set(risks, covariance, self.n)]
-        chosen = self.bagged() if self.selection == "bagged" else members[0]
+        chosen = self.bagged() if self.selection in BAGGINGS else members[0]
         return np.arange(min(members.min(), chosen), max(members.max(), chosen) + 1)
 
     def corrected_risk(self) -> float:

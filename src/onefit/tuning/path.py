@@ -133,9 +133,8 @@ def search_path(
         The problem at a strength.
     judgement : Judgement
         How left-out predictors are judged.
-    selection : "bagged", "min" or "1se"
-        The mean position of the smallest risk over resampled rows, the smallest risk, or the strongest
-        penalty whose risk exceeds it by at most one standard error of the paired difference.
+    selection : "bagged_se", "bagged", "min" or "1se"
+        How the strength is chosen: ``tuning.selection``.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
         worse than it by two standard errors of the paired difference.

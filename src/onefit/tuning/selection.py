@@ -18,7 +18,7 @@ factor of two or so on few rows, and the correction removes only about half of t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -26,15 +26,33 @@ from scipy.special import ndtri, stdtr
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 
-Selection = Literal["bagged", "min", "1se"]
-SELECTIONS = ("bagged", "min", "1se")
+Selection = Literal["bagged_se", "bagged", "min", "1se"]
+SELECTIONS = ("bagged_se", "bagged", "min", "1se")
 CONFIDENCE = 0.95
 N_DRAWS = 1000
-N_BAGGED = 200  # draws of a choice, which has to cost little beside the fit
-# Errors of bagged choices, relative to those that the rows show: 1 is their own size.  See docs/choice.md.
-SPREAD = 1.0
+N_BAGGED = 100  # draws of a choice, which has to cost little beside the fit
 JITTER = 1e-10  # of the largest variance: keeps the covariance of equal strengths positive definite
 SAME = 1e-4  # of the largest error: risks that differ by less are those of the same model
+
+
+class Bagging(NamedTuple):
+    """How a choice is bagged.
+
+    Attributes
+    ----------
+    spread : float
+        Errors that are drawn, relative to those that the rows show.
+    errors : float
+        Standard errors of a paired difference, as the rows show them, by which each draw prefers the
+        stronger penalty.
+    """
+
+    spread: float
+    errors: float
+
+
+# What the study of docs/choice.md found on one half of its tables, and saw on the other.
+BAGGINGS = {"bagged_se": Bagging(2.0, 0.75), "bagged": Bagging(1.0, 0.0)}
 
 
 def smallest(risks: Array) -> int:
@@ -42,12 +60,14 @@ def smallest(risks: Array) -> int:
     return int(np.nanargmin(risks)) if not np.all(np.isnan(risks)) else 0
 
 
-def bagged(risks: Array, covariance: Array, positions: Index) -> int:
-    """Mean position of the smallest risk, had other rows been drawn: the one of ``positions`` nearest to it.
+def bagged(risks: Array, covariance: Array, positions: Index, bagging: Bagging) -> int:
+    """Mean position of the choice, had other rows been drawn: the one of ``positions`` nearest to it.
 
     The smallest of many risks moves a lot from one sample of rows to the next, most of all where the path is
     flat or a few rows decide.  Its mean over resampled rows (bootstrap aggregation, Breiman 1996, of the
-    choice) moves less.  Half-way between two, the stronger penalty is taken.
+    choice) moves less.  With ``errors``, each draw takes the strongest penalty within so many standard errors
+    of its smallest risk: a penalty too strong costs little and at most what the null model does, one too weak
+    may cost any multiple.  Half-way between two, the stronger penalty is taken.
 
     Parameters
     ----------
@@ -57,17 +77,29 @@ def bagged(risks: Array, covariance: Array, positions: Index) -> int:
         Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
     positions : (J,) int array
         Their places on the path.
+    bagging : Bagging
     """
     if not np.all(np.isfinite(covariance)):
         return int(positions[smallest(risks)])
-    drawn = positions[_first_smallest(risks + _cheap_draws(covariance), covariance)]
+    tolerances = _tolerances(covariance, bagging.errors)
+    drawn = positions[_strongest(risks + bagging.spread * _cheap_draws(covariance), tolerances)]
     return int(_nearest(np.array([drawn.mean()]), positions)[0])
 
 
-def _first_smallest(risks: Array, covariance: Array) -> Index:
-    """Smallest of each row of risks (B, J), of several that are the same the strongest penalty: (B,)."""
-    tolerance = SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
-    return (risks <= risks.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+def _tolerances(covariance: Array, errors: float) -> Array:
+    """By how much each risk may exceed that of each strength and be preferred to it: (J, J).
+
+    The first index is the strength of the smallest risk.  Risks of the same model differ by rounding only.
+    """
+    same = SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
+    return same + errors * _errors_of_pairs(covariance)
+
+
+def _strongest(risks: Array, tolerances: Array) -> Index:
+    """In each row of risks (B, J) the strongest penalty within tolerance of the smallest risk: (B,)."""
+    best = risks.argmin(axis=1)
+    least = np.take_along_axis(risks, best[:, None], axis=1)
+    return (risks <= least + tolerances[best]).argmax(axis=1)
 
 
 def _nearest(means: Array, positions: Index) -> Index:
@@ -195,7 +227,7 @@ def corrected_risk(
         Strongest penalty first.
     covariance : (J, J) array
         Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
-    selection : "bagged", "min" or "1se"
+    selection : "bagged_se", "bagged", "min" or "1se"
     paths : (J,) int array, optional
         Which path a strength belongs to, if there are several: of their choices the smallest risk is taken.
     """
@@ -210,31 +242,25 @@ def corrected_risk(
 def _choices(risks: Array, covariance: Array, selection: Selection, paths: Index) -> Index:
     """Chosen strength in each row of risks (B, J): (B,)."""
     rows = np.arange(len(risks))
-    own_choices = {"bagged": _bagged_choices, "min": _smallest, "1se": _within_an_error}[selection]
     candidates = []
     for path in np.unique(paths):
         at = np.flatnonzero(paths == path)
-        candidates.append(at[own_choices(risks[:, at], covariance[np.ix_(at, at)])])
+        own, its = risks[:, at], covariance[np.ix_(at, at)]
+        if selection in BAGGINGS:
+            candidates.append(at[_bagged_choices(own, its, BAGGINGS[selection])])
+        else:
+            tolerances = float(selection == "1se") * _errors_of_pairs(its)
+            candidates.append(at[_strongest(own, tolerances)])
     at_choice = np.stack([risks[rows, best] for best in candidates])
     return np.stack(candidates)[at_choice.argmin(axis=0), rows]
 
 
-def _smallest(risks: Array, covariance: Array) -> Index:
-    return risks.argmin(axis=1)
-
-
-def _within_an_error(risks: Array, covariance: Array) -> Index:
-    best = risks.argmin(axis=1)
-    least = np.take_along_axis(risks, best[:, None], axis=1)
-    return (risks <= least + _errors_of_pairs(covariance)[best]).argmax(axis=1)
-
-
-def _bagged_choices(risks: Array, covariance: Array) -> Index:
+def _bagged_choices(risks: Array, covariance: Array, bagging: Bagging) -> Index:
     positions = np.arange(risks.shape[1])
-    total = np.zeros(len(risks))
-    drawn = _cheap_draws(covariance, seed=1)
+    total, tolerances = np.zeros(len(risks)), _tolerances(covariance, bagging.errors)
+    drawn = bagging.spread * _cheap_draws(covariance, seed=1)
     for error in drawn:
-        total += _first_smallest(risks + error, covariance)
+        total += _strongest(risks + error, tolerances)
     return _nearest(total / len(drawn), positions)
 
 
@@ -266,7 +292,7 @@ def _draws(covariance: Array) -> Array:
 
 
 def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
-    """Errors from N(0, SPREAD² covariance), each with its opposite: (B, J).
+    """Errors from N(0, covariance), each with its opposite: (B, J).
 
     From a Cholesky factor, which takes a tenth of the time of a symmetric root.
     """
@@ -274,6 +300,6 @@ def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
     if scale <= 0:
         return np.zeros((2, len(covariance)))
     jittered = covariance + JITTER * scale * np.eye(len(covariance))
-    root = SPREAD * np.asarray(np.linalg.cholesky(jittered), dtype=np.float64)
+    root = np.asarray(np.linalg.cholesky(jittered), dtype=np.float64)
     half = _linalg.product(np.random.default_rng(seed).standard_normal((N_BAGGED // 2, len(root))), root.T)
     return np.vstack([half, -half])

@@ -19,21 +19,21 @@ from choice.report import provenance
 from choice.tables import REGRESSION, Table, tables
 
 PAIRS = {
-    "lasso": (onefit.LassoLOO(), onefit.LassoLOO(selection="min"), LassoCV(), LassoCV(cv=10)),
+    "lasso": (onefit.LassoLOO(), onefit.LassoLOO(selection="bagged"), LassoCV(), LassoCV(cv=10)),
     "elastic net": (
         onefit.ElasticNetLOO(),
-        onefit.ElasticNetLOO(selection="min"),
+        onefit.ElasticNetLOO(selection="bagged"),
         ElasticNetCV(),
         ElasticNetCV(cv=10),
     ),
     "ridge": (
         onefit.RidgeLOO(),
-        onefit.RidgeLOO(selection="min"),
+        onefit.RidgeLOO(selection="bagged"),
         RidgeCV(np.geomspace(1e-4, 1e6, 100), cv=5),
         RidgeCV(np.geomspace(1e-4, 1e6, 100), cv=10),
     ),
 }
-COLUMNS = ("bagged", "min", "5 folds", "10 folds")
+COLUMNS = ("bagged_se", "bagged", "5 folds", "10 folds")
 
 
 def judge(model: RegressorMixin, own: tuple[np.ndarray, ...]) -> tuple[float, float]:
@@ -60,19 +60,20 @@ def draw(table: Table, size: int) -> tuple[np.ndarray, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[60, 200])
+    parser.add_argument("--models", choices=sorted(PAIRS), nargs="+", default=list(PAIRS))
     parser.add_argument("--most-columns", type=int, default=120)
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/choice/estimators.json"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    results: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in PAIRS}
+    results: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in options.models}
     for table in sorted(tables(REGRESSION), key=lambda one: zlib.crc32(one.name.encode())):
         if table.X.shape[1] > options.most_columns or time.process_time() > 60.0 * options.minutes:
             continue
         for size in options.sizes:
             rows = draw(table, size)
-            for name, models in PAIRS.items():
-                results[name][f"{table.name}/{size}"] = [judge(model, rows) for model in models]
+            for name, own in results.items():
+                own[f"{table.name}/{size}"] = [judge(model, rows) for model in PAIRS[name]]
         options.out.write_text(json.dumps({"versions": provenance(), **results}, indent=1) + "\n")
     show(results)
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from onefit.tuning.contest import choose_strength, contest
-from onefit.tuning.selection import Bagging, Selection, bagged, paired_errors, smallest
+from onefit.tuning.contest import contest
+from onefit.tuning.selection import BAGGINGS, Bagging, bagged, paired_errors, smallest
 
 Array = np.ndarray
 Record = Mapping[str, Array]
 Rule = Callable[[Record], int]
 Losses = Callable[[Record], Array]
+NAMES = {tuple(bagging): f"selection={name!r}" for name, bagging in BAGGINGS.items()}
 
 
 def minimum(losses: Array) -> int:
@@ -28,14 +29,6 @@ def within(losses: Array, errors: float) -> int:
     risks = losses.mean(axis=0)
     paired = paired_errors(losses, np.ones(len(losses)), smallest(risks))
     return int(np.flatnonzero(risks <= risks.min() + errors * paired)[0])
-
-
-def chosen(losses: Array, selection: Selection) -> int:
-    """What an estimator chooses."""
-    weights, risks = np.ones(len(losses)), losses.mean(axis=0)
-    return choose_strength(
-        losses, weights, risks, paired_errors(losses, weights, smallest(risks)), selection
-    )[0]
 
 
 def bagging(losses: Array, spread: float, errors: float) -> int:
@@ -125,8 +118,6 @@ def like_cv(count: int, repeats: int = 1) -> Rule:
 def _rules() -> dict[str, Rule]:
     rules: dict[str, Rule] = {
         "minimum": lambda r: minimum(loo(r)),
-        "selection='bagged_se' (the default)": lambda r: chosen(loo(r), "bagged_se"),
-        "selection='bagged'": lambda r: chosen(loo(r), "bagged"),
         "Bayesian bootstrap, mean position": lambda r: mean_position(loo(r)),
         "Bayesian bootstrap, median position": lambda r: median_position(loo(r)),
         "gamma(1/4) weights, mean position": lambda r: mean_position(loo(r), 0.25),
@@ -158,8 +149,8 @@ def _rules() -> dict[str, Rule]:
         rules[f"draws x 2 within 0.5 of {name}"] = lambda r, f=sources[name]: bagging(f(r), 2.0, 0.5)
     for spread in (1.0, 1.5, 2.0, 3.0):
         for errors in (0.0, 0.25, 0.5, 0.75, 1.0):
-            rules[f"draws x {spread:g} within {errors:g}"] = lambda r, s=spread, c=errors: bagging(
-                loo(r), s, c
+            rules[NAMES.get((spread, errors), f"draws x {spread:g} within {errors:g}")] = (
+                lambda r, s=spread, c=errors: bagging(loo(r), s, c)
             )
     return rules
 

@@ -9,7 +9,7 @@ Class = TypeVar("Class", bound=type)
 TEXTS = {
     "selection": """selection : {"bagged_se", "bagged", "min", "1se"}, default "bagged_se"
         How the strength is chosen.  "bagged_se": the mean position, over resampled rows, of the strongest
-        penalty within three quarters of a standard error of the smallest risk.  "bagged": that of the
+        penalty within half a standard error of the smallest risk.  "bagged": that of the
         smallest risk itself.  Rows are resampled by 100 draws with a fixed seed, whatever their order.
         "min": the smallest risk.  "1se": the strongest penalty whose risk exceeds it by no more than one
         standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",

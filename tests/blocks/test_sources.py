@@ -62,7 +62,7 @@ def test_a_memory_map_is_read_in_blocks(tmp_path):
     source = ArraySource(
         np.memmap(tmp_path / "X.bin", dtype=np.float32, mode="r", shape=X.shape), y, rows=200
     )
-    same(source, X.astype(np.float32).astype(np.float64), y, None)
+    same(source, X.astype(np.float32), y, None)
 
 
 def test_a_data_frame_keeps_its_names():

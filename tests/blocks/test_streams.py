@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import warnings
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.blocks import Block
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
 from onefit.blocks.summary import RowSample, SampledRows, Summarise
@@ -315,6 +317,46 @@ def test_a_column_out_of_range_is_named():
     X[:, 3] *= 1e150
     with pytest.raises(ValueError, match="column 3 has entries of up to"):
         PoissonLOO().fit(ArraySource(X, y))
+
+
+@pytest.mark.parametrize("model", [RidgeLOO(30), LassoLOO(30), LogisticLOO(Cs=[0.01, 1.0])], ids=repr)
+def test_single_precision_is_read_as_it_is_and_judged_in_double(model, tmp_path):
+    X, y, _ = table("classes" if isinstance(model, LogisticLOO) else "numbers")
+    mapped = np.memmap(tmp_path / "X.bin", dtype=np.float32, mode="w+", shape=X.shape)
+    mapped[:] = X
+    source = ArraySource(mapped, y, rows=5000)
+    assert {block.X.dtype for block in source.each(lambda block: block)} == {np.dtype(np.float32)}
+    found = clone(model).fit(source)
+    assert found.coef_.dtype == found.risk_path_.dtype == np.float64
+    expect_same(found, clone(model).fit(ArraySource(mapped.astype(np.float64), y, rows=5000)))
+    pa = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    import pyarrow.parquet as pq
+
+    columns = {f"x{j}": np.array(mapped[:, j]) for j in range(P)} | {"y": y}
+    pq.write_table(pa.table(columns), tmp_path / "table.parquet")
+    expect_same(clone(model).fit(tmp_path / "table.parquet", "y"), found)
+
+
+@pytest.mark.parametrize("model", [LassoLOO(30), LogisticLOO(Cs=[0.01, 1.0])], ids=repr)
+def test_threads_share_the_blocks_of_a_pass(model, monkeypatch):
+    X, y, w = table("classes" if isinstance(model, LogisticLOO) else "numbers")
+    source = ArraySource(X, y, w, rows=1000)
+    alone = clone(model).fit(source)
+    seen: set[int] = set()
+    parts = Block.parts
+
+    def noted(block):
+        seen.add(threading.get_ident())
+        return parts(block)
+
+    monkeypatch.setattr(Block, "parts", noted)
+    shared = clone(model).set_params(n_jobs=3).fit(source)
+    assert len(seen - {threading.get_ident()}) > 1
+    assert shared.loo_.value == alone.loo_.value
+    assert np.array_equal(shared.risk_path_, alone.risk_path_)
+    X[4500, 3] = np.nan
+    with pytest.raises(ValueError, match=r"block 4 \(rows 4000 to 4999\) has NaN in column 3, row 500"):
+        shared.fit(ArraySource(X, y, w, rows=1000))
 
 
 def test_samples_are_evenly_spaced_however_blocks_are_joined():

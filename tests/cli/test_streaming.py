@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from onefit import LassoLOO, LogisticLOO
-from onefit.cli import run, saved
+from onefit.cli import app, run, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -125,6 +125,13 @@ def test_auto_takes_the_smallest_risk_first(place, tmp_path):
 def test_what_cannot_be_streamed_is_said(place, capsys, words, message):
     assert run(["tune", str(place / "parts"), "--target", "y", *words]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [("500M", 500 * 2**20), ("1.5gb", 1.5 * 2**30), ("20", 20), ("7B", 7), ("3k", 3072)]
+)
+def test_sizes_are_written_as_people_do(size, expected):
+    assert app._size(None, None, size) == expected
 
 
 def test_a_gap_is_named_with_its_file_column_and_row(tmp_path, capsys):

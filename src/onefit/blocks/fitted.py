@@ -44,7 +44,8 @@ class Prepared:
     of: Callable[[Block], Any]
 
     def __call__(self, block: Block) -> Any:
-        return self.of(block._replace(X=np.asarray(self.transform(block.X), dtype=np.float64)))
+        X = self.transform(np.asarray(block.X, dtype=np.float64))
+        return self.of(block._replace(X=np.asarray(X, dtype=np.float64)))
 
 
 @final

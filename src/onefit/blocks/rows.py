@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import starmap
 from operator import add
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 
 from onefit._typing import Array, Design, Index
 
@@ -70,6 +71,28 @@ def piece_length(p: int) -> int:
 def block_length(p: int) -> int:
     """Rows of p columns that a block has."""
     return max(64, BLOCK_SIZE // max(p, 1))
+
+
+def in_threads(
+    of: Callable[..., R], calls: Iterator[tuple[Any, ...]], n_jobs: int | None = None
+) -> Iterator[R]:
+    """Results of calls in their order; as many are under way at once as there are threads.
+
+    Parameters
+    ----------
+    of : callable
+    calls : iterator of tuple
+        Arguments.
+    n_jobs : int or None
+        Threads, as in joblib; None for those of ``joblib.parallel_config``, or one.
+    """
+    n_jobs = effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        return starmap(of, calls)
+    shared = Parallel(
+        n_jobs=n_jobs, require="sharedmem", return_as="generator", pre_dispatch="n_jobs", batch_size=1
+    )
+    return iter(shared(delayed(of)(*own) for own in calls))
 
 
 class Rows(ABC):
@@ -135,7 +158,4 @@ class ArrayRows(Rows):
         return reduce(add, self.each(of))
 
     def each(self, of: Callable[[Block], R]) -> Iterator[R]:
-        if self.n_jobs in (None, 1):
-            return map(of, self._blocks())
-        shared = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        return iter(shared(delayed(of)(block) for block in self._blocks()))
+        return in_threads(of, ((block,) for block in self._blocks()), self.n_jobs)

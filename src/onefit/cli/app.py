@@ -106,10 +106,10 @@ def _size(_context: click.Context, option: click.Parameter, value: str | None) -
     """Bytes of a size such as 500M."""
     if value is None:
         return None
-    number, unit = value[:-1], value[-1:].upper()
-    number, unit = (value, "") if unit.isdigit() else (number, unit)
+    number = value.upper().removesuffix("B")
+    unit = number[-1:] if number[-1:].isalpha() else ""
     try:
-        return int(float(number) * 1024 ** ("", "K", "M", "G", "T").index(unit))
+        return int(float(number.removesuffix(unit)) * 1024 ** ("", "K", "M", "G", "T").index(unit))
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is no size such as 500M or 2G") from error
 

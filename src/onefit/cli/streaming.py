@@ -209,7 +209,7 @@ def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:
 
 
 def _columns_of(block: Block) -> Array:
-    return np.asarray(block.X)
+    return np.asarray(block.X, dtype=np.float64)
 
 
 def _scaled(rows: TableSource) -> tuple[StandardScaler, int]:

@@ -197,12 +197,13 @@ class SelfTuned(LinearModel):
 
     def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
         source = as_source(X, y, sample_weight)
+        jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
         if source is not None:
-            self._tune_source(source, groups, offset)
+            with jobs:
+                self._tune_source(source, groups, offset)
             return
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
-        jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
         if self._goes_in_blocks(sample, judgement):
             with jobs, _linalg.one_thread():
                 self._tune_in_blocks(sample, judgement)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, final
 
 from onefit.blocks import Block, Rows
+from onefit.blocks.rows import in_threads
 
 Part = TypeVar("Part")
 
 
 class LocalSource(Rows):
-    """A source that this process reads, one block at a time."""
+    """A source that this process reads, one block at a time, and judges on the threads of ``n_jobs``."""
 
     @abstractmethod
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
@@ -30,8 +31,7 @@ class LocalSource(Rows):
 
     @final
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
-        for name, block in self.named_blocks():
-            yield located(name, of, block)
+        yield from in_threads(located, ((name, of, block) for name, block in self.named_blocks()))
 
 
 def located(name: str, of: Callable[[Block], Part], block: Block) -> Part:

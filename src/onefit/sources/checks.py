@@ -89,7 +89,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 
 def as_matrix(name: str, X: Any) -> Array:
-    """Return a block of X, dense and in float64: (r, p).
+    """Return a block of X, dense, in float64 or as it is in float32: (r, p).
 
     Raises
     ------
@@ -99,7 +99,9 @@ def as_matrix(name: str, X: Any) -> Array:
     if sp.issparse(X):
         X = X.toarray()
     try:
-        matrix = X.to_numpy(dtype=np.float64) if hasattr(X, "to_numpy") else np.asarray(X, dtype=np.float64)
+        kinds = set(X.dtypes) if hasattr(X, "columns") else {getattr(X, "dtype", None)}
+        kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
+        matrix = X.to_numpy(dtype=kind) if hasattr(X, "to_numpy") else np.asarray(X, dtype=kind)
     except (TypeError, ValueError):
         raise ValueError(f"{name} holds what is no number{_where(X)}: encode it first") from None
     if matrix.ndim != 2:

@@ -196,7 +196,8 @@ def _wide(schema: pa.Schema) -> pa.Schema:
 
 
 def _numbers(column: pa.Array) -> Any:
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    kind = np.float32 if pa.types.is_float32(column.type) else np.float64
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=kind)
 
 
 def _values(column: pa.Array) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="tables on disk need pyarrow")
+import pyarrow.csv  # noqa: E402
 import pyarrow.dataset as ds  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -32,6 +33,27 @@ def whole(source: TableSource) -> dict[str, np.ndarray]:
     if blocks[0].weights is not None:
         found["weight"] = np.concatenate([block.weights for block in blocks])
     return found
+
+
+@pytest.mark.parametrize("encoding", ["utf8", "latin-1"])
+def test_text_is_read_in_its_own_marks_and_encoding(tmp_path, encoding):
+    numbers = np.random.default_rng(0).normal(size=(30_000, 8)).round(6)
+    numbers[:20_000, 3] = np.arange(20_000)  # whole numbers first
+    path = tmp_path / "rows.csv"
+    lines = [";".join(f"{own:g}" if own == int(own) else f"{own:.6f}" for own in row) for row in numbers]
+    names = ["größe", *(f"x{j}" for j in range(1, 8))]
+    text = "\n".join([";".join(names), *lines]).replace(".", ",") + "\n"
+    path.write_bytes(text.encode(encoding))
+    layout = ds.CsvFileFormat(
+        parse_options=pyarrow.csv.ParseOptions(delimiter=";"),
+        convert_options=pyarrow.csv.ConvertOptions(decimal_point=","),
+        read_options=pyarrow.csv.ReadOptions(encoding=encoding),
+    )
+    source = TableSource(ds.dataset(path, format=layout), "x7", columns=["x3", "größe"])
+    blocks = list(source.each(lambda block: block))
+    assert len(blocks) > 1
+    assert np.array_equal(np.concatenate([block.X for block in blocks]), numbers[:, [3, 0]])
+    assert np.array_equal(np.concatenate([block.y for block in blocks]), numbers[:, 7])
 
 
 def test_a_folder_is_read_file_by_file(folder):

@@ -101,7 +101,7 @@ def as_matrix(name: str, X: Any) -> Array:
     try:
         kinds = set(X.dtypes) if hasattr(X, "columns") else {getattr(X, "dtype", None)}
         kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
-        matrix = X.to_numpy(dtype=kind) if hasattr(X, "to_numpy") else np.asarray(X, dtype=kind)
+        matrix: Array = X.to_numpy(dtype=kind) if hasattr(X, "to_numpy") else np.asarray(X, dtype=kind)
     except (TypeError, ValueError):
         raise ValueError(f"{name} holds what is no number{_where(X)}: encode it first") from None
     if matrix.ndim != 2:

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
@@ -107,6 +108,11 @@ class TableSource(LocalSource):
         is_parquet = isinstance(fragment, ds.ParquetFileFragment)
         schema = fragment.physical_schema if is_parquet else _wide(self._dataset.schema)
         try:
+            is_text = isinstance(fragment.format, ds.CsvFileFormat)
+            text = _text_reader(fragment, schema, self._read) if is_text else None
+            if text is not None:
+                yield from text
+                return
             yield from fragment.to_batches(
                 schema=schema,
                 columns=self._read,
@@ -118,6 +124,23 @@ class TableSource(LocalSource):
             )
         except (pa.ArrowInvalid, OSError) as error:
             raise ValueError(f"{file} cannot be read to its end: {error}") from error
+
+
+def _text_reader(
+    fragment: ds.Fragment, schema: pa.Schema, names: list[str]
+) -> pyarrow.csv.CSVStreamingReader | None:
+    """Reader of a text file that holds some megabytes; ``to_batches`` reads ahead, up to the whole file.
+
+    None where the names are not found in UTF-8: other encodings only the dataset knows.
+    """
+    options = fragment.format.default_fragment_scan_options
+    read, convert = options.read_options, options.convert_options
+    read.use_threads, convert.include_columns = False, names
+    convert.column_types = {name: schema.field(name).type for name in names}
+    try:
+        return pyarrow.csv.open_csv(fragment.open(), read, fragment.format.parse_options, convert)
+    except pa.ArrowKeyError:
+        return None
 
 
 _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)

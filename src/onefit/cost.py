@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
+CALLS_OF_A_STEP = 600.0  # of Newton: the least that a step takes, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 20.0  # rows a column from which on fits are known from sums over the rows
 MANY = 5e3  # numbers from which on a pass over the rows is worth its calls
@@ -40,14 +41,14 @@ class Work(NamedTuple):
 def newton_step(n: int, p: int, k: int) -> Work:
     """Factor K, solve with it, and look at all columns."""
     k = min(k, n)
-    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, 60.0, 3.0 * n)
+    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, CALLS_OF_A_STEP, 3.0 * n)
 
 
 def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
     """A step with a factor that is at hand, downdated by a set of rows.
 
     Four products with X, two solves, and a loss with its derivative for all rows; what is done besides with
-    every row (differences, masks, sums) takes about as long as one more function.
+    every row (differences, masks, sums, mixing with steps before) takes about as long as a dozen functions.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
         Size of the factor.
     outputs : int
     """
-    return Work(4.0 * stored * outputs + 4.0 * float(factored) ** 2, 1.0, 3.0 * n * outputs)
+    return Work(4.0 * stored * outputs + 4.0 * float(factored) ** 2, 1.0, 15.0 * n * outputs)
 
 
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:

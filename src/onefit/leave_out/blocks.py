@@ -16,14 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction, factor
+from onefit.cost import Work
+from onefit.curvature import Curvature, Direction, Dual, factor
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import (
@@ -36,13 +37,25 @@ from onefit.leave_out.chords import (
     newton,
     repeat_steps,
 )
-from onefit.leave_out.forms import Batch, Forms, WithoutFolds, forms_of, times
+from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
+from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK
 
+USUAL_STEPS = 8.0  # with one factor, in which a set settles
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
+
+
+def chord_cost(fit: Fit, largest: int = 1) -> Work:
+    """What a set of so many rows takes, about, until its steps settle."""
+    problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.eta[0].size
+    factors = 1 if isinstance(problem.loss, CoupledLoss) else outputs
+    anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
+    stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else problem.n**2
+    step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
+    return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +169,20 @@ class Blocks:
             for part in self.chunks(which, size * per_row):
                 rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
                 yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
+
+    def hat(self, curvature: Curvature) -> Hat:
+        """Z K⁻¹ Zᵀ times columns; as a matrix where many sets make that worth it."""
+        n = self.fit.problem.n
+        if not isinstance(curvature, Dual) or len(self.folds) * USUAL_STEPS < n:
+            return curvature.hat
+        if id(curvature) not in self.hats:
+            self.hats[id(curvature)] = curvature.hat_matrix()
+        return partial(_linalg.product, self.hats[id(curvature)])
+
+    @cached_property
+    def hats(self) -> dict[int, Array]:
+        """Z K⁻¹ Zᵀ of curvatures."""
+        return {}
 
     def refits(self, which: Index) -> FoldProblems:
         return FoldProblems.without(self.fit, self.base, [self.folds.removed[k] for k in which])
@@ -303,11 +330,11 @@ def _chord(blocks: Blocks, batch: Batch, tol: float) -> None:
     forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
-    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner)
+    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, blocks.hat(batch.curvature))
     refits = blocks.refits(batch.which)
-    end = repeat_steps(refits, step.solve, refits.at_fit(), MAX_STEPS, tol)
+    end = steps_in_rows(refits, step.respond, batch.rows, MAX_STEPS, tol, batch.shrink)
     reach = _reach(blocks, batch, forms, kept, forms.slack)
-    blocks.settle(batch.which, refits, end, reach, step.solve)
+    blocks.settle(batch.which, refits, end.ended(refits, step.solve), reach, step.solve)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
-MAX_STEPS, MAX_NEWTON = 15, 20  # steps with one factor, and with one each
+MAX_STEPS, MAX_NEWTON = 60, 20  # steps with one factor, and with one each
 MIN_LENGTH = 1e-6  # of a Newton step along which the objective does not fall
 TIE, TIE_CURVED = 1e-9, 1e-6  # relative excess of a correlation that is none
 

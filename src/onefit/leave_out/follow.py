@@ -41,7 +41,9 @@ def has_paths(fit: Fit) -> bool:
 
 def paths_are_surer(fit: Fit) -> bool:
     """Whether paths are surer than iterations: where no ℓ2 part keeps columns from depending on others."""
-    return has_paths(fit) and not np.any(fit.problem.separable.strengths(fit.coef.shape)[1])
+    penalty = fit.problem.penalty
+    dampened = isinstance(penalty, SeparablePenalty) and np.any(penalty.strengths(fit.coef.shape)[1])
+    return has_paths(fit) and not dampened
 
 
 def follow(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:

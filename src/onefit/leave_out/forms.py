@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.step import largest_share
 from onefit.problem import Problem
+
+Hat: TypeAlias = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +160,25 @@ class WithoutFolds:
     problem: Problem
     forms: Forms
     inner: Array  # (I − D H)⁻¹ D
+    hat: Hat  # Z K⁻¹ Zᵀ times columns
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Z K⁻¹ Z_Gᵀ of a single output: (n, f, b)."""
+        f, b = self.forms.rows.shape
+        unit = np.zeros((self.problem.n, f * b))
+        unit[self.forms.rows.ravel(), np.arange(f * b)] = 1.0
+        return self.hat(unit).reshape(-1, f, b)
+
+    def respond(self, rows: Array) -> Array:
+        """Z K_G⁻¹ Zᵀ times one column a fold: (n, f), or (n, c, f)."""
+        first, own = self.hat(rows), np.arange(len(self.forms.rows))[:, None]
+        inside = times(self.inner, self.forms.stack(first[self.forms.rows, ..., own]))
+        if first.ndim == 2:
+            return first + np.einsum("nfb,fb->nf", self._columns, inside[:, 0])
+        scattered = np.zeros_like(first)
+        scattered[self.forms.rows, ..., own] = self.forms.unstack(inside, first.shape[1:-1])
+        return first + self.hat(scattered)
 
     def solve(self, gradient: Direction) -> Direction:
         first = self.curvature.solve(gradient)

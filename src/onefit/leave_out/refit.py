@@ -15,6 +15,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.leave_out import batched
 from onefit.leave_out.loose import is_determined, with_middle_intercept
 from onefit.leave_out.prove import bound_at
 from onefit.penalties import SeparablePenalty
@@ -66,6 +67,12 @@ def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
 
 def refit_cost(fit: Fit) -> Work:
     """What a refit takes, about."""
+    alone, together = _cost_alone(fit), batched.cost(fit) if batched.applies(fit) else None
+    return alone if together is None else min(alone, together, key=lambda work: work.seconds)
+
+
+def _cost_alone(fit: Fit) -> Work:
+    """What a problem that is solved alone takes, about."""
     n, p = fit.problem.X.shape
     k = max(1, fit.tangent.size)
     one = cost.fit(n, p, k, quadratic=fit.problem.loss.is_quadratic and not fit.is_kinked)
@@ -91,15 +98,33 @@ def refit_sets(
     ``joblib.parallel_config`` asks for it.
     """
     starts = {} if starts is None else starts
-    tasks = (delayed(_solve)(fit, removed[k], judged[k], starts.get(k)) for k in removed)
-    found = {}
+    found = _solve_together(fit, removed, judged, starts)
+    if progress is not None:
+        for done in range(len(found)):
+            progress(done + 1, len(removed))
+    rest = [k for k in removed if k not in found]
+    tasks = (delayed(_solve)(fit, removed[k], judged[k], starts.get(k)) for k in rest)
     with closing(Parallel(return_as="generator")(tasks)) as refits:
-        for done, (k, one) in enumerate(zip(removed, refits, strict=True), start=1):
+        for done, (k, one) in enumerate(zip(rest, refits, strict=True), start=len(removed) - len(rest) + 1):
             if one is not None:
                 found[k] = one
             if progress is not None:
                 progress(done, len(removed))
     return found
+
+
+def _solve_together(
+    fit: Fit, removed: Mapping[int, Index], judged: Mapping[int, Index], starts: Mapping[int, Direction]
+) -> dict[int, Anew]:
+    """Those that are solved all at once, where that is quicker than one by one."""
+    if not removed or not batched.applies(fit) or batched.cost(fit).seconds >= _cost_alone(fit).seconds:
+        return {}
+    ends = batched.solve_without(fit, list(removed.values()), [starts.get(k) for k in removed])
+    return {
+        k: Anew(end.eta[judged[k]], end.off[judged[k]], end.coef, end.intercept)
+        for k, end in zip(removed, ends, strict=True)
+        if end is not None
+    }
 
 
 def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:

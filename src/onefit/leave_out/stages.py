@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit import _linalg, cost
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
-from onefit.leave_out.blocks import Blocks
+from onefit.leave_out.blocks import Blocks, chord_cost
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
@@ -26,11 +25,9 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_corners_out
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
-from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
-STEPS = 8.0  # with one factor, in which a set settles
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -193,7 +190,7 @@ class State:
             stage.act(rest, np.inf)
 
     def stages(self) -> list[Stage]:
-        """What can be done for a set, the cheapest first."""
+        """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
         found, fit = list[Stage](), self.fit
         smooth = not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None
         if smooth and (self.step is not None or self.blocks is not None):  # nothing to repeat in the dual
@@ -205,8 +202,8 @@ class State:
         if self.sets is None and has_paths(fit):
             first, second = following(fit, 1), following(fit, 2)
             found.append(Stage(second.plus(first.times(-1.0)), self.follow))
-        found.append(Stage(refit_cost(fit), self._refit))
-        return found
+        anew = Stage(refit_cost(fit), self._refit)
+        return [*(stage for stage in found if stage.each.seconds < anew.each.seconds), anew]
 
     def iterate(self, which: Index) -> None:
         """Repeat steps of a fit without kinks, all sets together."""
@@ -218,14 +215,7 @@ class State:
 
     def cost_of_chords(self) -> Work:
         """What a set takes, about."""
-        n, k, outputs = self.fit.problem.n, max(1, self.fit.tangent.size), self.fit.eta[0].size
-        factors = 1 if isinstance(self.fit.problem.loss, CoupledLoss) else outputs
-        sizes = 1 if self.sets is None else max(len(rows) for rows in self.sets.removed)
-        anew = cost.newton_step(n, k, k).seconds / cost.PER_FLOP if sizes > k else 0.0
-        X = self.fit.problem.X
-        stored = _linalg.n_stored(X) if _linalg.has_columns(X) else n * n
-        step = cost.steps(n, stored, min(k // factors, n), outputs)
-        return step.times(STEPS)._replace(flops=STEPS * step.flops + anew)
+        return chord_cost(self.fit, 1 if self.sets is None else max(len(rows) for rows in self.sets.removed))
 
     @cached_property
     def _singles(self) -> Blocks:

@@ -150,16 +150,16 @@ class Multinomial(CoupledLoss, UnitDispersion):
         return np.log1p(beside.sum(axis=1)) + (top[:, 0] - at_y)
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        share, own = _shares(eta), (np.arange(len(eta)), y.astype(np.intp))
+        share, own = _shares(eta).T, (y.astype(np.intp), np.arange(len(eta)))
         share[own] = 0.0
-        share[own] = -share.sum(axis=1)  # its share less 1, to full relative precision
-        return share
+        share[own] = -share.sum(axis=0)  # its share less 1, to full relative precision
+        return np.ascontiguousarray(share.T)
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        share = _shares(eta)
-        matrices = np.einsum("na,nb->nab", share, -share)
-        np.einsum("naa->na", matrices)[...] += share
-        return matrices
+        share = _shares(eta).T
+        matrices = share[:, None] * -share
+        np.einsum("aan->an", matrices)[...] += share
+        return np.ascontiguousarray(matrices.transpose(2, 0, 1))
 
     def third(self, y: Array, eta: Array) -> Array:
         p = _shares(eta)
@@ -177,7 +177,8 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
 
 def _shares(eta: Array) -> Array:
-    """Softmax of each row."""
-    shares = np.exp(eta - eta.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
+    """Softmax of each row, computed class by class, since there are few of them."""
+    by_class = np.ascontiguousarray(eta.T)
+    shares = np.exp(by_class - by_class.max(axis=0))
+    shares /= shares.sum(axis=0)
+    return shares.T

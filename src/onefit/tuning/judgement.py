@@ -13,7 +13,7 @@ from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import in_passing
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.some import can_leave_some_out, cost_of_some, leave_some_out, rows_within
+from onefit.leave_out.some import cost_of_some, leave_some_out, rows_within
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.judging import yardstick
@@ -112,11 +112,12 @@ class Judgement:
     def is_sampled(self, solution: Solution) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves."""
         by_row = self.sets is None and self.clusters is None and self.score is None
-        return by_row and can_leave_some_out(solution.fit)
+        return by_row and (solution.fit.is_kinked or not solution.fit.problem.loss.is_kinked)
 
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
-        return self.is_sampled(solution) and solution.fit.tangent.size > FULL * solution.fit.problem.n
+        fit = solution.fit
+        return self.is_sampled(solution) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
@@ -138,18 +139,22 @@ class Judgement:
         known = np.isfinite(off) and (self.score is None or off == 0)
         return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count)
 
-    def sample(self, solution: Solution, count: int, before: Verdict | None = None) -> Verdict:
+    def sample(
+        self, solution: Solution, count: int, before: Verdict | None = None, stepped: Array | None = None
+    ) -> Verdict:
         """Judge by so many rows or more that are solved without themselves; only where ``is_sampled``.
 
-        Those of a smaller sample ``before`` are not solved again.
+        Those of a smaller sample ``before`` are not solved again; ``stepped`` are the losses of all rows
+        after a step, where they are at hand.
         """
         rows = self.order[: max(count, rows_within(solution.fit, LITTLE))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
-        known[done:] = self._of_rows(rows[done:], leave_some_out(solution.fit, rows[done:]))
-        stepped, everyone = self.losses(self.roughly(solution)), np.arange(len(self.weights))
+        known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:]))
+        stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
+        everyone = np.arange(len(self.weights))
         covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
         return from_sample(known, rows, self.order, covariates, self.weights)
 

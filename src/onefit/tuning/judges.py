@@ -20,7 +20,7 @@ from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.some import can_leave_some_out, leave_some_out
+from onefit.leave_out.some import leave_some_out
 from onefit.leave_out.step import leave_corners_out, one_step
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
@@ -130,7 +130,7 @@ class LeaveOneOutJudge(Judge):
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = _from(problem, starts[0] if starts else None)
         fit = solution.fit
-        if self.sample is not None and not gradient and can_leave_some_out(fit):
+        if self.sample is not None and not gradient and fit.is_kinked:
             return Judged(self._of_sample(fit, self.sample), [], [fit])
         left_out = self._left_out(solution)
         value = self._risk(left_out.eta)
@@ -183,7 +183,7 @@ class LeaveOneOutJudge(Judge):
         """The risk by some rows, the same ones for every fit."""
         order = np.random.default_rng(0).permutation(len(self.weights))
         rows = order[:count]
-        known = self.metric.losses(self.target[rows], leave_some_out(fit, rows))
+        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows))
         inside = self.metric.losses(self.target, fit.eta)[:, None]
         return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
 

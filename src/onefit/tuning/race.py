@@ -68,6 +68,7 @@ class _Race:
     spent: float = 0.0
     solutions: dict[int, Solution] = field(default_factory=dict)
     finished: dict[int, LeftOut] = field(default_factory=dict)
+    stepped: dict[int, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.verdicts = list(self.result.verdicts)
@@ -160,10 +161,20 @@ class _Race:
     def _judge(self, j: int, count: int) -> None:
         solution = self._solution(j)
         if self.judgement.is_sampled(solution):
-            verdict = self.judgement.sample(solution, count, self.verdicts[j])
+            verdict = self.judgement.sample(solution, count, self.verdicts[j], self._stepped(j))
         else:
             verdict = self._thorough(j)
         self.verdicts[j] = verdict
+
+    def _stepped(self, j: int) -> Array:
+        """Losses of all rows after a step from a strength, once."""
+        if j not in self.stepped:
+            known = self.verdicts[j]
+            if known is not None and known.solved == 0:
+                self.stepped[j] = known.losses
+            else:
+                self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))
+        return self.stepped[j]
 
     def _seconds(self, solution: Solution, count: int) -> float:
         return self.judgement.seconds(solution, count) if self.judgement.is_sampled(solution) else 0.0

@@ -1,0 +1,367 @@
+"""Newton's method on the problems without each of some sets, all at once, each with its own curvature.
+
+For fits of few coefficients a step of one problem costs less than the calls it is made of, so that all
+problems take their steps in the same calls.  The parameters of a problem are a row of x (m × q), output by
+output; kinks of single coefficients are gone through by an active-set method on every quadratic model,
+
+    ½ xᵀ K_k x − f_kᵀ x + Σ_j l1_j |x_j|,
+
+and the true objective says how long a step may be.  A problem is solved when its next step is short beside
+its linear predictors, and where nothing but that step is left it is the error, twice taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.cost import Work
+from onefit.curvature import Direction
+from onefit.curvature.outputs import ignores_shifts
+from onefit.fit import Fit
+from onefit.losses import CoupledLoss
+from onefit.numerics import CERTIFIED, TINY
+from onefit.penalties import SeparablePenalty
+
+NEARBY = 0.7  # share of its bound from which on the correlation of a column is watched
+ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
+ALL_CHANGE, PATTERNS, USUAL_PATTERNS = 8, 40, 2  # changes of the pattern in a step: all, then one at a time
+JOINED = 4  # times that columns may join
+HALVINGS = 25  # of a step along which the objective does not fall
+IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
+VIOLATED = 1e-9  # excess of a correlation over its bound, beside that, that is one
+SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
+PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
+AT_ONCE = 2**20  # numbers in an array of rows, columns and problems
+
+
+class End(NamedTuple):
+    """Where the steps of one problem ended."""
+
+    eta: Array  # (n,) or (n, c)
+    off: Array  # (n,), how far each of these may be off
+    coef: Array
+    intercept: Array
+
+
+def applies(fit: Fit) -> bool:
+    """Whether the problems are ones of single coefficients, and their losses bend everywhere."""
+    problem = fit.problem
+    if not isinstance(problem.penalty, SeparablePenalty) or not _linalg.has_columns(problem.X):
+        return False
+    bends = problem.self_concordance() is not None and not problem.loss.is_kinked and not problem.loss.jumps
+    return bends and (fit.eta.ndim == 1 or isinstance(problem.loss, CoupledLoss))
+
+
+def cost(fit: Fit) -> Work:
+    """What a problem takes, about, where there are many."""
+    n, c = fit.problem.n, fit.eta[0].size
+    each = 1 + int(_watched(fit).sum())
+    q = c * each
+    system = q**3 / 3.0 * (USUAL_PATTERNS if fit.is_kinked else 1)
+    products = float(n) * each**2 * c * (c + 1) / 2 + 2.0 * float(n) * q
+    moved = 60.0 * n * c * (c + 1) + 40.0 * q**2  # numbers that are only read and written
+    return Work(products + system + moved, 20.0, 4.0 * n * c).times(USUAL_ROUNDS)
+
+
+def _watched(fit: Fit) -> Mask:
+    """Columns that have a coefficient, or may soon: (p,)."""
+    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
+    near &= np.isfinite(l1) & np.isfinite(l2)
+    return np.asarray(near.reshape(len(near), -1).any(axis=1))
+
+
+def solve_without(fit: Fit, removed: Sequence[Index], starts: Sequence[Direction | None]) -> list[End | None]:
+    """Solve the problems without each of some sets of rows; None for those it does not lead to.
+
+    Parameters
+    ----------
+    fit : Fit
+        To which this ``applies``.
+    removed : sequence of int arrays
+        Rows that leave together.
+    starts : sequence of Direction or None
+        Where each begins, the fit where nothing is given.
+    """
+    at = [Direction(fit.coef, fit.intercept) if start is None else start for start in starts]
+    ends: list[End | None] = [None] * len(removed)
+    watched = _watched(fit)
+    todo = np.arange(len(removed))
+    for _ in range(JOINED):
+        columns = _Columns.of(fit, np.flatnonzero(watched))
+        each = fit.problem.n * columns.Z.shape[1] * columns.outputs**2
+        missed = []
+        for some in np.array_split(todo, min(todo.size, 1 + todo.size * each // AT_ONCE)):
+            run = _Problems.of(columns, [removed[k] for k in some], [at[k] for k in some])
+            run.go()
+            violated = run.violated
+            for place, k in enumerate(some.tolist()):
+                at[k] = run.parameters(place)
+                if run.solved[place] and not violated[:, place].any():
+                    ends[k] = End(*run.values(place), *at[k])
+            watched |= violated[:, run.solved].any(axis=1)
+            missed.append(some[run.solved & violated.any(axis=0)])
+        todo = np.concatenate(missed)
+        if todo.size == 0:
+            break
+    return ends
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns that are watched, centred where there are intercepts, and a column of ones."""
+
+    fit: Fit
+    watched: Index
+    Z: Array  # (n, e)
+    means: Array  # (e − 1,)
+    free: Mask  # (c, e), coordinates that are parameters
+    l1: Array  # (c, e)
+    l2: Array
+
+    @classmethod
+    def of(cls, fit: Fit, watched: Index) -> _Columns:
+        problem = fit.problem
+        outputs = problem.intercept.size
+        part = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, watched)).T
+        means = np.zeros(len(watched))
+        if np.all(problem.intercept):
+            means = np.average(part, axis=0, weights=problem.weights)
+        Z = np.column_stack([part - means, np.ones(problem.n)])
+        l1, l2 = (
+            np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, outputs))]).T
+            for one in problem.separable.strengths(fit.coef.shape)
+        )
+        free = np.isfinite(l1) & np.isfinite(l2)
+        free[:, -1] = problem.intercept
+        return cls(fit, watched, Z, means, free, np.where(free, l1, 0.0), np.where(free, l2, 0.0))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.free)
+
+    @cached_property
+    def may_shift(self) -> Mask:
+        """Columns along which a constant for all outputs changes no loss and bends no penalty: (e,)."""
+        if self.outputs == 1 or not ignores_shifts(self.fit.hessian):
+            return np.zeros(self.free.shape[1], dtype=bool)
+        return np.asarray(self.l2.max(axis=0) == 0)
+
+    def pinned(self, K: Array, on: Mask) -> Array:
+        """K (a, q, q) with curvature where all outputs of a column may shift together."""
+        if not self.may_shift.any():
+            return K
+        c, e = self.free.shape
+        pinned = K.reshape(-1, c, e, c, e).copy()
+        shifts = on.reshape(-1, c, e).all(axis=1) & self.may_shift
+        diagonal = PINNED * np.einsum("acece->ace", pinned).mean(axis=1)
+        every = np.arange(e)
+        pinned[:, :, every, :, every] += np.where(shifts, diagonal, 0.0).T[:, :, None, None]
+        return pinned.reshape(K.shape)
+
+
+@dataclass(eq=False)
+class _Problems:
+    """The problems without each of some sets: parameters x (m, c, e), linear predictors (m, c, n)."""
+
+    columns: _Columns
+    weights: Array  # (m, n)
+    keep: Array  # (m, 1, 1), factor on the penalty
+    x: Array
+    eta: Array
+    solved: Mask  # (m,)
+    off: Array  # (m, n)
+
+    @classmethod
+    def of(cls, columns: _Columns, removed: Sequence[Index], starts: Sequence[Direction]) -> _Problems:
+        problem, m = columns.fit.problem, len(removed)
+        weights = np.ascontiguousarray(problem.weights_without(removed).T)
+        keep = np.array([problem.kept_share(rows) for rows in removed]).reshape(m, 1, 1)
+        coef = np.stack([one.coef[columns.watched].reshape(len(columns.watched), -1).T for one in starts])
+        level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means
+        x = np.concatenate([coef, level[..., None]], axis=2)
+        nothing = np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)
+        run = cls(columns, weights, keep, x, np.empty(0), *nothing)
+        run.eta = run.predict(x)
+        return run
+
+    def predict(self, x: Array) -> Array:
+        """Linear predictors, (m, c, n)."""
+        m, c, e = x.shape
+        return _linalg.product(x.reshape(m * c, e), self.columns.Z.T).reshape(m, c, -1)
+
+    # --- the steps -----------------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Take steps until every problem is solved, or does not get on."""
+        active = np.arange(len(self.x))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for _ in range(ROUNDS):
+                target, definite = self._target(active)
+                change = self.predict(target) - self.eta[active]
+                moved = np.abs(change).max(axis=1)
+                size = np.abs(self.eta[active]).max(axis=(1, 2)) + TINY
+                held = np.where(self.weights[active] > 0, moved, 0.0).max(axis=1)
+                there = definite & (held <= IS_SHORT * size)
+                self.solved[active[there]] = True
+                self.off[active[there]] = 2.0 * moved[there]
+                length = self._lengths(active, target, change)
+                length[there] = 1.0  # too short for the objective to tell
+                self.x[active] += length[:, None, None] * (target - self.x[active])
+                self.eta[active] += length[:, None, None] * change
+                active = active[~there & (length > 0)]
+                if active.size == 0:
+                    break
+
+    def _by_row(self, name: str, eta: Array) -> Array:
+        """Values or derivatives of the loss at (m, c, n): (m, n, …outputs)."""
+        problem, (m, c, n) = self.columns.fit.problem, eta.shape
+        function = getattr(problem.loss, name)
+        if isinstance(problem.loss, CoupledLoss):
+            found = function(np.tile(problem.y, m), eta.transpose(0, 2, 1).reshape(m * n, c))
+            return found.reshape(m, n, *found.shape[1:])
+        found = function(problem.y, eta[:, 0])
+        return found if name == "value" else found.reshape(m, n, *(1,) * (1 if name == "gradient" else 2))
+
+    def _weighted(self, name: str, eta: Array, which: Index) -> Array:
+        values, weights = self._by_row(name, eta), self.weights[which]
+        weights = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
+        return np.where(weights > 0, weights * values, 0.0)
+
+    def _model(self, active: Index) -> tuple[Array, Array]:
+        """Gradient (a, c, e) of loss and ℓ2 part, and K (a, q, q)."""
+        columns, Z = self.columns, self.columns.Z
+        eta, l2 = self.eta[active], columns.l2 * self.keep[active]
+        slope = self._weighted("gradient", eta, active).transpose(0, 2, 1)
+        bend = self._weighted("hessian", eta, active)
+        a, c, n = slope.shape
+        e = Z.shape[1]
+        gradient = _linalg.product(slope.reshape(a * c, n), Z).reshape(a, c, e) + l2 * self.x[active]
+        K = np.empty((a, c, e, c, e))
+        for one in range(c):
+            for other in range(one + 1):
+                block = (Z.T[None] * bend[:, None, :, one, other]) @ Z
+                K[:, one, :, other], K[:, other, :, one] = block, block.transpose(0, 2, 1)
+        np.einsum("acece->ace", K)[...] += l2
+        return gradient, K.reshape(a, c * e, c * e)
+
+    def _target(self, active: Index) -> tuple[Array, Mask]:
+        """Minimum of each quadratic model (a, c, e), and whether it is one that K is definite at."""
+        gradient, K = self._model(active)
+        a, shape = len(active), gradient.shape
+        x, gradient = self.x[active].reshape(a, -1), gradient.reshape(a, -1)
+        l1 = (self.columns.l1 * self.keep[active]).reshape(a, -1)
+        free = np.broadcast_to(self.columns.free.ravel(), x.shape)
+        on = free & ((x != 0) | (l1 == 0))
+        signs = np.where(l1 > 0, np.sign(x), 0.0)
+        target, definite = np.full_like(x, np.nan), np.zeros(a, dtype=bool)
+        todo = np.arange(a)
+        for number in range(PATTERNS):
+            own, sign, bound = on[todo], signs[todo], l1[todo]
+            model = self.columns.pinned(K[todo], own)
+            f = _times(model, x[todo]) - gradient[todo]
+            value, sure = _solve(model, np.where(own, f - bound * sign, 0.0), own)
+            gamma = f - _times(model, value)
+            leaves = own & (bound > 0) & (value * sign < 0)
+            enters = free[todo] & ~own & (np.abs(gamma) > bound * (1.0 + VIOLATED))
+            target[todo] = np.where(leaves, 0.0, value)
+            changes = leaves.any(axis=1) | enters.any(axis=1)
+            if number >= ALL_CHANGE:  # the first alone: then no pattern comes back (Murty 1974)
+                first = np.cumsum(leaves | enters, axis=1) == 1
+                leaves, enters = leaves & first, enters & first
+            definite[todo] = sure & ~changes
+            on[todo] = (own & ~leaves) | enters
+            signs[todo] = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, sign))
+            todo = todo[changes & sure]
+            if todo.size == 0:
+                break
+        return target.reshape(shape), definite
+
+    def _objective(self, which: Index, x: Array, eta: Array) -> Array:
+        columns = self.columns
+        penalty = (columns.l1 * np.abs(x) + 0.5 * columns.l2 * x**2).sum(axis=(1, 2))
+        return self._weighted("value", eta, which).sum(axis=1) + self.keep[which, 0, 0] * penalty
+
+    def _lengths(self, active: Index, target: Array, change: Array) -> Array:
+        """Halve the steps along which the objective does not fall: (a,), 0 where none is short enough."""
+        length, todo = np.ones(len(active)), np.arange(len(active))
+        start = self._objective(active, self.x[active], self.eta[active])
+        slack = 1e-12 * np.abs(start) + TINY
+        for _ in range(HALVINGS):
+            own, share = active[todo], length[todo, None, None]
+            x, eta = self.x[own], self.eta[own] + share * change[todo]
+            now = self._objective(own, x + share * (target[todo] - x), eta)
+            todo = todo[~(now <= start[todo] + slack[todo])]
+            if todo.size == 0:
+                return length
+            length[todo] *= 0.5
+        length[todo] = 0.0
+        return length
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    @cached_property
+    def violated(self) -> Mask:
+        """Columns off the watched ones whose correlation is above its bound: (p, m)."""
+        fit, problem = self.columns.fit, self.columns.fit.problem
+        m, c, n = self.eta.shape
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = self._weighted("gradient", self.eta, np.arange(m)).transpose(1, 2, 0)
+        correlations = np.abs(_linalg.transposed_times(problem.X, slope.reshape(n, c * m)).reshape(-1, c, m))
+        l1 = problem.separable.strengths(fit.coef.shape)[0].reshape(-1, c, 1)
+        found = np.asarray((correlations > l1 * self.keep[:, 0, 0] * (1.0 + VIOLATED)).any(axis=1))
+        found[self.columns.watched] = False
+        return found
+
+    @cached_property
+    def levels(self) -> Array:
+        """What keeps the sum of the intercepts, where no loss knows it: (m,)."""
+        columns, fit = self.columns, self.columns.fit
+        if not columns.may_shift[-1] or not columns.free[:, -1].all():
+            return np.zeros(len(self.x))
+        now = self.x[..., -1] - self.x[..., :-1] @ columns.means
+        return float(fit.intercept.mean()) - now.mean(axis=1)
+
+    def parameters(self, place: int) -> Direction:
+        """Coefficients and intercepts of a problem."""
+        fit, columns = self.columns.fit, self.columns
+        coef = np.zeros((len(fit.coef), columns.outputs))
+        coef[columns.watched] = self.x[place, :, :-1].T
+        level = self.x[place, :, -1] - self.x[place, :, :-1] @ columns.means + self.levels[place]
+        return Direction(coef.reshape(fit.coef.shape), level.reshape(fit.intercept.shape))
+
+    def values(self, place: int) -> tuple[Array, Array]:
+        """Linear predictors of a problem, and how far they may be off."""
+        eta = self.eta[place].T + self.levels[place]
+        return eta.reshape(self.columns.fit.eta.shape), self.off[place]
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def _solve(K: Array, right: Array, on: Mask) -> tuple[Array, Mask]:
+    """Solve each system in the coordinates that are on, 0 elsewhere; and whether it is definite."""
+    inside = np.where(on[:, :, None] & on[:, None, :], K, 0.0)
+    diagonal = np.einsum("mqq->mq", inside)
+    diagonal += ~on
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, TINY))
+    inside *= scale[:, :, None] * scale[:, None, :]
+    value, sure = np.full_like(right, np.nan), np.zeros(len(K), dtype=bool)
+    try:
+        pivots = np.einsum("mqq->mq", np.linalg.cholesky(inside))
+        sure = pivots.min(axis=1) ** 2 > SINGULAR
+        value = np.linalg.solve(inside, (scale * right)[..., None])[..., 0] * scale
+    except np.linalg.LinAlgError:  # one of them is singular
+        if len(K) > 1:
+            halves = np.array_split(np.arange(len(K)), 2)
+            parts = [_solve(K[half], right[half], on[half]) for half in halves]
+            value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
+    return value, sure

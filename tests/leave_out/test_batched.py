@@ -1,0 +1,146 @@
+"""Problems without each of some rows, solved all at once, beside the same problems solved one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out import batched
+from onefit.leave_out.refit import without
+from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
+from onefit.penalties import L1, L2, ElasticNet, GroupLasso, Strengths
+from onefit.problem import Balance, Problem
+from onefit.solvers.solve import solve
+
+N = 60
+
+
+def table(p: int = 5):
+    X = np.random.default_rng(0).normal(size=(N, p))
+    X[:, -1] += 3.0 * X[:, 0]
+    return X
+
+
+def response(loss, X):
+    rng, eta = np.random.default_rng(1), 0.7 * X[:, 0] - 0.5 * X[:, 1]
+    if isinstance(loss, Multinomial):
+        scores = np.outer(eta, [1.0, -1.0, 0.3]) + rng.gumbel(size=(N, 3))
+        return scores.argmax(axis=1).astype(float)
+    if isinstance(loss, Logistic):
+        return (eta + rng.logistic(size=N) > 0).astype(float)
+    if isinstance(loss, Squared):
+        return eta + rng.normal(size=N)
+    return rng.poisson(np.exp(eta)) + (0.5 if isinstance(loss, Gamma) else 0.0)
+
+
+def fitted(loss, penalty, X=None, **others) -> Fit:
+    X = table() if X is None else X
+    dense = X.toarray() if sp.issparse(X) else X
+    many = np.ones(3, dtype=bool) if isinstance(loss, Multinomial) else np.array(True)
+    settings = {"weights": np.ones(N), "intercept": many} | others
+    return solve(Fit.at_start(Problem(loss, penalty, X, response(loss, dense), **settings))).fit
+
+
+def agrees(fit: Fit, removed, starts=None) -> None:
+    ends = batched.solve_without(fit, removed, [None] * len(removed) if starts is None else starts)
+    for rows, end in zip(removed, ends, strict=True):
+        anew = without(fit, rows)
+        assert end is not None
+        assert end.off.max() <= 1e-7 * (1.0 + np.abs(anew.eta).max())
+        own, other = (losses(fit, eta) for eta in (end.eta, anew.eta))
+        np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-7)
+        found = Fit(anew.problem, end.coef, end.intercept)
+        np.testing.assert_allclose(found.eta, end.eta, atol=1e-9)
+        assert found.objective <= anew.objective * (1.0 + 1e-11)
+
+
+def losses(fit, eta):
+    return fit.problem.loss.value(fit.problem.y, eta)
+
+
+def singles(count: int = N):
+    return list(np.arange(count)[:, None])
+
+
+@pytest.mark.parametrize("penalty", [L2(0.5), L1(1.5), ElasticNet(2.0, 0.5)], ids=str)
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared(), Multinomial(3)], ids=str)
+def test_single_rows(loss, penalty):
+    agrees(fitted(loss, penalty), singles())
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=str)
+@pytest.mark.parametrize("penalty", [L2(0.1), L1(1.0)], ids=str)
+def test_groups_of_rows_in_sparse_columns(loss, penalty):
+    X = sp.random_array((N, 8), density=0.4, rng=np.random.default_rng(2), format="csr")
+    agrees(fitted(loss, penalty, X), [np.arange(k, k + 6) for k in range(0, N, 6)])
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=str)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_weights_of_a_mean(loss, intercept):
+    weights = np.random.default_rng(3).uniform(0.0, 2.0, N)
+    weights[:5] = 0.0
+    outputs = np.full(3, intercept) if isinstance(loss, Multinomial) else np.array(intercept)
+    fit = fitted(loss, L1(1.0), weights=weights, intercept=outputs, mean_scaled=True)
+    agrees(fit, singles(20))
+
+
+def test_balanced_classes():
+    X = table()
+    classes = response(Logistic(), X).astype(int)
+    raw = np.ones(N)
+    weights = N / (2.0 * np.bincount(classes))[classes]
+    fit = fitted(Logistic(), L2(0.5), weights=weights, balance=Balance(classes, raw))
+    agrees(fit, singles(20))
+
+
+def test_columns_enter_that_were_not_watched():
+    X = np.random.default_rng(4).normal(size=(N, 80))
+    fit = fitted(Logistic(), L1(6.0), X)
+    removed = [np.arange(k, k + 20) for k in (0, 20, 40)]
+    entered = [np.flatnonzero(without(fit, rows).coef) for rows in removed]
+    assert any(np.setdiff1d(columns, np.flatnonzero(batched._watched(fit))).size for columns in entered)
+    agrees(fit, removed)
+
+
+def test_from_a_start_that_is_far():
+    fit = fitted(Poisson(), L1(1.0))
+    far = Direction(np.full(5, 0.8), np.array(-1.0))
+    agrees(fit, singles(4), [far] * 4)
+
+
+def test_columns_without_a_penalty_and_columns_that_are_out():
+    penalty = Strengths(l1=np.array([1.0, 0.0, 1.0, np.inf, 1.0]), l2=np.zeros(5))
+    fit = fitted(Logistic(), penalty)
+    assert fit.coef[3] == 0
+    agrees(fit, singles(10))
+
+
+def test_what_has_no_minimum_is_not_claimed():
+    X, y = np.array([[-1.0], [-2.0], [0.5], [1.0], [2.0], [-0.5]]), np.array([0.0, 0, 0, 1, 1, 1])
+    problem = Problem(Logistic(), L2(0.0), X, y, np.ones(6))
+    fit = solve(Fit.at_start(problem)).fit
+    ends = batched.solve_without(fit, [np.array([2, 5]), np.array([0])], [None, None])
+    assert ends[0] is None  # the others are separable
+    assert ends[1] is not None
+
+
+def test_copied_columns_without_a_ridge_part_are_left_to_others():
+    X = table()
+    fit = fitted(Logistic(), L2(0.0), np.column_stack([X, X[:, 0]]))
+    assert batched.solve_without(fit, singles(3), [None] * 3) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(Hinge(), L1(1.0), table(), np.arange(float(N)) % 2, np.ones(N)),
+        Problem(Squared(), GroupLasso(np.zeros(5, dtype=int), 1.0), table(), np.arange(float(N)), np.ones(N)),
+    ],
+    ids=["kinked loss", "groups"],
+)
+def test_applies_to_smooth_losses_and_single_coefficients(problem):
+    assert not batched.applies(Fit.at_start(problem))

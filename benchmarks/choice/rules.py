@@ -17,7 +17,7 @@ Array = np.ndarray
 Record = Mapping[str, Array]
 Rule = Callable[[Record], int]
 Losses = Callable[[Record], Array]
-NAMES = {tuple(bagging): f"selection={name!r}" for name, bagging in BAGGINGS.items()}
+NAMES = {bagging[:2]: f"selection={name!r}" for name, bagging in BAGGINGS.items()}
 
 
 def minimum(losses: Array) -> int:
@@ -35,7 +35,9 @@ def bagging(losses: Array, spread: float, errors: float) -> int:
     """Gaussian draws, tails capped, strengths out of reach left out: as the library does it."""
     weights, risks = np.ones(len(losses)), losses.mean(axis=0)
     found = contest([(losses, risks, paired_errors(losses, weights, smallest(risks)))], weights)
-    return bagged(found.risks, found.covariance, found.positions, Bagging(spread, errors))
+    held = {tuple(one[:2]): one for one in BAGGINGS.values()}
+    own = held.get((spread, errors), Bagging(spread, errors))
+    return bagged(found.risks, found.covariance, found.positions, own)
 
 
 def weighted(losses: Array, shape: float = 1.0, draws: int = 300) -> Array:

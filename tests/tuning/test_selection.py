@@ -8,6 +8,8 @@ import pytest
 from onefit.risk.means import mean_and_error
 from onefit.tuning.contest import choose_strength, contest
 from onefit.tuning.selection import (
+    Bagging,
+    bagged,
     choose,
     confidence_set,
     corrected_risk,
@@ -22,6 +24,20 @@ def _losses(rng, means, n, correlation=0.95):
     J = len(means)
     root = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(np.arange(J), np.arange(J))))
     return means + rng.normal(size=(n, J)) @ root.T
+
+
+def test_a_few_rows_do_not_choose_a_penalty_that_is_clearly_too_weak():
+    """Where they make the errors of weak penalties huge, any of them is the smallest in many draws."""
+    rng = np.random.default_rng(0)
+    grid = np.arange(12)
+    losses = 1.0 + 0.05 * np.abs(grid - 4) + 0.01 * rng.normal(size=(200, 12))
+    losses[:, 5] += 0.2
+    losses[:2, 6:] += np.array([[60.0], [-8.0]]) * np.arange(2, 8)
+    risks, paired = losses.mean(axis=0), paired_errors(losses, np.ones(200), 4)
+    found = _contest(losses, selection="bagged_se")
+    assert risks.argmin() == found.bagged() == 4
+    without_a_limit = bagged(found.risks, found.covariance, found.positions, Bagging(2.0, 0.5))
+    assert risks[without_a_limit] > risks[4] + paired[without_a_limit]
 
 
 def _contest(losses, weights=None, selection="min"):

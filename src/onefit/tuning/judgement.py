@@ -23,7 +23,8 @@ from onefit.tuning.sample import Verdict, from_sample
 
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
-LITTLE = 0.01  # seconds that are always worth it: a sample has as many rows more
+PICKED = 16  # of them, those of the largest losses
+LITTLE = 0.1  # seconds that are always worth it: a sample has as many rows more
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
@@ -106,18 +107,23 @@ class Judgement:
 
     @cached_property
     def order(self) -> Index:
-        """Rows as samples take them, the same at every strength."""
+        """Rows as samples take them, the same at every strength but for those of the largest losses."""
         return np.random.default_rng(0).permutation(len(self.weights))
+
+    def _picked(self, stepped: Array) -> Index:
+        """Rows that may make up the risk, by their losses after a step: no sample may miss them."""
+        heavy = np.where(self.weights > 0, self.weights * np.nan_to_num(stepped, nan=np.inf), -np.inf)
+        return np.argsort(-heavy, kind="stable")[: min(PICKED, len(heavy))]
 
     def is_sampled(self, solution: Solution) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves."""
         by_row = self.sets is None and self.clusters is None and self.score is None
-        return by_row and (solution.fit.is_kinked or not solution.fit.problem.loss.is_kinked)
+        return by_row and solution.fit.is_kinked
 
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         fit = solution.fit
-        return self.is_sampled(solution) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
+        return self.is_sampled(solution) and fit.tangent.size > FULL * fit.problem.n
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
@@ -147,16 +153,18 @@ class Judgement:
         Those of a smaller sample ``before`` are not solved again; ``stepped`` are the losses of all rows
         after a step, where they are at hand.
         """
-        rows = self.order[: max(count, rows_within(solution.fit, LITTLE))]
+        stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
+        picked = self._picked(stepped)
+        order = np.concatenate([picked, self.order[~np.isin(self.order, picked)]])
+        rows = order[: max(count, rows_within(solution.fit, LITTLE))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
         known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:]))
-        stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
         everyone = np.arange(len(self.weights))
         covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
-        return from_sample(known, rows, self.order, covariates, self.weights)
+        return from_sample(known, rows, order, covariates, self.weights, len(picked))
 
     def seconds(self, solution: Solution, count: int) -> float:
         """About what a sample takes."""

@@ -41,7 +41,9 @@ class Verdict(NamedTuple):
     solved: int = 0
 
 
-def from_sample(known: Array, rows: Index, order: Index, covariates: Array, weights: Array) -> Verdict:
+def from_sample(
+    known: Array, rows: Index, order: Index, covariates: Array, weights: Array, certain: int = 0
+) -> Verdict:
     """Complete the losses of a sample.
 
     Parameters
@@ -53,7 +55,22 @@ def from_sample(known: Array, rows: Index, order: Index, covariates: Array, weig
         All rows, as they are drawn.
     covariates : (n, q) array
     weights : (n,) array
+    certain : int, default 0
+        So many of the first rows were not drawn but picked: they say nothing about the others.
     """
+    picked = rows[:certain]
+    others = weights.copy()
+    others[picked] = 0.0
+    if certain == 0 or not others.any():
+        return _from_random_rows(known, rows, order, covariates, weights)
+    rest = _from_random_rows(known[certain:], rows[certain:], order, covariates, others)
+    share = float(others.sum() / weights.sum())
+    losses, seen = rest.losses.copy(), np.isfinite(known[:certain])
+    losses[picked[seen]] = known[:certain][seen]
+    return Verdict(losses, share * rest.misses, share * rest.error, len(rows))
+
+
+def _from_random_rows(known: Array, rows: Index, order: Index, covariates: Array, weights: Array) -> Verdict:
     n, m = len(weights), len(rows)
     kept = np.isfinite(known) & (weights[rows] > 0)
     losses, misses = np.empty(n), np.zeros(n)

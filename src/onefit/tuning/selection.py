@@ -45,14 +45,18 @@ class Bagging(NamedTuple):
     errors : float
         Standard errors of a paired difference, as the rows show them, by which each draw prefers the
         stronger penalty.
+    weaker : float
+        Standard errors by which the risk of a penalty weaker than the best may exceed the smallest risk.
     """
 
     spread: float
     errors: float
+    weaker: float = np.inf
 
 
-# Twice the errors that rows show, which are too small for paths that jump (above); see docs/choice.md.
-BAGGINGS = {"bagged_se": Bagging(2.0, 0.5), "bagged": Bagging(1.0, 0.0)}
+# Twice the errors that rows show, which are too small for paths that jump (above), and no penalty that is
+# clearly too weak, where a few rows make errors so large that any strength may be the best: docs/choice.md.
+BAGGINGS = {"bagged_se": Bagging(2.0, 0.5, 1.0), "bagged": Bagging(1.0, 0.0)}
 
 
 def smallest(risks: Array) -> int:
@@ -83,7 +87,8 @@ def bagged(risks: Array, covariance: Array, positions: Index, bagging: Bagging) 
         return int(positions[smallest(risks)])
     tolerances = _tolerances(covariance, bagging.errors)
     drawn = positions[_strongest(risks + bagging.spread * _cheap_draws(covariance), tolerances)]
-    return int(_nearest(np.array([drawn.mean()]), positions)[0])
+    chosen = np.searchsorted(positions, _nearest(np.array([drawn.mean()]), positions))
+    return int(positions[_not_too_weak(chosen, risks[None], covariance, bagging.weaker)[0]])
 
 
 def _tolerances(covariance: Array, errors: float) -> Array:
@@ -93,6 +98,20 @@ def _tolerances(covariance: Array, errors: float) -> Array:
     """
     same = SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
     return same + errors * _errors_of_pairs(covariance)
+
+
+def _not_too_weak(chosen: Index, risks: Array, covariance: Array, errors: float) -> Index:
+    """In each row of risks (B, J) the choice, or the next stronger one within so many errors of the best.
+
+    What is stronger than the best stays: (B,).
+    """
+    best = risks.argmin(axis=1)
+    least = np.take_along_axis(risks, best[:, None], axis=1)
+    with np.errstate(invalid="ignore"):  # no limit
+        fair = risks <= least + np.nan_to_num(errors * _errors_of_pairs(covariance)[best], nan=np.inf)
+    fair &= np.arange(risks.shape[1]) <= chosen[:, None]
+    weakest = risks.shape[1] - 1 - fair[:, ::-1].argmax(axis=1)
+    return np.where(chosen > best, weakest, chosen)
 
 
 def _strongest(risks: Array, tolerances: Array) -> Index:
@@ -261,7 +280,8 @@ def _bagged_choices(risks: Array, covariance: Array, bagging: Bagging) -> Index:
     drawn = bagging.spread * _cheap_draws(covariance, seed=1)
     for error in drawn:
         total += _strongest(risks + error, tolerances)
-    return _nearest(total / len(drawn), positions)
+    chosen = _nearest(total / len(drawn), positions)
+    return _not_too_weak(chosen, risks, covariance, bagging.weaker)
 
 
 def _normal(statistics: Array, n: int) -> Array:

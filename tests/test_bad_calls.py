@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -234,3 +235,11 @@ def test_what_looks_bad_and_is_right(kind):
     plain = rows.toarray() if kind == "sparse" else np.asarray(rows, dtype=np.float64)
     found, expected = LassoLOO(alphas=[0.1]).fit(rows, Y), LassoLOO(alphas=[0.1]).fit(plain, Y)
     np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [LassoLOO(n_jobs=2, max_iter=0), LassoLOO(n_jobs=0)], ids=repr)
+def test_what_is_refused_leaves_no_setting_of_joblib_behind(model):
+    before = effective_n_jobs()
+    with pytest.raises(ValueError, match="must be"):
+        model.fit(X, Y)
+    assert effective_n_jobs() == before

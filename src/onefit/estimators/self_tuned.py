@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -197,18 +197,18 @@ class SelfTuned(LinearModel):
 
     def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
         source = as_source(X, y, sample_weight)
-        jobs: Any = nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
         if source is not None:
-            with jobs:
+            self._check_settings()
+            with self._jobs():
                 self._tune_source(source, groups, offset)
             return
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
         if self._goes_in_blocks(sample, judgement):
-            with jobs, _linalg.one_thread():
+            with self._jobs(), _linalg.one_thread():
                 self._tune_in_blocks(sample, judgement)
             return
-        with jobs, _linalg.one_thread_if_small(sample.X):
+        with self._jobs(), _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
             result, fit, left_out = best.raced()
@@ -225,9 +225,12 @@ class SelfTuned(LinearModel):
         self.offset_given_ = sample.offset is not None
         self._judge(sample, left_out)
 
+    def _jobs(self) -> AbstractContextManager[Any]:
+        """Threads and processes as ``n_jobs`` asks for them, from the moment it is made."""
+        return nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs)
+
     def _tune_source(self, rows: Rows, groups: Any, offset: Any) -> None:
         """Tune on rows that are not held in memory."""
-        self._check_settings()
         with _linalg.one_thread():
             found = tune_source(self, rows, groups, offset)
         self.n_features_in_ = rows.shape[1]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
-CALLS_OF_A_STEP = 600.0  # of Newton: the least that a step takes, however small the problem
+IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 20.0  # rows a column from which on fits are known from sums over the rows
 MANY = 5e3  # numbers from which on a pass over the rows is worth its calls
@@ -41,7 +41,7 @@ class Work(NamedTuple):
 def newton_step(n: int, p: int, k: int) -> Work:
     """Factor K, solve with it, and look at all columns."""
     k = min(k, n)
-    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, CALLS_OF_A_STEP, 3.0 * n)
+    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, 60.0, 3.0 * n)
 
 
 def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
@@ -65,7 +65,8 @@ def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
 
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
-    return newton_step(n, p, k).times(2 if quadratic else 5)
+    step = newton_step(n, p, k)
+    return step._replace(calls=step.calls + IN_A_SOLVER).times(2 if quadratic else 5)
 
 
 def pivots_of_a_row(n: int, k: int) -> float:

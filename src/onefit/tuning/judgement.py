@@ -24,7 +24,7 @@ from onefit.tuning.sample import Verdict, from_sample
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
 PICKED = 16  # of them, those of the largest losses
-LITTLE = 0.1  # seconds that are always worth it: a sample has as many rows more
+LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 

@@ -106,6 +106,13 @@ def test_columns_enter_that_were_not_watched():
     agrees(fit, removed)
 
 
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=str)
+def test_nothing_but_intercepts(loss):
+    fit = fitted(loss, L1(300.0))
+    assert not fit.coef.any()
+    agrees(fit, singles(5))
+
+
 def test_from_a_start_that_is_far():
     fit = fitted(Poisson(), L1(1.0))
     far = Direction(np.full(5, 0.8), np.array(-1.0))

@@ -184,7 +184,8 @@ class _Problems:
         problem, m = columns.fit.problem, len(removed)
         weights = np.ascontiguousarray(problem.weights_without(removed).T)
         keep = np.array([problem.kept_share(rows) for rows in removed]).reshape(m, 1, 1)
-        coef = np.stack([one.coef[columns.watched].reshape(len(columns.watched), -1).T for one in starts])
+        shape = len(columns.watched), columns.outputs
+        coef = np.stack([one.coef[columns.watched].reshape(shape).T for one in starts])
         level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means
         x = np.concatenate([coef, level[..., None]], axis=2)
         nothing = np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)

@@ -24,3 +24,4 @@ NEEDS = {
     "src/onefit/sources/table.py": "pyarrow",
 } | {f"src/onefit/readers/{package}.py": package for package in READERS}
 collect_ignore = [path for path, package in NEEDS.items() if find_spec(package) is None]
+collect_ignore_glob = ["docs/*.py", "docs/_ext/*.py"]  # programs that build the site, run by `make docs`

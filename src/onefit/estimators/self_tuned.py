@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
@@ -20,17 +19,15 @@ from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
 from onefit.blocks.summary import SAMPLE
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
-from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.linear_model import has_classes
+from onefit.estimators.penalized import Penalized
 from onefit.estimators.sample import Sample, leaving, with_offset
 from onefit.estimators.streamed import has_curved_passes, tune_curved, tune_source
-from onefit.estimators.strengths import decades, grid_of
+from onefit.estimators.strengths import decades
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
-from onefit.losses import CoupledLoss, Loss, Offset, Squared
+from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
-from onefit.penalties import L2, Box, Penalty, SeparablePenalty
-from onefit.problem import Balance, Problem
-from onefit.readers.conventions import class_weights
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.contest import Contest, contest
@@ -41,10 +38,8 @@ from onefit.tuning.race import race
 from onefit.tuning.ridge import RidgeSpectrum, search_ridge
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
-    check_bounds,
     check_class_weight,
     check_classes_stay,
-    check_factors,
     check_flag,
     check_offset,
     check_solver,
@@ -53,8 +48,6 @@ from onefit.validation import (
     is_count,
     labels_of,
 )
-
-SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
 
 
 class Candidate(NamedTuple):
@@ -70,90 +63,21 @@ class Candidate(NamedTuple):
         return float(self.result.risks[self.result.best])
 
 
-class SelfTuned(LinearModel):
+class SelfTuned(Penalized):
     """A path of penalties, judged by what leaves rows out, and the best of it."""
 
     selection: Selection
     early_stopping: bool = True
-    eps: float = SHORTEST
     cv: Any
     scoring: Any
-    positive: bool
-    bounds: Any
-    penalty_factors: Any
-    class_weight: Any = None
     max_iter: Any
     tol: Any
     n_jobs: int | None
     loo_: Any  # a RiskEstimate, or a BlocksEstimate of rows that are not held in memory
-    _strength: ClassVar[str] = "alpha"  # what the strength is called, and sets "<strength>_"
-    _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
-    _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed
-
-    @abstractmethod
-    def _unit_penalty(self, ratio: float) -> Penalty:
-        """Penalty of strength one."""
-
-    def _ratios(self, spread: float = 1.0) -> list[float]:
-        """Shares of the ℓ1 part that are tried, where the response has this standard deviation."""
-        return [0.0]
-
-    def _amount(self, strength: float) -> float:
-        """Factor on the penalty at a strength on the estimator's own scale."""
-        return 1.0 / strength if self._strength == "C" else strength
-
-    # --- the problem ---------------------------------------------------------------------------------
-
-    def _problem(self, sample: Sample, strength: float, ratio: float) -> Problem:
-        """What is minimised at a strength."""
-        weights, balance = self._weights_of_classes(sample)
-        outputs = self._outputs(sample.target)
-        loss: Loss = self._fitted_loss()
-        amount = self._amount(strength) * (weights.sum() if self._mean_scaled else 1.0)
-        problem = Problem(
-            loss if sample.offset is None else Offset(loss),
-            self._penalty_of(amount, ratio, (sample.X.shape[1], *outputs)),
-            sample.X,
-            sample.response,
-            weights,
-            np.full(outputs, bool(self.fit_intercept)),
-            self._mean_scaled,
-            balance,
-        )
-        check_determined(problem)
-        return replace(problem, inner=sample.inner) if self._is_in_rows(sample, ratio) else problem
-
-    def _weights_of_classes(self, sample: Sample) -> tuple[Array, Balance | None]:
-        if self.class_weight is None:
-            return sample.weights, None
-        numbers: Index = sample.target.astype(np.intp)
-        weights = sample.weights * class_weights(self.class_weight, numbers, sample.weights, self.classes_)
-        return weights, Balance(numbers, sample.weights) if self.class_weight == "balanced" else None
-
-    def _penalty_of(self, amount: float, ratio: float, shape: tuple[int, ...]) -> Penalty:
-        unit, factors, bounds = self._unit_penalty(ratio), self.penalty_factors, self._limits(shape[0])
-        own: Any = amount
-        if (factors is not None or bounds is not None) and not isinstance(unit, SeparablePenalty):
-            raise ValueError(
-                f"penalty_factors, bounds and positive are for L1, L2 and ElasticNet, not for "
-                f"{type(unit).__name__}, whose own parameters say how columns differ"
-            )
-        if factors is not None:
-            own = amount * check_factors(factors, shape[0])
-        scaled = unit.scaled(own)
-        if bounds is None:
-            return scaled
-        if len(shape) > 1:
-            raise ValueError("bounds and positive are for one output: fit one model a class or target")
-        return scaled + Box(*bounds)
-
-    def _limits(self, p: int) -> tuple[Any, Any] | None:
-        return check_bounds(self.bounds, positive=self.positive, p=p)
 
     # --- fitting -------------------------------------------------------------------------------------
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any) -> Sample:
-        self._check_settings()
         labels = labels_of(X, y)
         X, given, target, weights = self._check(X, y, sample_weight)
         of_classes = has_classes(self)
@@ -196,9 +120,9 @@ class SelfTuned(LinearModel):
         return row_losses(self.scoring, pooled)
 
     def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
+        self._check_settings()
         source = as_source(X, y, sample_weight)
         if source is not None:
-            self._check_settings()
             with self._jobs():
                 self._tune_source(source, groups, offset)
             return
@@ -308,30 +232,6 @@ class SelfTuned(LinearModel):
             return result, left_out.fit, left_out
 
         return Candidate(ratio, result, raced)
-
-    def _is_in_rows(self, sample: Sample, ratio: float) -> bool:
-        """Whether the inner products of the rows are all that a fit needs of X."""
-        return self._is_plain_ridge(ratio) and sample.X.shape[1] > sample.X.shape[0]
-
-    def _is_plain_ridge(self, ratio: float) -> bool:
-        """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""
-        unit, loss = self._unit_penalty(ratio), self._fitted_loss()
-        alike = self.penalty_factors is None and self.bounds is None and not self.positive
-        of_one = not isinstance(loss, CoupledLoss) and not loss.is_kinked
-        return unit == L2(1.0) and alike and of_one
-
-    def _grid(self, sample: Sample, ratio: float) -> Grid:
-        name = f"{self._strength}s"
-        shape = (sample.X.shape[1], *self._outputs(sample.target))
-        return grid_of(
-            name,
-            getattr(self, name),
-            self._problem(sample, 1.0, ratio),
-            kinked=self._unit_penalty(ratio).has_kinks(shape),
-            eps=self.eps,
-            inverse=self._strength == "C",
-            positive=not self._may_be_zero,
-        )
 
     # --- what was found ------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from onefit.blocks.models import Models, Points
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
 from onefit.penalties import SeparablePenalty
+from onefit.solvers.mixing import ChordStep, mixed
 
 MOST_PASSES = 60
 # Newton decrement, relative to the loss, that may be left after the last step.  The error of the coefficients
@@ -80,7 +81,7 @@ class _Strength:
     is_knot: bool  # whether it must have been summed near the solution
     objective: float = np.inf  # of the last point that was no rise
     at: tuple[Array, float] | None = None
-    trail: list[tuple[Array, Array]] = field(default_factory=list)  # points and steps by this curvature
+    trail: list[ChordStep] = field(default_factory=list)  # steps by this curvature
     decrement: float = np.inf
     near: bool = False
     done: bool = False
@@ -98,12 +99,13 @@ class _Strength:
         change, level = found.step(self.coef, self.penalty)
         here, step = np.append(self.coef, self.level), np.append(change, level)
         metric = found.metric(self.penalty.strengths(self.coef.shape)[1])
-        decrement = float(step @ metric @ step) / scale
+        own = ChordStep(*(part[:, None] for part in (here + step, step, metric @ step)))
+        decrement = float(step @ own.image[:, 0]) / scale
         self.near = self.near or (fresh and decrement <= aim.near)
         self._look_ahead(decrement, aim)
         self.at, self.objective, self.quadratic = (self.coef, self.level), objective, found.moved(change)
-        self.trail = [*([] if fresh else self.trail), (here, step)]
-        there = here + step if self.done else extrapolated(self.trail, metric)
+        self.trail = [*([] if fresh else self.trail), own]
+        there = here + step if self.done else mixed(self.trail)[:, 0]
         self.coef, self.level = there[:-1], float(there[-1])
 
     def _look_ahead(self, decrement: float, aim: Aim) -> None:
@@ -198,19 +200,6 @@ def solve_all(
             one.take(found, scale, aim, fresh=is_fresh)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
     return SolvedStrengths(_points(strengths, points.centre), quadratics)
-
-
-def extrapolated(trail: list[tuple[Array, Array]], metric: Array) -> Array:
-    """Where points and the chord steps from them lead to: Anderson's mixing (Walker and Ni 2011).
-
-    Of all points that differ from the last by differences of points before, the one from which the step would
-    be shortest, and that step.  Errors of the curvature go as they do by conjugate gradients.
-    """
-    points, steps = (np.array(part) for part in zip(*trail, strict=True))
-    moved, apart = points[:-1] - points[-1], steps[:-1] - steps[-1]
-    along = apart @ metric
-    shares = np.linalg.lstsq(along @ apart.T, -along @ steps[-1], rcond=None)[0]
-    return points[-1] + steps[-1] + shares @ (moved + apart)
 
 
 def _points(strengths: Sequence[_Strength], centre: Array) -> Points:

@@ -6,9 +6,8 @@ and that of the penalty at θ̂ is one, too: Zᵀ g = −∇P(θ̂).  With H_G =
     u ← (1 − κ) u + ℓ′(η) − share g − κ D_G (η − η̂),
 
 one product with H_G, whatever the number of columns; κ is the share of the penalty that is left, beside that
-of its curvature in K_G.  Every few steps of a problem are mixed (Anderson 1965;
-Walker and Ni 2011): of all sums of them with weights that add up to one, the one is taken whose own step is
-the shortest in the norm of H_G, which is about that of A⁻¹ in the gradient.
+of its curvature in K_G.  Every few steps of a problem are mixed, in the norm of H_G, which is about that of
+A⁻¹ in the gradient.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction
 from onefit.leave_out.chords import End, FoldProblems, Point, Solve
+from onefit.solvers.mixing import ChordStep, mixed
 
 MIXED = 3  # steps that are mixed
 PATIENCE = 4  # steps that may pass without one that is the shortest so far
-DEPENDENT = 1e-12  # share of the largest curvature below which differences of steps tell nothing
 
 
 class RowEnd(NamedTuple):
@@ -82,7 +81,7 @@ def steps_in_rows(
     base, everyone = fit.eta[..., None], np.arange(f)[:, None]
     dual, eta = np.zeros((*fit.eta.shape, f)), np.repeat(base, f, axis=-1)
     end = RowEnd(dual.copy(), eta.copy(), np.zeros(f, dtype=bool))
-    least, waited, seen = np.full(f, np.inf), np.zeros(f), _Steps(deque(maxlen=MIXED))
+    least, waited, seen = np.full(f, np.inf), np.zeros(f), deque[ChordStep](maxlen=MIXED)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
             bent = _bent(fit.hessian, eta - base)
@@ -97,46 +96,9 @@ def steps_in_rows(
             least, waited = np.where(shorter, moved, least), np.where(shorter, 0, waited + 1)
             if np.all(end.settled | (waited >= PATIENCE)):
                 break
-            dual, eta = seen.mixed(Step(target, ahead, target - dual, ahead - eta))
+            seen.append(ChordStep(np.stack([target, ahead]), target - dual, eta - ahead))
+            dual, eta = mixed(seen)
     return end
-
-
-class Step(NamedTuple):
-    """Where a step leads, and the step itself, in u and in η."""
-
-    dual: Array
-    eta: Array
-    in_dual: Array
-    in_eta: Array
-
-
-class _Steps(NamedTuple):
-    """The last steps, oldest first."""
-
-    seen: deque[Step]
-
-    def mixed(self, last: Step) -> tuple[Array, Array]:
-        """The point that the last steps together point to; where they do not tell, where the last one led."""
-        self.seen.append(last)
-        before = list(self.seen)[:-1]
-        if not before:
-            return last.dual, last.eta
-        f, axes = last.dual.shape[-1], tuple(range(last.dual.ndim - 1))
-        A, b = np.empty((f, len(before), len(before))), np.empty((f, len(before), 1))
-        for i, one in enumerate(before):
-            differs = last.in_dual - one.in_dual
-            b[:, i, 0] = -np.sum(differs * last.in_eta, axis=axes)
-            for j, other in enumerate(before[: i + 1]):
-                A[:, i, j] = A[:, j, i] = -np.sum(differs * (last.in_eta - other.in_eta), axis=axes)
-        known = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b).all(axis=(1, 2))
-        share = np.zeros_like(b)
-        share[known] = np.linalg.pinv(A[known], rcond=DEPENDENT, hermitian=True) @ b[known]
-        dual, eta = last.dual.copy(), last.eta.copy()
-        for i, one in enumerate(before):
-            own = np.where(known, share[:, i, 0], 0.0)
-            dual -= own * np.where(known, last.dual - one.dual, 0.0)
-            eta -= own * np.where(known, last.eta - one.eta, 0.0)
-        return dual, eta
 
 
 def _bent(hessian: Array, change: Array) -> Array:

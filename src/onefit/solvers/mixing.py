@@ -1,0 +1,52 @@
+"""Steps that one curvature makes slow, mixed (Anderson 1965; Walker and Ni 2011).
+
+Of all sums of the last steps with weights that add up to one, that is taken which is the shortest in the
+norm of a curvature A; errors of the curvature by which they were found go then as they do by conjugate
+gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array
+
+DEPENDENT = 1e-12  # of differences of length one: an eigenvalue below it tells nothing
+
+
+class ChordStep(NamedTuple):
+    """A step by that curvature of each of some problems, along the last axis."""
+
+    target: Array  # (…, f), where it leads, in any coordinates that depend on it linearly
+    step: Array  # (…, f)
+    image: Array  # A times the step: (…, f)
+
+
+def mixed(steps: Sequence[ChordStep]) -> Array:
+    """Where steps, oldest first, together lead to; where they do not tell, where the last one does.
+
+    Parameters
+    ----------
+    steps : sequence of ChordStep
+        Of the same problems, and at least one.
+    """
+    *before, last = steps
+    axes, found = tuple(range(last.step.ndim - 1)), last.target.copy()
+    if not before:
+        return found
+    apart = [last.step - one.step for one in before]
+    images = [last.image - one.image for one in before]
+    A = np.array([[np.sum(x * y, axis=axes) for y in images] for x in apart]).transpose(2, 0, 1)
+    b = np.array([np.sum(x * last.image, axis=axes) for x in apart]).T
+    lengths = np.einsum("fii->fi", A)
+    known = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b).all(axis=1) & (lengths > 0).all(axis=1)
+    scale, shares = 1.0 / np.sqrt(lengths[known]), np.zeros_like(b)
+    inside = scale[:, :, None] * A[known] * scale[:, None, :]
+    inverse = np.linalg.pinv(inside, rcond=DEPENDENT, hermitian=True)
+    shares[known] = scale * (inverse @ (scale * b[known])[..., None])[..., 0]
+    for share, one in zip(shares.T, before, strict=True):
+        found -= share * np.where(known, last.target - one.target, 0.0)
+    return found

@@ -34,7 +34,6 @@ from onefit.leave_out.chords import (
     FoldProblems,
     Point,
     Solve,
-    newton,
     repeat_steps,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
@@ -367,9 +366,6 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
     point = refits.at_zero() if quadratic else refits.at_fit()
     own = FactoredAnew.at(refits, point)
     end = repeat_steps(refits, own.solve, point, MAX_STEPS if quadratic else max_steps)
-    if max_steps > 1 and not quadratic:
-        for j in np.flatnonzero(~end.settled).tolist():
-            end.put(j, newton(refits.only(j), end.point.only(slice(j, j + 1))))
     if max_steps == 1:
         end.settled[:] = True  # it is a step, and bounded as such
     # without the set something is not determined: where solvers start decides, or how far a kink lets it go

@@ -13,7 +13,7 @@ from the last gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -28,8 +28,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
-MAX_STEPS, MAX_NEWTON = 60, 20  # steps with one factor, and with one each
-MIN_LENGTH = 1e-6  # of a Newton step along which the objective does not fall
+MAX_STEPS = 60  # with one factor
 TIE, TIE_CURVED = 1e-9, 1e-6  # relative excess of a correlation that is none
 
 
@@ -39,9 +38,6 @@ class Point(NamedTuple):
     coef: Array
     intercept: Array
     eta: Array
-
-    def only(self, which: slice) -> Point:
-        return Point(*(part[..., which] for part in self))
 
     def back(self, steps: Iterable[Array]) -> Point:
         """Return the point from which these steps lead here."""
@@ -53,12 +49,6 @@ class End(NamedTuple):
 
     point: Point
     settled: Mask
-
-    def put(self, j: int, one: End) -> None:
-        """Take over what became of fold j alone."""
-        self.settled[j] = one.settled[0]
-        for whole, part in zip(self.point, one.point, strict=True):
-            whole[..., j] = part[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +83,6 @@ class FoldProblems:
     def problems(self) -> Iterator[Problem]:
         """What each of them minimises."""
         return (self.fit.problem.without(rows) for rows in self.removed)
-
-    def only(self, j: int) -> FoldProblems:
-        one = slice(j, j + 1)
-        return replace(self, removed=self.removed[one], keeps=self.keeps[one], weights=self.weights[:, one])
 
     def at_fit(self) -> Point:
         """Each of them at the parameters of the fit."""
@@ -246,30 +232,3 @@ def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: in
                 break
         settled &= refits.descended(point)
     return End(point, settled)
-
-
-def newton(refits: FoldProblems, point: Point) -> End:
-    """Newton's method with a line search, for a single fold: from here or from the fit."""
-    settled = np.zeros(1, dtype=bool)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        point = point if refits.descended(point)[0] else refits.at_fit()
-        for _ in range(MAX_NEWTON):
-            step = FactoredAnew.at(refits, point).solve(refits.gradient(point))
-            change = refits.base.predict(step)
-            settled[0] = np.abs(change).max() <= refits.tol
-            moved = _descend(refits, point, (*step, change))
-            if settled[0] or moved is None:
-                break
-            point = moved
-    return End(point, settled)
-
-
-def _descend(refits: FoldProblems, point: Point, step: tuple[Array, ...]) -> Point | None:
-    """Halve the step until the objective falls, or None where it does not."""
-    objective, length = refits.objective(point)[0], 1.0
-    while length > MIN_LENGTH:
-        moved = point.back(length * part for part in step)
-        if refits.objective(moved)[0] <= objective + 1e-12 * abs(objective):
-            return moved
-        length *= 0.5
-    return None

@@ -225,6 +225,16 @@ class Problem:
         return not self.mean_scaled and self.balance is None
 
     @property
+    def is_balanced(self) -> bool:
+        """Whether refits weigh the other rows anew."""
+        return self.balance is not None
+
+    @property
+    def never_counts(self) -> Mask:
+        """Rows without weight, in this problem or any refit: (n,)."""
+        return self.weights == 0 if self.balance is None else self.balance.raw_weights == 0
+
+    @property
     def usual_shrink(self) -> float:
         """Factor on the penalty when one of the rows leaves, if their weights are equal."""
         return 1.0 - 1.0 / int(np.count_nonzero(self.weights)) if self.mean_scaled else 1.0
@@ -243,9 +253,8 @@ class Problem:
         """
         parts = []
         if self.mean_scaled:
-            lost = self.lost_shares()
-            changes = lost if removed is None else np.array([lost[rows].sum() for rows in removed])
-            parts.append(Reweighed(None, -changes))
+            lost = self.lost_shares() if removed is None else 1.0 - self.kept_shares(removed)
+            parts.append(Reweighed(None, -lost))
         if self.balance is not None:
             growth = self.balance.growths(removed)
             parts.extend(Reweighed(self.balance.classes == k, one) for k, one in enumerate(growth))
@@ -278,4 +287,9 @@ class Problem:
 
     def kept_share(self, rows: int | Index) -> float:
         """Share of the penalty that a refit without these rows keeps."""
-        return 1.0 - float(self.weights[rows].sum() / self.weights.sum()) if self.mean_scaled else 1.0
+        return float(self.kept_shares([np.atleast_1d(rows)])[0])
+
+    def kept_shares(self, removed: Sequence[Index]) -> Array:
+        """Share of the penalty that refits without each of some sets keep: (f,)."""
+        lost = self.lost_shares()
+        return 1.0 - np.array([lost[rows].sum() for rows in removed])

@@ -118,7 +118,7 @@ def _models(model: Any, reading: Reading) -> tuple[Models, SeparablePenalty]:
     problem, penalty, name = reading.fit.problem, reading.fit.problem.penalty, type(model).__name__
     smooth = problem.loss.is_smooth and not isinstance(problem.loss, CoupledLoss)
     same = reading.fit.coef.ndim == 1 and np.array_equal(problem.y, reading.target)
-    plain = smooth and same and not reading.constant and problem.balance is None
+    plain = smooth and same and not reading.constant and not problem.is_balanced
     if not plain or not isinstance(penalty, SeparablePenalty):
         raise UnsupportedModelError(
             "rows in blocks are for a smooth loss of one output or two classes with a ridge, lasso or "

@@ -245,7 +245,7 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
         Rows to sum over; all by default.
     """
     problem = fit.problem
-    if fit.coef.ndim == 2 or not isinstance(fit.tangent, Coordinates) or problem.balance is not None:
+    if fit.coef.ndim == 2 or not isinstance(fit.tangent, Coordinates) or problem.is_balanced:
         raise TypeError(
             "the gradient of the 2017 paper is for one output, penalties on single coefficients, and weights "
             "that stay as they are"

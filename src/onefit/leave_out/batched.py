@@ -183,7 +183,7 @@ class _Problems:
     def of(cls, columns: _Columns, removed: Sequence[Index], starts: Sequence[Direction]) -> _Problems:
         problem, m = columns.fit.problem, len(removed)
         weights = np.ascontiguousarray(problem.weights_without(removed).T)
-        keep = np.array([problem.kept_share(rows) for rows in removed]).reshape(m, 1, 1)
+        keep = problem.kept_shares(removed).reshape(m, 1, 1)
         shape = len(columns.watched), columns.outputs
         coef = np.stack([one.coef[columns.watched].reshape(shape).T for one in starts])
         level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means

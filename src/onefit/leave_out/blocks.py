@@ -66,8 +66,6 @@ class Blocks:
     fit : Fit
     base : Curvature
     folds : Folds
-    share : (folds,) array
-        Share of the weights that leaves.
     eta : (t,) or (t, c) array
         Left-out linear predictors of ``folds.rows``, in their order.
     bounds : (t,) array
@@ -84,7 +82,6 @@ class Blocks:
     fit: Fit
     base: Curvature
     folds: Folds
-    share: Array
     eta: Array
     bounds: Array
     slack: Array
@@ -100,11 +97,11 @@ class Blocks:
         ValueError
             If a fold removes all rows of positive weight.
         """
-        share = removed_share(folds, fit.problem.weights)
+        removed_share(folds, fit.problem.weights)  # refuses sets without which nothing is left
         base = factor(fit) if curvature is None else curvature
         eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
         bounds, slack = np.full(len(folds.rows), np.inf), np.ones(len(folds))
-        return cls(fit, base, folds, share, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {})
+        return cls(fit, base, folds, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {})
 
     @property
     def coupled(self) -> int:
@@ -119,18 +116,15 @@ class Blocks:
         return int(free.sum() if self.coupled > 1 else free.max())
 
     @cached_property
-    def shrinks_curvature(self) -> bool:
-        return self.fit.problem.mean_scaled and self.fit.tangent.is_curved
-
-    @cached_property
     def shrink(self) -> Array:
         """Factor on the penalty's curvature that each fold is given: few different ones."""
-        if not self.shrinks_curvature:
+        if not self.fit.tangent.is_curved:
             return np.ones(len(self.folds))
-        levels = np.unique(self.share.round(12))
+        lost = 1.0 - self.fit.problem.kept_shares(self.folds.removed)
+        levels = np.unique(lost.round(12))
         if len(levels) > MAX_SHRINKS:
-            levels = np.unique(np.quantile(self.share, (np.arange(MAX_SHRINKS) + 0.5) / MAX_SHRINKS))
-        return 1.0 - levels[np.abs(self.share[:, None] - levels).argmin(axis=1)]
+            levels = np.unique(np.quantile(lost, (np.arange(MAX_SHRINKS) + 0.5) / MAX_SHRINKS))
+        return 1.0 - levels[np.abs(lost[:, None] - levels).argmin(axis=1)]
 
     @cached_property
     def forms(self) -> Array:
@@ -144,7 +138,7 @@ class Blocks:
 
     def curvature_at(self, shrink: float) -> tuple[Curvature, Rescaling]:
         if shrink not in self.curvatures:
-            own = factor(self.fit, shrink=shrink) if self.shrinks_curvature else self.base
+            own = self.base if shrink == 1.0 else factor(self.fit, shrink=shrink)
             self.curvatures[shrink] = own, rescaling(self.fit, own, self.folds, shrink)
         return self.curvatures[shrink]
 
@@ -350,9 +344,7 @@ def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
     one_a_fold = (-1, *(1,) * (shift.ndim - 1))
     for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
         shift += curvature.predict(direction)[rows] * amount[batch.which].reshape(one_a_fold)
-    if rescaled.growth is None or fit.problem.balance is None:
-        return slope, shift
-    grown = np.take_along_axis(rescaled.growth[batch.which], fit.problem.balance.classes[rows], axis=1)
+    grown = rescaled.growth_of(batch.which, rows)
     return slope * (1.0 + grown.reshape(*rows.shape, *(1,) * (shift.ndim - 2))), shift
 
 

@@ -76,8 +76,7 @@ class FoldProblems:
     @classmethod
     def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> FoldProblems:
         """Return the problems without each of some sets of rows."""
-        keeps = np.array([fit.problem.kept_share(rows) for rows in removed])
-        return cls(fit, base, removed, keeps, fit.problem.weights_without(removed))
+        return cls(fit, base, removed, fit.problem.kept_shares(removed), fit.problem.weights_without(removed))
 
     @property
     def problems(self) -> Iterator[Problem]:

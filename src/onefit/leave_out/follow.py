@@ -32,10 +32,10 @@ JOINING = 2.0  # columns that a path of the lasso watches, relative to the suppo
 def has_paths(fit: Fit) -> bool:
     """Whether rows can be followed out of this fit."""
     problem = fit.problem
-    if problem.balance is not None or fit.coef.ndim == 2 or not problem.loss.is_quadratic:
+    if problem.is_balanced or fit.coef.ndim == 2 or not problem.loss.is_quadratic:
         return False
     if problem.loss.is_kinked:
-        return problem.penalty.is_ridge(fit.coef.shape) and not problem.mean_scaled
+        return problem.penalty.is_ridge(fit.coef.shape) and problem.refits_keep_the_rest
     return fit.is_kinked and _lasso(problem) is not None
 
 

@@ -32,9 +32,7 @@ TIE = 1e-9  # relative excess of a correlation that is none: copies of an active
 def leaves_nothing(fit: Fit) -> Mask:
     """Rows without weight, or without a slope in a loss that has corners, whose refit is the fit: (n,)."""
     problem = fit.problem
-    gone = problem.weights == 0
-    if problem.balance is not None:
-        return gone & (problem.balance.raw_weights == 0)
+    gone = problem.never_counts
     if not problem.loss.is_kinked or not problem.refits_keep_the_rest:
         return gone
     if any(room_of_intercept(fit)) or not is_determined(fit):  # without the row it may have more
@@ -45,12 +43,11 @@ def leaves_nothing(fit: Fit) -> Mask:
 def step_is_exact(fit: Fit) -> bool:
     """Whether the Newton step is the refit as long as the pattern stays."""
     problem = fit.problem
-    if not problem.has_flat_pieces or problem.balance is not None:
+    if not problem.has_flat_pieces or problem.is_balanced:
         return False
     # a curved penalty that shrinks differently with each row is only followed to first order
-    held = problem.weights[problem.weights > 0]
-    unequal = bool(np.ptp(held) > 1e-12 * held.max())
-    return not (problem.mean_scaled and unequal and fit.tangent.is_curved)
+    lost = problem.lost_shares()[problem.weights > 0]
+    return not (fit.tangent.is_curved and np.ptp(lost) > 1e-12 * lost.max())
 
 
 def is_patterned(fit: Fit) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array
+from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds, removed_share
@@ -35,8 +35,10 @@ class Rescaling:
     ----------
     shares : (f,) array
         Share of the weights that leaves with each set, 0 where the penalty does not shrink with the rows.
-    growth : (f, c) array or None
+    growth : (f, c) array
         By how much the weights of each class grow without each set.
+    classes : (c, n) bool array
+        Rows of each class.
     shrink : float
         Factor on the penalty's curvature in K.
     gradients, directions : tuples of Direction
@@ -47,7 +49,8 @@ class Rescaling:
 
     fit: Fit
     shares: Array
-    growth: Array | None
+    growth: Array
+    classes: Mask
     shrink: float
     gradients: tuple[Direction, ...]
     directions: tuple[Direction, ...]
@@ -62,9 +65,11 @@ class Rescaling:
 
     def own_growth(self) -> Array:
         """By how much the weight of each row would have grown when it leaves alone: (n,)."""
-        if self.growth is None or self.fit.problem.balance is None:
-            return np.zeros(self.fit.problem.n)
-        return self.growth[np.arange(len(self.growth)), self.fit.problem.balance.classes]
+        return np.asarray(np.einsum("nc,cn->n", self.growth, self.classes))
+
+    def growth_of(self, which: Index, rows: Index) -> Array:
+        """By how much the weights of some rows (f, b) would have grown without their sets: (f, b)."""
+        return np.asarray(np.einsum("fc,cfb->fb", self.growth[which], self.classes[:, rows]))
 
     @cached_property
     def squares(self) -> Array:
@@ -86,10 +91,8 @@ class Rescaling:
         """How far the Hessians of the refits are from that of the step, beside the rows that leave."""
         kept = (1.0 - self.shares) / self.shrink if self.fit.tangent.is_curved else np.ones(len(self.shares))
         low, high = np.minimum(kept, 1.0), np.maximum(kept, 1.0)
-        if self.growth is None:
-            return Spread(low, high)
-        grown = 1.0 + self.growth
-        return Spread(np.minimum(low, grown.min(axis=1)), np.maximum(high, grown.max(axis=1)))
+        least, most = self.growth.min(axis=1, initial=0.0), self.growth.max(axis=1, initial=0.0)
+        return Spread(np.minimum(low, 1.0 + least), np.maximum(high, 1.0 + most))
 
 
 def curvature_of_refits(fit: Fit, curvature: Curvature | None = None) -> Curvature:
@@ -117,7 +120,7 @@ def rescaling(
     f = problem.n if sets is None else len(sets)
     if sets is not None:
         removed_share(sets, problem.weights)  # refuses sets without which nothing is left
-    shares, growth = np.zeros(f), list[Array]()
+    shares, growth, classes = np.zeros(f), list[Array](), list[Mask]()
     gradients, amounts = list[Direction](), list[Array]()
     for part in problem.reweighed(None if sets is None else sets.removed):
         if part.rows is None:  # the penalty
@@ -125,6 +128,7 @@ def rescaling(
             gradient = Direction(fit.tangent.gradient, np.zeros_like(fit.intercept))
         else:
             growth.append(part.changes)
+            classes.append(part.rows)
             slope = (fit.gradient.T * part.rows).T
             gradient = Direction(
                 np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
@@ -135,7 +139,8 @@ def rescaling(
     return Rescaling(
         fit,
         shares,
-        np.stack(growth, axis=1) if growth else None,
+        np.array(growth).reshape(len(growth), f).T,
+        np.array(classes, dtype=bool).reshape(len(classes), problem.n),
         problem.usual_shrink if shrink is None else shrink,
         tuple(gradients),
         tuple(curvature.solve(gradient) for gradient in gradients),

@@ -18,9 +18,9 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.optimum import optimum
 from onefit.readers import Reading, read
-from onefit.refitted import GivenSample, audited, by_refits
+from onefit.refitted import GivenSample, Lottery, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
-from onefit.risk.estimate import RiskEstimate
+from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.named import InSample, Permutation, Splits
@@ -136,8 +136,7 @@ def loo(
     check_fitted(model)
     source = as_source(X, y, sample_weight)
     if source is not None:
-        asked = {"groups": groups, "exact": exact, "audit": audit, "predictions": predictions}
-        return _in_blocks(model, source, asked)
+        return _in_blocks(model, source, groups=groups, exact=exact, audit=audit, predictions=predictions)
     check_given(X)
     check_consistent_length(X, y)
     sample = GivenSample(model, X, y, sample_weight)
@@ -150,26 +149,18 @@ def loo(
                 f"{error}. For any model that can be cloned, audit=30 estimates the risk from 30 refits, and "
                 "exact=True refits for every row"
             ) from error
-        if sample_weight is not None:
-            check_weights(sample_weight, X)
-        found = by_refits(sample, folds or _singles(X), None if exact else (audit, rng), predictions)
-        return replace(found, labels=labels_of(X, y))
+        return _without_formula(sample, folds, None if exact else (audit, rng), predictions)
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
-    result = _by_formula(
-        sample,
-        reading,
-        folds,
-        clusters=_numbers(folds) if is_grouping(groups) else None,
-        max_error=0.0 if exact else check_max_error(max_error),
-    )
+    clusters = _numbers(folds) if is_grouping(groups) else None
+    result = _by_formula(sample, reading, folds, clusters, 0.0 if exact else check_max_error(max_error))
     if audit:
         result = replace(result, audit=audited(sample, reading, folds or _singles(X), result, audit, rng))
     warn_if_unreliable(result)
     return replace(result, labels=labels_of(X, y), columns=columns_of(model))
 
 
-def _in_blocks(model: Any, source: Rows, asked: dict[str, Any]) -> Any:
+def _in_blocks(model: Any, source: Rows, **asked: Any) -> Any:
     """Leave-one-out over rows that are not held in memory: a ``BlocksEstimate``."""
     for name, value in asked.items():
         if value is not None and value is not False and not (name == "audit" and value == 0):
@@ -261,8 +252,17 @@ def _singles(X: Any) -> Folds:
     return Folds(rows, rows, len(rows))
 
 
+def _without_formula(
+    sample: GivenSample, folds: Folds | None, lottery: Lottery | None, predictions: Any
+) -> RiskEstimate:
+    if sample.sample_weight is not None:
+        check_weights(sample.sample_weight, sample.X)
+    found = by_refits(sample, folds or _singles(sample.X), lottery, predictions)
+    return replace(found, labels=labels_of(sample.X, sample.y))
+
+
 def _by_formula(
-    sample: GivenSample, reading: Reading, folds: Folds | None, *, clusters: Any, max_error: float
+    sample: GivenSample, reading: Reading, folds: Folds | None, clusters: Any, max_error: float
 ) -> RiskEstimate:
     with one_thread_if_small(reading.fit.problem.X):
         solution = optimum(reading, type(sample.model).__name__)
@@ -286,6 +286,5 @@ def _by_formula(
         classes=reading.classes,
         notes=reading.notes,
         clusters=clusters,
-        design=reading.design,
-        constant=reading.constant,
+        readout=None if reading.design is None else Readout(reading.metric, reading.design, reading.constant),
     )

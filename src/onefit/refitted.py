@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from onefit.readers import Reading
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
-from onefit.risk.by_refits import estimate_by_refits
+from onefit.risk.by_refits import by_audit, estimate_by_refits
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+
+Lottery: TypeAlias = tuple[int, int | np.random.Generator | None]  # how many are drawn, and from what
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,26 +101,18 @@ def _refitted_losses(sample: GivenSample, folds: Folds, which: Index, reading: R
 def by_refits(
     sample: GivenSample,
     folds: Folds,
-    lottery: tuple[int, int | np.random.Generator | None] | None,
+    lottery: Lottery | None,
     predictions: Any,
 ) -> RiskEstimate:
     """Judge a model without a formula: by refits for all folds, or for some that are drawn."""
     metric = metric_of(sample.model)
     target, weights = metric.target(sample.y), sample.weights(folds.n)
     fitted = np.asarray(getattr(sample.model, metric.method)(sample.X))
-    if predictions is not None and np.shape(predictions) != fitted.shape:
-        raise ValueError(
-            f"predictions must be of the shape that model.{metric.method}(X) has, {fitted.shape}, got "
-            f"{np.shape(predictions)}"
-        )
-    left_out = np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)[folds.rows]
+    left_out = _approximate(predictions, fitted, metric.method)[folds.rows]
     before = metric.of_predictions(target[folds.rows], left_out)
     means, totals = clustered(before, weights[folds.rows], folds.fold)
-    if lottery is None:
-        which = np.arange(len(folds))
-    else:
-        drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
-        which = drawn.rows
+    drawn = None if lottery is None else draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
+    which = np.arange(len(folds)) if drawn is None else drawn.rows
     found = sample.refits(folds, which, metric.method, "refits")
     done = np.zeros(len(folds.rows), dtype=bool)
     exact = np.full(len(which), np.nan)
@@ -128,7 +122,8 @@ def by_refits(
         own = np.flatnonzero(folds.fold == k)
         if np.isfinite(loss).all():
             left_out[own], done[own] = part, True
-    return estimate_by_refits(
+    result = estimate_by_refits(
+        metric,
         metric.of_predictions(target[folds.rows], left_out),
         left_out,
         fitted,
@@ -136,8 +131,16 @@ def by_refits(
         sample_weight=None if sample.sample_weight is None else weights,
         folds=folds,
         done=done,
-        audit=None if lottery is None else correct(means, drawn, exact, totals),
         classes=getattr(sample.model, "classes_", None) if metric.method != "predict" else None,
-        loss_name=metric.loss_name,
-        method=metric.method,
     )
+    return result if drawn is None else by_audit(result, correct(means, drawn, exact, totals), len(folds))
+
+
+def _approximate(predictions: Any, fitted: Array, method: str) -> Array:
+    """What stands for left-out predictions where nothing was refitted."""
+    if predictions is not None and np.shape(predictions) != fitted.shape:
+        raise ValueError(
+            f"predictions must be of the shape that model.{method}(X) has, {fitted.shape}, got "
+            f"{np.shape(predictions)}"
+        )
+    return np.array(fitted if predictions is None else predictions, dtype=fitted.dtype)

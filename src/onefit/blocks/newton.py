@@ -157,19 +157,8 @@ def solve_all(
     SolverError
         If the steps do not become small, or the rows are not the same in each pass.
     """
-    points, knots = start.points, start.knots
-    is_quadratic = models.loss.is_quadratic
-    strengths = [
-        _Strength(
-            penalty,
-            points.coefs[j],
-            float(points.levels[j]),
-            known,
-            known is None or is_quadratic,
-            j in knots.at,
-        )
-        for j, (penalty, known) in enumerate(zip(models.penalties, start.quadratics, strict=True))
-    ]
+    points, knots, is_quadratic = start.points, start.knots, models.loss.is_quadratic
+    strengths = _started(models, start)
     scale, passes = float(np.finfo(float).tiny), 0
     aim = Aim(min(ALIKE * n / len(points.centre), FARTHEST) ** 2, settled, is_quadratic)
     while (active := np.flatnonzero([not one.done for one in strengths])).size:
@@ -200,6 +189,21 @@ def solve_all(
             one.take(found, scale, aim, fresh=is_fresh)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
     return SolvedStrengths(_points(strengths, points.centre), quadratics)
+
+
+def _started(models: Models, start: Start) -> list[_Strength]:
+    points, is_quadratic = start.points, models.loss.is_quadratic
+    return [
+        _Strength(
+            penalty,
+            points.coefs[j],
+            float(points.levels[j]),
+            known,
+            known is None or is_quadratic,
+            j in start.knots.at,
+        )
+        for j, (penalty, known) in enumerate(zip(models.penalties, start.quadratics, strict=True))
+    ]
 
 
 def _points(strengths: Sequence[_Strength], centre: Array) -> Points:

@@ -28,6 +28,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
+from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.contest import Contest, contest
@@ -282,7 +283,7 @@ class SelfTuned(Penalized):
             sample_weight=sample.weights if sample.weighted else None,
             classes=getattr(self, "classes_", None),
             clusters=sample.clusters,
-            design=self._check_X,
+            readout=Readout(own, self._check_X, 0.0),
         )
         found = found if sample.offset is None else with_offset(found, metric, sample.offset)
         self.loo_ = replace(found, labels=sample.labels, columns=columns_of(self))

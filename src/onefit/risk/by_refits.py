@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from onefit._typing import Array, Mask
 from onefit.leave_out import Refinement
 from onefit.leave_out.sets import Folds
+from onefit.metrics import Metric
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
 
 
 def estimate_by_refits(
+    metric: Metric,
     losses: Array,
     predictions: Array,
     fitted: Array,
@@ -23,61 +26,65 @@ def estimate_by_refits(
     sample_weight: Array | None,
     folds: Folds,
     done: Mask,
-    audit: Audit | None,
     classes: Any | None,
-    loss_name: str,
-    method: str,
 ) -> RiskEstimate:
     """Judge predictions of refits, and of the model itself where there was none.
 
     Parameters
     ----------
+    metric : Metric
     losses, predictions : arrays
         Of each of ``folds.rows``.
     fitted : array
         Predictions of the model for all rows.
     done : bool array
         Which of ``folds.rows`` were refitted.
-    audit : Audit or None
-        Then its value is the risk, and the mean of the losses of no meaning.
     """
     order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
     rows = folds.rows[order]
     weights = (np.ones(folds.n) if sample_weight is None else sample_weight)[rows]
     value, std_error = mean_and_error(*clustered(losses[order], weights, rows))
-    notes: tuple[str, ...] = ("there is no formula for this model: every value is that of a refit",)
-    if audit is not None:
-        # rows with large losses are drawn more often, so this errs on the large side
-        value, std_error = audit.value, float(np.nanstd(audit.refitted_losses) / np.sqrt(len(folds)))
-        notes = (
-            f"there is no formula for this model: the risk is that of the audit, from {audit.m} refits; "
-            "other rows keep predictions that have seen them",
-        )
-    unknown = np.full(len(rows), np.nan)
     return RiskEstimate(
         value=value,
         std_error=std_error,
         losses=losses[order],
         predictions=predictions[order],
-        decision=_as_decision(predictions[order], method),
-        fitted=_as_decision(fitted, method)[rows],
-        leverages=unknown,
+        decision=_as_decision(predictions[order], metric.method),
+        fitted=_as_decision(fitted, metric.method)[rows],
+        leverages=np.full(len(rows), np.nan),
         effective_df=float("nan"),
         y=y,
         sample_weight=sample_weight,
         classes=classes,
-        loss_name=loss_name,
-        method=method,
-        approx_error=0.0 if audit is None else 0.5 * (audit.interval[1] - audit.interval[0]),
-        guarantee="exact" if audit is None else "sampled",
+        loss_name=metric.loss_name,
+        method=metric.method,
+        approx_error=0.0,
+        guarantee="exact",
         bounds=np.where(done[order], 0.0, np.inf),
         certified=done[order],
         rows=rows,
         flagged=np.flatnonzero(~done[order]),
-        notes=notes,
-        audit=audit,
-        refinement=None if audit is not None else Refinement(0, refitted=len(folds)),
+        notes=("there is no formula for this model: every value is that of a refit",),
+        refinement=Refinement(0, refitted=len(folds)),
         _by_row=len(folds) == folds.n,
+    )
+
+
+def by_audit(result: RiskEstimate, audit: Audit, folds: int) -> RiskEstimate:
+    """The value of an audit in place of the mean loss, which has no meaning where few folds were refitted."""
+    return replace(
+        result,
+        value=audit.value,
+        # rows with large losses are drawn more often, so this errs on the large side
+        std_error=float(np.nanstd(audit.refitted_losses) / np.sqrt(folds)),
+        approx_error=0.5 * (audit.interval[1] - audit.interval[0]),
+        guarantee="sampled",
+        notes=(
+            f"there is no formula for this model: the risk is that of the audit, from {audit.m} refits; "
+            "other rows keep predictions that have seen them",
+        ),
+        audit=audit,
+        refinement=None,
     )
 
 

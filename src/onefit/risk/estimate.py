@@ -15,7 +15,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import TINY
 from onefit.risk.base import LeftOutLosses
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
-from onefit.risk.influence import Influence, influence
+from onefit.risk.influence import RowInfluence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.presentation import by_column, frame
 
@@ -29,8 +29,8 @@ class Readout(NamedTuple):
     """How the linear predictors of new rows are had, and what they mean."""
 
     response: LinearMetric
-    design: Callable[[Any], Design]
-    constant: float
+    design: Callable[[Any], Design]  # from new rows, as the model takes them, to rows of the fit's X
+    constant: float  # last column of the fit's X where that stands for the intercept, else 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -252,7 +252,7 @@ class RiskEstimate(LeftOutLosses):
         y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
         return interval(departures, readout.response, y, readout.design(X), coverage, method)
 
-    def influence(self, top: int | None = None) -> Influence:
+    def influence(self, top: int | None = None) -> RowInfluence:
         """How much each row moves the fit: Cook's distance and DFBETAS.
 
         Parameters

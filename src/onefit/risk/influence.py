@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Influence:
+class RowInfluence:
     """Influence of each row on the fit.
 
     Attributes
@@ -62,7 +62,7 @@ class Influence:
 
 def influence(
     departures: Departures, df: float, *, constant: bool = False, top: int | None = None
-) -> Influence:
+) -> RowInfluence:
     """Cook's distance of every row, and DFBETAS.
 
     Parameters
@@ -95,7 +95,7 @@ def influence(
     dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
     dfbetas = dfbetas[: len(fit.coef) - constant]
     dfbetas = dfbetas.T if dfbetas.ndim == 2 else dfbetas.transpose(2, 1, 0)
-    return Influence(distance, dfbetas, departures.left_out.leverages)
+    return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 
 
 def _dispersion(fit: Fit, df: float) -> float:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from onefit._typing import Array, Design
+from onefit._typing import Array
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.leave_out.yardstick import Yardstick
@@ -32,8 +31,7 @@ def estimate(
     classes: Any | None = None,
     notes: tuple[str, ...] = (),
     clusters: Any | None = None,
-    design: Callable[[Any], Design] | None = None,
-    constant: float = 0.0,
+    readout: Readout | None = None,
 ) -> RiskEstimate:
     """Judge left-out linear predictors.
 
@@ -50,19 +48,15 @@ def estimate(
     notes : tuple of str
     clusters : (n,) array, optional
         Rows of the same cluster are not independent, and the standard error is that of the clusters.
-    design : callable, optional
-        From new rows, as the model takes them, to rows of the fit's X.
-    constant : float
-        Value of the last column of the fit's X where that stands for the intercept, else 0.
+    readout : Readout, optional
+        How new rows are predicted.
     """
     order = left_out.order
     rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
     target = np.asarray(y) if target is None else target
     losses = response.losses(target[rows], eta)
-    weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
-    clusters = rows if clusters is None else np.asarray(clusters)[rows]
     spread = response.spread(target[rows], eta, bounds)
-    value, std_error, error = _risk(left_out, losses, spread, weights, clusters)
+    value, std_error, error = _risk(left_out, losses, spread, sample_weight, clusters)
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
     far = (reach(response, target, eta, left_out.likely_bounds[order]) > FLAGGED) & ~certified
@@ -70,16 +64,9 @@ def estimate(
         value=value,
         std_error=std_error,
         losses=losses,
-        predictions=response.predictions(eta),
-        decision=response.decision(eta),
-        fitted=response.decision(left_out.fit.eta)[rows],
-        leverages=left_out.leverages[rows],
-        effective_df=left_out.effective_df,
         y=y,
         sample_weight=sample_weight,
         classes=classes,
-        loss_name=response.loss_name,
-        method=response.method,
         approx_error=error if error < np.inf else float("inf"),
         guarantee=guarantee_of(left_out, value, error),
         bounds=bounds,
@@ -87,19 +74,44 @@ def estimate(
         rows=rows,
         flagged=np.flatnonzero(far | lone),
         notes=(*notes, *notes_on(left_out, rows[lone])),
-        refinement=left_out.refinement,
-        _by_row=left_out.sets is None,
         _lone=lone,
-        _remedy=remedy(left_out),
-        _left_out=left_out,
-        _readout=None if design is None else Readout(response, design, constant),
+        _readout=readout,
+        **_in_terms_of(response, left_out),
+        **_taken_over(left_out),
     )
 
 
+def _in_terms_of(response: LinearMetric, left_out: LeftOut) -> dict[str, Any]:
+    """Predictors and predictions, and what they are."""
+    eta = left_out.eta[left_out.order]
+    return {
+        "predictions": response.predictions(eta),
+        "decision": response.decision(eta),
+        "fitted": response.decision(left_out.fit.eta)[left_out.rows[left_out.order]],
+        "loss_name": response.loss_name,
+        "method": response.method,
+    }
+
+
+def _taken_over(left_out: LeftOut) -> dict[str, Any]:
+    """What was known before the rows were judged."""
+    return {
+        "leverages": left_out.leverages[left_out.rows[left_out.order]],
+        "effective_df": left_out.effective_df,
+        "refinement": left_out.refinement,
+        "_by_row": left_out.sets is None,
+        "_remedy": remedy(left_out),
+        "_left_out": left_out,
+    }
+
+
 def _risk(
-    left_out: LeftOut, losses: Array, spread: Array, weights: Array, clusters: Any
+    left_out: LeftOut, losses: Array, spread: Array, sample_weight: Array | None, clusters: Any
 ) -> tuple[float, float, float]:
     """Mean loss, its standard error, and what it may be off by: of all rows, or corrected by a sample."""
+    rows = left_out.rows[left_out.order]
+    weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
+    clusters = rows if clusters is None else np.asarray(clusters)[rows]
     value, std_error = mean_and_error(*clustered(losses, weights, clusters))
     if left_out.correction is not None:
         return value + left_out.correction.difference, std_error, left_out.correction.error

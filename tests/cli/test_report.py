@@ -14,19 +14,8 @@ from onefit.cli.report import render
 from onefit.cli.results import predicted, predictions
 from onefit.cli.rows import deciding
 from onefit.cli.table import Roles, split
-from onefit.cli.words import (
-    about_audit,
-    aligned,
-    audited,
-    cautions,
-    columns,
-    describe,
-    first_cautions,
-    lines,
-    strengths,
-    verdict,
-    with_error,
-)
+from onefit.cli.trust import about_audit, audited, cautions, first_cautions, strengths
+from onefit.cli.words import aligned, columns, describe, lines, verdict, with_error
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
 

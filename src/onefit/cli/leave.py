@@ -9,7 +9,7 @@ import click
 import pandas as pd
 
 from onefit.api import loo
-from onefit.cli import files, results, saved, words
+from onefit.cli import files, results, saved, trust
 from onefit.cli.errors import TableError, naming, require_column
 from onefit.cli.predict import features_of, read_like
 from onefit.cli.reading import Format
@@ -41,7 +41,7 @@ def loo_file(
         if table.groups is not None:
             click.echo(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
         click.echo(est)
-        for line in [] if est.audit is None else words.audited(est.audit, est.loss_name):
+        for line in [] if est.audit is None else trust.audited(est.audit, est.loss_name):
             click.echo(line)
         if path is not None:
             _write(path, table, est)

@@ -10,7 +10,7 @@ import numpy as np
 from onefit.cli.comparison import Ranking
 from onefit.cli.drawing import drawn
 from onefit.cli.judged import class_numbers
-from onefit.cli.words import HIGH_LEVERAGE
+from onefit.cli.trust import HIGH_LEVERAGE
 from onefit.displays import (
     CoefficientPathDisplay,
     LeftOutDisplay,

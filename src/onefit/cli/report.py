@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jinja2
 import numpy as np
 
-from onefit.cli import rows, words
+from onefit.cli import rows, trust, words
 from onefit.cli.comparison import Ranking
 from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
@@ -59,14 +59,14 @@ def render(comparison: Ranking, version: str) -> str:
         version=version,
         sentence=words.describe(comparison),
         verdict=words.verdict(comparison),
-        doubts=[words.suspected(comparison, one) for one in comparison.suspicions],
+        doubts=[trust.suspected(comparison, one) for one in comparison.suspicions],
         tiles=_tiles(comparison),
         models=_models(comparison),
         coefficients=_coefficients(comparison),
         thresholds=_thresholds(comparison),
         pictures=pictures(comparison),
-        strengths=words.strengths(comparison),
-        cautions=words.cautions(comparison),
+        strengths=trust.strengths(comparison),
+        cautions=trust.cautions(comparison),
         of_rows=_of_rows(comparison),
         read=comparison.read,
         script=script,
@@ -102,8 +102,8 @@ def _checked(comparison: Ranking) -> list[tuple[str, str]]:
         return []
     best, audit = comparison.best, comparison.audit
     of_which = "" if best.estimate.loss_name == comparison.loss_name else f" {best.estimate.loss_name}"
-    corrected = (f"corrected{of_which} for the choice", words.corrected(best))
-    return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", words.interval(audit))]
+    corrected = (f"corrected{of_which} for the choice", trust.corrected(best))
+    return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", trust.interval(audit))]
 
 
 def _models(comparison: Ranking) -> ReportTable:

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 
 from onefit._typing import Array, Index
 from onefit.cli.comparison import Ranking
-from onefit.cli.words import HIGH_LEVERAGE
+from onefit.cli.trust import HIGH_LEVERAGE
 from onefit.risk.estimate import RiskEstimate
 
 MOST_ROWS = 20  # of one table in the report

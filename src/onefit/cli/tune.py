@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 import onefit
-from onefit.cli import families, files, report, results, saved, structure, tuning, words
+from onefit.cli import families, files, report, results, saved, structure, trust, tuning, words
 from onefit.cli.choices import CLASSES, SUITED
 from onefit.cli.coefficients import TOP
 from onefit.cli.comparison import Ranking
@@ -138,7 +138,7 @@ def tell(comparison: Ranking) -> None:
 
 def tell_doubts(comparison: Ranking) -> None:
     """What the audit and a second look have found."""
-    for line in (*words.about_audit(comparison), *words.first_cautions(comparison)):
+    for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
         click.echo(line)
 
 

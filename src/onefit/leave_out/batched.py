@@ -28,12 +28,12 @@ from onefit.fit import Fit
 from onefit.losses import CoupledLoss
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
+from onefit.solvers.line_search import falling
 
 NEARBY = 0.7  # share of its bound from which on the correlation of a column is watched
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 ALL_CHANGE, PATTERNS, USUAL_PATTERNS = 8, 40, 2  # changes of the pattern in a step: all, then one at a time
 JOINED = 4  # times that columns may join
-HALVINGS = 25  # of a step along which the objective does not fall
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 VIOLATED = 1e-9  # excess of a correlation over its bound, beside that, that is one
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
@@ -41,7 +41,7 @@ PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ
 AT_ONCE = 2**20  # numbers in an array of rows, columns and problems
 
 
-class End(NamedTuple):
+class WithoutSet(NamedTuple):
     """Where the steps of one problem ended."""
 
     eta: Array  # (n,) or (n, c)
@@ -78,7 +78,9 @@ def _watched(fit: Fit) -> Mask:
     return np.asarray(near.reshape(len(near), -1).any(axis=1))
 
 
-def solve_without(fit: Fit, removed: Sequence[Index], starts: Sequence[Direction | None]) -> list[End | None]:
+def solve_without(
+    fit: Fit, removed: Sequence[Index], starts: Sequence[Direction | None]
+) -> list[WithoutSet | None]:
     """Solve the problems without each of some sets of rows; None for those it does not lead to.
 
     Parameters
@@ -91,7 +93,7 @@ def solve_without(fit: Fit, removed: Sequence[Index], starts: Sequence[Direction
         Where each begins, the fit where nothing is given.
     """
     at = [Direction(fit.coef, fit.intercept) if start is None else start for start in starts]
-    ends: list[End | None] = [None] * len(removed)
+    ends: list[WithoutSet | None] = [None] * len(removed)
     watched = _watched(fit)
     todo = np.arange(len(removed))
     for _ in range(JOINED):
@@ -105,7 +107,7 @@ def solve_without(fit: Fit, removed: Sequence[Index], starts: Sequence[Direction
             for place, k in enumerate(some.tolist()):
                 at[k] = run.parameters(place)
                 if run.solved[place] and not violated[:, place].any():
-                    ends[k] = End(*run.values(place), *at[k])
+                    ends[k] = WithoutSet(*run.values(place), *at[k])
             watched |= violated[:, run.solved].any(axis=1)
             missed.append(some[run.solved & violated.any(axis=0)])
         todo = np.concatenate(missed)
@@ -292,19 +294,13 @@ class _Problems:
 
     def _lengths(self, active: Index, target: Array, change: Array) -> Array:
         """Halve the steps along which the objective does not fall: (a,), 0 where none is short enough."""
-        length, todo = np.ones(len(active)), np.arange(len(active))
-        start = self._objective(active, self.x[active], self.eta[active])
-        slack = 1e-12 * np.abs(start) + TINY
-        for _ in range(HALVINGS):
-            own, share = active[todo], length[todo, None, None]
+
+        def objective(todo: Index, length: Array) -> Array:
+            own, share = active[todo], length[:, None, None]
             x, eta = self.x[own], self.eta[own] + share * change[todo]
-            now = self._objective(own, x + share * (target[todo] - x), eta)
-            todo = todo[~(now <= start[todo] + slack[todo])]
-            if todo.size == 0:
-                return length
-            length[todo] *= 0.5
-        length[todo] = 0.0
-        return length
+            return self._objective(own, x + share * (target[todo] - x), eta)
+
+        return falling(objective, len(active))
 
     # --- the end -------------------------------------------------------------------------------------
 

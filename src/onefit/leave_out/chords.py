@@ -210,11 +210,8 @@ class FactoredAnew:
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
 
 
-def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
-    """Steps with the same factors, until those of each fold become small, or no longer shrink.
-
-    ``tol`` is how much longer they may be in the end than at full precision.
-    """
+def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int) -> End:
+    """Steps with the same factors, until those of each fold become small, or no longer shrink."""
     moving = np.ones(len(refits.removed), dtype=bool)
     settled = np.zeros_like(moving)
     last = np.full(len(moving), np.inf)
@@ -225,7 +222,7 @@ def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: in
             moved = np.abs(change).reshape(-1, len(moving)).max(axis=0)
             moving &= moved < 0.9 * last  # false, too, where it is not finite
             point = point.back(np.where(moving, part, 0.0) for part in (*step, change))
-            settled |= moved <= tol * refits.tol
+            settled |= moved <= refits.tol
             last = moved
             if np.all(settled | ~moving):
                 break

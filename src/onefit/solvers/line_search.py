@@ -7,10 +7,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from onefit._typing import Array, Index
 from onefit.fit import Fit
+from onefit.numerics import TINY
 
 Point = TypeVar("Point")
 HALVINGS = 60  # after which a step has no length
+MANY_HALVINGS = 25  # the same for one of several problems: others wait
 ROUNDING = 1e-12  # of an objective, relative to it
 
 
@@ -46,6 +49,33 @@ def backtrack(
                 return point
             length *= 0.5
     return None
+
+
+def falling(objective: Callable[[Index, Array], Array], m: int) -> Array:
+    """Halve the steps of several problems along which their objectives do not fall.
+
+    Parameters
+    ----------
+    objective : callable
+        Objectives of some problems, by their numbers, at some lengths of their steps.
+    m : int
+        Problems.
+
+    Returns
+    -------
+    (m,) array
+        Lengths, 0 where none is short enough.
+    """
+    lengths, todo = np.ones(m), np.arange(m)
+    here = objective(todo, np.zeros(m))
+    allowed = here + ROUNDING * np.abs(here) + TINY
+    for _ in range(MANY_HALVINGS):
+        todo = todo[~(objective(todo, lengths[todo]) <= allowed[todo])]
+        if todo.size == 0:
+            break
+        lengths[todo] *= 0.5
+    lengths[todo] = 0.0
+    return lengths
 
 
 def toward(fit: Fit, target: Fit) -> Fit:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import get_scorer
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -16,7 +16,7 @@ from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
 from onefit.estimators.grid import is_grid, judge_grid
-from onefit.estimators.sample import leaving
+from onefit.estimators.search_settings import check_combination, check_settings, risk_of
 from onefit.estimators.search_warnings import warn_at_bounds, warn_if_misjudged, warn_without_effect
 from onefit.estimators.searched import SearchedModel, fit_weighted
 from onefit.leave_out.sets import Folds
@@ -24,9 +24,9 @@ from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
-from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Split, Splits
+from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.tuning import judges
-from onefit.tuning.descent import WAYS, Descended, DescentPlan, Optimizer, descend
+from onefit.tuning.descent import Descended, DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
 from onefit.tuning.objective import objective_of
 from onefit.tuning.space import Space
@@ -214,10 +214,10 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         y : (n,) array-like
         sample_weight : (n,) array-like, optional
         """
-        how = self._how(X, y)
-        self._check_settings()
+        how = risk_of(self, X, y)
+        check_settings(self)
         grid = is_grid(self.param_bounds)
-        self._check_combination(how, grid=grid)
+        check_combination(self, how, grid=grid)
         if grid:
             return self._fit_grid(how, X, y, sample_weight)
         model = SearchedModel.of(self.estimator, self.param_bounds, X, y, sample_weight)
@@ -244,51 +244,6 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         warn_at_bounds(model.space, found.t)
         warn_without_effect(objective)
         return self
-
-    def _check_settings(self) -> None:
-        if self.optimizer not in WAYS:
-            raise ValueError(f"optimizer must be one of {', '.join(WAYS)}, got {self.optimizer!r}")
-        if self.gradient not in ("exact", "2017"):
-            raise ValueError(f"gradient must be 'exact' or '2017', got {self.gradient!r}")
-        if self.risk != "loo" and not isinstance(self.risk, Splits | GCV | Permutation):
-            raise ValueError(
-                "risk must be 'loo', onefit.risk.GCV(), onefit.risk.Permutation(), or splits such as "
-                f"onefit.risk.KFold(5), got {self.risk!r}"
-            )
-        for name in ("n_starts", "max_iter"):
-            if not getattr(self, name) >= 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
-        for name in ("tol", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
-
-    def _how(self, X: Any, y: Any) -> Any:
-        """``risk``, or what ``cv`` says in its place."""
-        if self.cv is None:
-            return self.risk
-        if self.risk != "loo":
-            raise ValueError(f"cv and risk both say which rows are left out, {self.risk!r} as well: give one")
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        sets, _ = leaving(self.cv, None, (X, y), classifier=is_classifier(self.estimator))
-        return "loo" if sets is None else Split(sets)
-
-    def _check_combination(self, how: Any, *, grid: bool) -> None:
-        by_row = how == "loo" or isinstance(how, LeaveOneOut)
-        if grid and isinstance(how, Permutation):
-            raise ValueError("risk=Permutation() is gone down by its gradient: give bounds (low, high)")
-        if self.gradient == "2017" and not by_row:
-            raise ValueError(f"gradient='2017' is for risk='loo', got risk={how!r}")
-        if self.optimizer == "stochastic" and not by_row:
-            raise ValueError(
-                f"optimizer='stochastic' takes one row at a time, and is for risk='loo', got {how!r}"
-            )
-        if self.scoring is not None:
-            get_scorer(self.scoring)
-            if not (self.refit or grid) or isinstance(how, GCV):
-                raise ValueError(
-                    "scoring judges left-out predictions of the best model: it needs refit=True, and a risk "
-                    "other than GCV()"
-                )
 
     def _judge(self, how: Any, model: SearchedModel, X: Any, y: Any, sample_weight: Any) -> Judge:
         reading = model.reading

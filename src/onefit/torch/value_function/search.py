@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import warnings
 from collections.abc import Mapping
@@ -20,25 +19,17 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
-from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
-from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
+from onefit.torch.value_function.given import check_settings, levels_of
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
-from onefit.torch.value_function.levels import Levels, SearchBox, Solved, Surrogate
-from onefit.torch.value_function.linear_levels import LinearLevels
+from onefit.torch.value_function.levels import Levels, Solved, Surrogate
 from onefit.torch.value_function.module_levels import (
-    BilevelProblem,
     Loss,
-    ModuleLevels,
     Penalty,
-    SumOfSquares,
-    as_data,
-    state_of,
 )
 from onefit.torch.value_function.rounds import Outcome, Plan, Report, Run, Store, is_worse
 
 __all__ = ["Losses", "ValueFunctionSearch"]
-OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")
 
 
 class Losses(NamedTuple):
@@ -240,9 +231,9 @@ class ValueFunctionSearch(BaseEstimator):
         X_val, y_val : tensors or arrays
             Validation data.
         """
-        self._check_counts()
+        check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        levels = self._levels(X, y, X_val, y_val)
+        levels = levels_of(self, X, y, X_val, y_val)
         store = Store.opened(self.checkpoint, self._key(levels, seed))
         design = levels.space.design(self.n_samples, seed)
         run = Run(levels, store, seed, self.n_jobs, self.warm_start, self._reporter(len(design)))
@@ -259,63 +250,6 @@ class ValueFunctionSearch(BaseEstimator):
             return Kriging.fit(x, values)
         return TangentKriging.fit(x, values, np.array([one.slopes for one in solved]))
 
-    def _check_counts(self) -> None:
-        check_counts(n_rounds=self.n_rounds, max_iter=self.max_iter)
-        for name in ("n_samples", "batch_size"):
-            if getattr(self, name) is not None:
-                check_counts(**{name: getattr(self, name)})
-        if self.n_samples is not None and self.n_samples < 3:
-            raise ValueError(f"n_samples must be at least 3 to interpolate, got {self.n_samples}")
-        for name in ("weight", "multiplier", "growth"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
-
-    def _levels(self, *data: Any) -> Levels:
-        model: Any = self.module
-        if isinstance(model, GeneralizedLinear):
-            return self._linear(model, data)
-        if not isinstance(model, nn.Module):
-            raise TypeError(
-                f"module must be a torch.nn.Module or a GeneralizedLinear, got {type(model).__name__}"
-            )
-        return self._modular(*data)
-
-    def _linear(self, model: GeneralizedLinear, data: tuple[Any, ...]) -> LinearLevels:
-        """Check what was given for a linear model."""
-        for name in OF_MODULES:
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} is for modules: a GeneralizedLinear has its own loss and penalty, and is solved "
-                    "on all rows"
-                )
-        plan = {"max_iter": self.max_iter, "tol": self.tol}
-        return LinearLevels.of(model, data, self.bounds, self.scale, **plan)
-
-    def _modular(self, X: Any, y: Any, X_val: Any, y_val: Any) -> ModuleLevels:
-        """Check what was given for a module."""
-        trained_parameters(self.module)
-        if self.loss is None:
-            raise ValueError("loss must be given for a module")
-        if not isinstance(self.penalties, Mapping) or not self.penalties:
-            raise ValueError("penalties must be a dictionary of names and penalties, at least one")
-        space, device = SearchBox.of(self.penalties, self.bounds, self.scale), as_device(self.device)
-        like = trained_parameters(self.module)[0].dtype
-        dtype = self.dtype or (torch.float64 if self.batch_size is None else like)
-        penalties = tuple(
-            SumOfSquares(one) if isinstance(one, str) else one for one in self.penalties.values()
-        )
-        problem = BilevelProblem(
-            copy.deepcopy(self.module).to(device, dtype).eval(),
-            self.loss,
-            self.validation_loss or self.loss,
-            penalties,
-            space,
-            as_data("X and y", X, y, device, dtype),
-            as_data("X_val and y_val", X_val, y_val, device, dtype),
-        )
-        problem.check()
-        return ModuleLevels(problem, self._descent(problem), state_of(problem.module))
-
     @property
     def _settings(self) -> list[Any]:
         """What the results depend on, besides model and data."""
@@ -327,12 +261,6 @@ class ValueFunctionSearch(BaseEstimator):
         digest = hashlib.sha256(repr((levels.space, self._settings, seed)).encode())
         digest.update(levels.key)
         return digest.hexdigest()
-
-    def _descent(self, problem: BilevelProblem) -> Descent:
-        if self.batch_size is None:
-            return Lbfgs(self.max_iter, self.tol)
-        sizes = len(problem.train.X), len(problem.held.X)
-        return Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
 
     def _reporter(self, n_samples: int) -> Report:
         show, total = progress_line(type(self).__name__), n_samples + self.n_rounds

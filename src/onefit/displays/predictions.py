@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class PredictionDisplay(Display):
+class _OfPredictions(Display):
+    size = (5.4, 4.4)
+    hover_: Hover
+
+    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
+        self.y = y
+        self.predictions = predictions
+        self.rows = rows
+        self.quantity = quantity
+
+
+class PredictionDisplay(_OfPredictions):
     """Observed against left-out predicted values; on the line a prediction is right.
 
     Parameters
@@ -39,15 +50,6 @@ class PredictionDisplay(Display):
     >>> display = PredictionDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
     """
 
-    size = (5.4, 4.4)
-    hover_: Hover
-
-    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
-        self.y = y
-        self.predictions = predictions
-        self.rows = rows
-        self.quantity = quantity
-
     def _draw(self, ax: Axes) -> None:
         y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
         self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
@@ -60,7 +62,7 @@ class PredictionDisplay(Display):
         return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"
 
 
-class ResidualDisplay(Display):
+class ResidualDisplay(_OfPredictions):
     """Residuals of left-out predictions against these; a trend or a funnel is what the model does not see.
 
     Parameters
@@ -83,15 +85,6 @@ class ResidualDisplay(Display):
     >>> from onefit.displays import ResidualDisplay
     >>> display = ResidualDisplay(np.arange(5.0), np.arange(5.0) + 0.1)
     """
-
-    size = (5.4, 4.4)
-    hover_: Hover
-
-    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
-        self.y = y
-        self.predictions = predictions
-        self.rows = rows
-        self.quantity = quantity
 
     def _draw(self, ax: Axes) -> None:
         predictions = np.asarray(self.predictions)

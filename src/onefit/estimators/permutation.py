@@ -26,7 +26,7 @@ from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum
 from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
 from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
-from onefit.validation import check_weights
+from onefit.validation import check_weights, is_count, is_number
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
 
@@ -323,12 +323,10 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
 
 
 def _check_count(name: str, given: Any, least: int) -> None:
-    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not whole or given < least:
+    if not is_count(given) or given < least:
         raise ValueError(f"{name} must be a whole number, at least {least}, got {given!r}")
 
 
 def _check_positive(name: str, given: Any) -> None:
-    number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
-    if not number or not 0 < given < np.inf:
+    if not is_number(given) or not 0 < given < np.inf:
         raise ValueError(f"{name} must be a positive number, got {given!r}")

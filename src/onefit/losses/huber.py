@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.losses.base import CoupledLoss, PiecewiseLoss
+from onefit.losses.base import CoupledLoss, QuadraticPieces
 from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
-class Huber(PiecewiseLoss):
+class Huber(QuadraticPieces):
     """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η.
 
     Parameters
@@ -44,14 +44,8 @@ class Huber(PiecewiseLoss):
     def hessian(self, y: Array, eta: Array) -> Array:
         return (np.abs(y - eta) <= self.delta).astype(np.float64)
 
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))
-
-    def self_concordance(self) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True)

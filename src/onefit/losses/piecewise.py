@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.losses.base import PiecewiseLoss
+from onefit.losses.base import QuadraticPieces
 from onefit.pieces import Pieces
 
 LEAST_WIDTH = 0.05  # of a kink that is rounded
 
 
-class PiecewiseLinear(PiecewiseLoss):
+class PiecewiseLinear(QuadraticPieces):
     """Straight pieces that meet in kinks, where the derivative jumps: a row may sit on one.
 
     At the first kink the value is zero.
@@ -58,12 +58,6 @@ class PiecewiseLinear(PiecewiseLoss):
 
     def hessian(self, y: Array, eta: Array) -> Array:
         return np.zeros_like(eta)
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
-    def self_concordance(self) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ class EpsilonInsensitive(PiecewiseLinear):
 
 
 @dataclass(frozen=True)
-class SquaredHinge(PiecewiseLoss):
+class SquaredHinge(QuadraticPieces):
     """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}.
 
     Examples
@@ -180,18 +174,12 @@ class SquaredHinge(PiecewiseLoss):
     def hessian(self, y: Array, eta: Array) -> Array:
         return np.where(self._short(y, eta) > 0, 2.0, 0.0)
 
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
 
-    def self_concordance(self) -> float:
-        return 0.0
-
 
 @dataclass(frozen=True)
-class SmoothedHinge(PiecewiseLoss):
+class SmoothedHinge(QuadraticPieces):
     """The hinge with its kink rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
 
     It has the slopes of the hinge outside 0 < m < width.
@@ -237,18 +225,12 @@ class SmoothedHinge(PiecewiseLoss):
         short = self._short(y, eta)
         return np.where((short > 0) & (short < self.width), 1.0 / self.width, 0.0)
 
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
     def start(self, y: Array, weights: Array) -> Array:
         return SquaredHinge().start(y, weights)
 
-    def self_concordance(self) -> float:
-        return 0.0
-
 
 @dataclass(frozen=True)
-class SquaredEpsilonInsensitive(PiecewiseLoss):
+class SquaredEpsilonInsensitive(QuadraticPieces):
     """max(0, |y − η| − epsilon)².
 
     Parameters
@@ -282,11 +264,5 @@ class SquaredEpsilonInsensitive(PiecewiseLoss):
     def hessian(self, y: Array, eta: Array) -> Array:
         return np.where(self._beyond(y, eta) > 0, 2.0, 0.0)
 
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))
-
-    def self_concordance(self) -> float:
-        return 0.0

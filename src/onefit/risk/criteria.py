@@ -48,8 +48,11 @@ def _training(
 ) -> tuple[float, int]:
     """Mean loss of the training rows and how many of them count."""
     losses = response.losses(target, left_out.fit.eta)
-    weights = np.ones(len(losses)) if weights is None else weights
-    return mean_and_error(losses, weights)[0], int(np.count_nonzero(weights))
+    return _mean(losses, weights), len(losses) if weights is None else int(np.count_nonzero(weights))
+
+
+def _mean(losses: Array, weights: Array | None) -> float:
+    return mean_and_error(losses, np.ones(len(losses)) if weights is None else weights)[0]
 
 
 @dataclass(frozen=True)
@@ -197,11 +200,8 @@ class ALO:
         """
         eta = left_out_by_dual(left_out.fit) if self.route == "dual" else left_out.eta
         losses = response.losses(target, eta)
-        unit = np.ones(len(losses)) if weights is None else weights
         training, _ = _training(left_out, response, target, weights)
-        return Criterion(
-            "approximate leave-one-out", mean_and_error(losses, unit)[0], training, left_out.effective_df
-        )
+        return Criterion("approximate leave-one-out", _mean(losses, weights), training, left_out.effective_df)
 
 
 @dataclass(frozen=True)
@@ -229,11 +229,8 @@ class InfluenceFunction:
         """Estimate the risk of a fit; parameters as for ``GCV.of``."""
         fit = left_out.fit
         losses = response.losses(target, fit.eta + first_order_change(fit))
-        unit = np.ones(len(losses)) if weights is None else weights
         training, _ = _training(left_out, response, target, weights)
-        return Criterion(
-            "influence function", mean_and_error(losses, unit)[0], training, left_out.effective_df
-        )
+        return Criterion("influence function", _mean(losses, weights), training, left_out.effective_df)
 
 
 @dataclass(frozen=True)
@@ -264,11 +261,8 @@ class LinearizedALO:
         fit = left_out.fit
         along = response.slopes(target, fit.eta) * (left_out.eta - fit.eta)
         losses = response.losses(target, fit.eta) + along.reshape(len(along), -1).sum(axis=1)
-        unit = np.ones(len(losses)) if weights is None else weights
         training, _ = _training(left_out, response, target, weights)
-        return Criterion(
-            "linearised leave-one-out", mean_and_error(losses, unit)[0], training, left_out.effective_df
-        )
+        return Criterion("linearised leave-one-out", _mean(losses, weights), training, left_out.effective_df)
 
 
 def first_order_change(fit: Fit) -> Array:

@@ -30,6 +30,7 @@ from onefit.validation.options import (
     check_solver,
     check_strengths,
     is_count,
+    is_number,
 )
 
 __all__ = [
@@ -59,5 +60,6 @@ __all__ = [
     "class_numbers",
     "columns_of",
     "is_count",
+    "is_number",
     "labels_of",
 ]

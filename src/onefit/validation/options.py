@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -11,9 +11,25 @@ from onefit._typing import Array, Index
 from onefit.validation.data import shown
 
 
-def is_count(given: Any) -> bool:
-    """Whether strengths are given as their number."""
+def is_count(given: Any) -> TypeGuard[int]:
+    """Whether something, as strengths may be, is given as a whole number."""
     return isinstance(given, int | np.integer) and not isinstance(given, bool)
+
+
+def is_number(given: Any) -> bool:
+    """Whether it is a number, and no bool."""
+    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
+
+
+def _numbers_of(name: str, given: Any, n: int, each: str) -> Array:
+    """One number for each of n things, as an array."""
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {n} numbers, got {shown(given)}") from None
+    if found.shape != (n,):
+        raise ValueError(f"{name} must have one number a {each}, shape ({n},), got shape {found.shape}")
+    return found
 
 
 def check_strengths(
@@ -41,7 +57,7 @@ def check_strengths(
 
 def check_max_error(max_error: Any) -> float:
     """Return how many standard errors the risk may be off, a number from 0 on."""
-    if isinstance(max_error, bool) or not isinstance(max_error, int | float | np.number):
+    if not is_number(max_error):
         raise TypeError(f"max_error must be a number of standard errors, got {max_error!r}")
     if not max_error >= 0:
         raise ValueError(f"max_error must be at least 0, got {max_error!r}: 0 makes every value exact")
@@ -50,8 +66,7 @@ def check_max_error(max_error: Any) -> float:
 
 def check_audit(given: Any) -> int:
     """Return how many rows to audit: 0 for none, else at least 2."""
-    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not whole or given < 0 or given == 1:
+    if not is_count(given) or given < 0 or given == 1:
         raise ValueError(
             f"audit must be 0 or a whole number of rows to refit, at least 2 (30 is good), got {given!r}"
         )
@@ -88,27 +103,17 @@ def check_rng(rng: Any) -> np.random.Generator:
 
 def check_solver(max_iter: Any, tol: Any, n_jobs: Any = None) -> None:
     """Refuse limits of a solver that are none, and numbers of jobs."""
-    jobs = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (jobs and n_jobs != 0):
+    if n_jobs is not None and not (is_count(n_jobs) and n_jobs != 0):
         raise ValueError(f"n_jobs must be None or a whole number other than 0 (-1 is all), got {n_jobs!r}")
-    whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
-    if max_iter is not None and not (whole and max_iter >= 1):
+    if max_iter is not None and not (is_count(max_iter) and max_iter >= 1):
         raise ValueError(f"max_iter must be a whole number from 1 on, got {max_iter!r}")
-    number = isinstance(tol, int | float | np.number) and not isinstance(tol, bool)
-    if tol is not None and not (number and tol >= 0):
+    if tol is not None and not (is_number(tol) and tol >= 0):
         raise ValueError(f"tol must be a number that is at least 0, got {tol!r}")
 
 
 def check_factors(given: Any, p: int) -> Array:
     """Factors on the penalty of each column: (p,), at least 0."""
-    try:
-        factors = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"penalty_factors must be {p} numbers, got {given!r}") from None
-    if factors.shape != (p,):
-        raise ValueError(
-            f"penalty_factors must have one number a column, shape ({p},), got shape {factors.shape}"
-        )
+    factors = _numbers_of("penalty_factors", given, p, "column")
     if not np.all(factors >= 0) or not np.any(np.isfinite(factors) & (factors > 0)):
         raise ValueError(
             f"penalty_factors must be at least 0 (0 is unpenalised, infinity leaves a column out), and not "
@@ -159,12 +164,7 @@ def check_class_weight(given: Any, classes: Any) -> None:
 
 def check_offset(given: Any, n: int) -> Array:
     """Return what is added to the linear predictors: (n,), finite."""
-    try:
-        offset = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"offset must be {n} numbers, got {shown(given)}") from None
-    if offset.shape != (n,):
-        raise ValueError(f"offset must have one number a row, shape ({n},), got shape {offset.shape}")
+    offset = _numbers_of("offset", given, n, "row")
     wrong = np.flatnonzero(~np.isfinite(offset))
     if wrong.size:
         raise ValueError(

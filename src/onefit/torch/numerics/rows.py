@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.objective import PenalisedSum
+from onefit.validation import is_count
 
 
 def as_device(device: Any) -> torch.device:
@@ -84,7 +85,7 @@ def check_counts(**counts: object) -> None:
     ValueError
     """
     for name, count in counts.items():
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+        if not is_count(count) or count < 1:
             raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
 
 

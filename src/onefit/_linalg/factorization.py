@@ -9,7 +9,7 @@ from scipy.linalg import blas, lapack
 
 from onefit._linalg.blas import eigh, product
 from onefit._linalg.products import centred_blocks
-from onefit._typing import Array
+from onefit._typing import Array, Index
 
 
 def cholesky(K: Array) -> Array | None:
@@ -86,13 +86,34 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     root = np.sqrt(np.maximum(K.diagonal(), 0.0))
     if not np.all(np.isfinite(root)):
         return np.full((len(K), 1), np.nan)
+    factor, order, rank = _pivoted(K, root, rtol)
+    B = np.empty((len(K), rank))
+    B[order] = factor[:, :rank]
+    Q, R = np.linalg.qr(root[:, None] * B)
+    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
+
+
+def null_space(K: Array, rtol: float = 1e-11) -> Array:
+    """A basis (k, k − r) of what a positive semi-definite K takes to zero, one dependent column a vector.
+
+    The rank is judged as by ``pseudo_factor``: with pivots K = [L; M] [L; M]ᵀ, and K [L⁻ᵀ Mᵀ; −I] = 0.
+    """
+    root = np.sqrt(np.maximum(K.diagonal(), 0.0))
+    factor, order, rank = _pivoted(K, root, rtol)
+    basis = np.zeros((len(K), len(K) - rank))
+    if basis.size:
+        below = factor[rank:, :rank].T
+        basis[order[:rank]] = blas.dtrsm(1.0, factor[:rank, :rank], below, lower=1, trans_a=1)
+        basis[order[rank:]] = -np.eye(len(K) - rank)
+    return np.divide(basis, root[:, None], out=basis, where=root[:, None] > 0)
+
+
+def _pivoted(K: Array, root: Array, rtol: float) -> tuple[Array, Index, int]:
+    """Cholesky factor with pivots of K scaled to a unit diagonal, their order, and the rank."""
     inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
     scaled = np.asfortranarray(K * np.outer(inverse_scale, inverse_scale))
     factor, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=rtol)
-    B = np.empty((len(K), rank))
-    B[order - 1] = np.tril(factor)[:, :rank]
-    Q, R = np.linalg.qr(root[:, None] * B)
-    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
+    return np.tril(factor), order - 1, int(rank)
 
 
 def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:

@@ -40,8 +40,7 @@ ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 PATTERNS = 10  # changes of the pattern in a step
 JOINED = 4  # times that columns may join
 HALVINGS = 12  # of a step along which the objective does not fall
-SETTLED = 1e-10  # last change of a linear predictor, relative to their size
-LOOSE = 1e-5  # the same where a bound is all that is asked for
+SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
 
@@ -82,7 +81,7 @@ def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends,
     fit : Fit
     rows : (m,) int array
     tol : float
-        At most 1: full precision; above, only as far as a useful bound needs.
+        1 is full precision; more is so many times as loose.
     affordable : float
         Seconds after which rows are left where they have come to.
 
@@ -95,7 +94,7 @@ def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends,
     fit, m = at_vertex(fit), len(rows)
     at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
     ends = Ends(fit.eta[rows], np.full(m, np.inf), *at_fit, np.zeros(m, dtype=bool))
-    work = _Working(fit, ends, rows, SETTLED if tol <= 1.0 else LOOSE)
+    work = _Working(fit, ends, rows, SETTLED * max(tol, 1.0))
     spent = 0.0
     for floor in FLOORS:
         part = np.flatnonzero(~ends.settled)

@@ -7,6 +7,7 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,11 @@ class WorkingSet:
     K: Array  # (q, q)
     H: Array  # (q, q), minus the derivative of the outputs in the inputs
     inverse: Array  # (s, s), of K on the support
+
+    @cached_property
+    def across(self) -> Array:
+        """−K_NS K_SS⁻¹."""
+        return self.H[np.ix_(~self.inside, self.inside)]
 
     @classmethod
     def of(cls, fit: Fit, columns: Index, floor: float) -> WorkingSet | None:
@@ -88,7 +94,7 @@ class Tableau:
     @classmethod
     def of(cls, table: WorkingSet, f: Array, l1: Array, z: Array, d: Array) -> Tableau:
         inside, inverse = table.inside, table.inverse
-        across = table.H[np.ix_(~inside, inside)]  # −K_NS K_SS⁻¹
+        across = table.across
         base, pull = np.empty_like(f), np.empty_like(f)
         held = f[inside] - l1[inside] * table.sign[inside, None]
         base[inside], pull[inside] = _linalg.product(inverse, held), _linalg.product(inverse, z[inside])

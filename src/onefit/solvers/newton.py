@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
@@ -113,6 +113,9 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     while True:
         tangent = penalty.piece(fit.coef, orthant)
         curvature, is_fresh = _curvature(fit, tangent, last)
+        if not curvature.is_definite and (idle := _idle(fit, orthant)).any():
+            orthant = np.where(idle, 0.0, orthant)
+            continue
         gradient = Direction(
             np.where(tangent.support, fit.loss_gradient + tangent.gradient, 0.0),
             np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0),
@@ -143,6 +146,17 @@ def _with_room(fit: Fit, orthant: Array) -> Array:
     allowed = orthant.ravel().copy()
     allowed[entering[np.argsort(-correlation)[room:]]] = 0.0
     return allowed.reshape(orthant.shape)
+
+
+def _idle(fit: Fit, orthant: Array) -> Mask:
+    """Entering coordinates that pull no more than those inside, which are not yet in balance either.
+
+    Copies of columns inside are such: without them K may have full rank.
+    """
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    pull, inside = np.abs(fit.loss_gradient), (orthant != 0) & (fit.coef != 0)
+    unbalanced = np.max(np.abs(pull - l1), where=inside, initial=0.0)
+    return (orthant != 0) & (fit.coef == 0) & (pull - l1 <= unbalanced)
 
 
 def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:

@@ -9,10 +9,10 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature import Direction, Sandwich, ScalarCurvature
+from onefit.curvature import Curvature, Direction, Sandwich, ScalarCurvature
 from onefit.fit import Fit
 from onefit.problem import Problem
-from onefit.solvers import newton, truncated
+from onefit.solvers import coordinate_descent, newton, truncated
 from onefit.solvers.active_set import ActiveSet
 
 
@@ -23,10 +23,23 @@ def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
         start = Fit.at_start(problem)
         if last is not None:
             start = Fit(problem, last.fit.coef, last.fit.intercept)
-            approximately = truncated.preconditioner(start, last.curvature)
-            start = start if approximately is None else truncated.approach(start, approximately)
-        last = newton.solve(start)
+        last = newton.solve(approached(start, None if last is None else last.curvature))
         yield last
+
+
+def approached(start: Fit, last: Curvature | None = None) -> Fit:
+    """Return a point near the optimum, where getting there without factors of one's own is cheaper.
+
+    Parameters
+    ----------
+    start : Fit
+    last : Curvature, optional
+        Factored, of a problem like this one.
+    """
+    if coordinate_descent.applies(start):
+        return coordinate_descent.approach(start)
+    approximately = truncated.preconditioner(start, last)
+    return start if approximately is None else truncated.approach(start, approximately)
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:

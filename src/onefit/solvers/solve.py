@@ -15,10 +15,10 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program, truncated
+from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
-from onefit.solvers.path import least_squares_path, newton_path
+from onefit.solvers.path import approached, least_squares_path, newton_path
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
 
@@ -88,8 +88,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
-        near = truncated.preconditioner(start, None)
-        return newton.solve(start if near is None else truncated.approach(start, near))
+        return newton.solve(approached(start))
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

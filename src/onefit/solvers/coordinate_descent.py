@@ -1,0 +1,133 @@
+"""Near the optimum of a curved loss with an ℓ1 part, by coordinate descent: ``newton`` ends what it begins.
+
+Where many coefficients enter, each Newton step on a pattern factors a matrix of all of them, and most steps
+only find the pattern.  A proximal Newton step minimises the quadratic model of the loss together with the
+penalty itself (Lee, Sun and Saunders 2014), which is a weighted lasso or elastic net: scikit-learn's
+coordinate descent solves it, on the columns that are in or want to enter, ever more exactly.
+
+Columns that depend on each other (words that only ever come together) leave coefficients undetermined, and K
+without a factor.  Along a combination of them that changes no linear predictor the penalty is the same
+as long as no sign changes, so that one of them can be taken to zero: what is left is independent.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ElasticNet
+
+from onefit import _linalg, cost
+from onefit._typing import Array, Index
+from onefit.cost import Work
+from onefit.fit import Fit
+from onefit.solvers.line_search import ROUNDING, toward
+
+MOST_STEPS = 20
+STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
+IN_A_SWEEPER = 3e3  # calls around each
+NEWTON_STEPS = 10.0  # that find a pattern and end there, about
+FIRST, LAST, SHARPER = (
+    1e-2,
+    1e-5,
+    0.1,
+)  # error of the steps, relative: each a tenth of the last
+NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
+LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
+
+
+def applies(start: Fit) -> bool:
+    """Whether an optimum is better approached like this than by Newton's method on the pattern alone."""
+    problem = start.problem
+    of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
+    if not of_one or not start.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+        return False
+    l1, l2 = problem.separable.strengths(start.coef.shape)
+    if not np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) or np.ptp(l2 / l1**2) > 0:
+        return False
+    k, n, p = len(_open(start)), problem.n, len(l1)
+    stored = _linalg.n_stored(problem.X) * k / p
+    sweeps = Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
+    return sweeps.seconds < cost.newton_step(n, 0, k).times(NEWTON_STEPS).seconds
+
+
+def approach(start: Fit) -> Fit:
+    """Go near the optimum of a problem that ``applies``, on independent columns."""
+    fit, error, X = start, FIRST, _linalg.by_column(start.problem.X)
+    for _ in range(MOST_STEPS):
+        moved = toward(fit, _model_minimum(fit, X, error))
+        fall, fit = fit.objective - moved.objective, moved
+        if error <= LAST and not fall > NEAR * abs(fit.objective):
+            break
+        error = max(error * SHARPER, LAST)
+    return _on_independent_columns(fit)
+
+
+def _open(fit: Fit) -> Index:
+    """Columns that are in, or want to enter."""
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    return np.flatnonzero((fit.coef != 0) | (np.abs(fit.loss_gradient) > l1))
+
+
+def _model_minimum(fit: Fit, X: Array, error: float) -> Fit:
+    """Minimum of the loss's quadratic model and the penalty, in units of the columns in which ℓ1 is one."""
+    problem, which = fit.problem, _open(fit)
+    if not which.size:
+        return fit
+    l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
+    d = np.maximum(fit.hessian, LEAST_CURVATURE * fit.hessian.max())
+    ridge = float(l2[0] / l1[0] ** 2)
+    lasso = ElasticNet(
+        alpha=(1.0 + ridge) / d.sum(),
+        l1_ratio=1.0 / (1.0 + ridge),
+        fit_intercept=bool(problem.intercept),
+        tol=error,
+        warm_start=True,
+    )
+    lasso.coef_ = fit.coef[which] * l1
+    response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
+        lasso.fit(_linalg.scaled_columns(X, which, 1.0 / l1), response, sample_weight=d)
+    coef = np.zeros_like(fit.coef)
+    coef[which] = lasso.coef_ / l1
+    level = lasso.intercept_ if problem.intercept else fit.intercept
+    return Fit(problem, coef, np.asarray(level, dtype=np.float64))
+
+
+def _on_independent_columns(fit: Fit) -> Fit:
+    """Take coefficients to zero that others can stand for, one after the other, at the same objective."""
+    support = np.flatnonzero(fit.coef)
+    if not support.size or np.any(fit.problem.separable.strengths(fit.coef.shape)[1]):
+        return fit
+    columns = _linalg.active_columns(fit.problem.X, support)
+    means = _linalg.column_means(columns, fit.hessian) if fit.problem.intercept else None
+    null = _linalg.null_space(_linalg.weighted_gram(columns, means, fit.hessian))
+    while null.shape[1]:
+        moved, gone = _without_one(fit, support, null[:, 0])
+        if moved.objective > fit.objective + ROUNDING * abs(fit.objective):
+            break
+        fit = moved
+        null = null[:, 1:] - np.outer(null[:, 0], null[gone, 1:] / null[gone, 0])
+        null[gone] = 0.0
+    return fit
+
+
+def _without_one(fit: Fit, support: Index, along: Array) -> tuple[Fit, int]:
+    """Go along, where the ℓ1 norm does not rise, until the first coefficient is zero: its place, too."""
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    held = fit.coef[support]
+    if np.sign(held) * l1[support] @ along > 0:
+        along = -along
+    with np.errstate(divide="ignore", invalid="ignore"):
+        until = np.where(held * along < 0, -held / along, np.inf)
+    gone = int(np.argmin(until))
+    if not np.isfinite(until[gone]):  # no sign is against it: the norm would rise
+        return fit.moved(fit.coef, fit.intercept), gone
+    coef = fit.coef.copy()
+    coef[support] = held + until[gone] * along
+    coef[support[gone]] = 0.0
+    change = _linalg.times(fit.problem.X, coef - fit.coef)
+    level = float(fit.hessian @ change / fit.hessian.sum()) if fit.problem.intercept else 0.0
+    return fit.moved(coef, fit.intercept - level), gone

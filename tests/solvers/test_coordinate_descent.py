@@ -1,0 +1,80 @@
+"""Coordinate descent comes near enough that Newton's method ends in a few steps, at the same optimum."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+
+from onefit._linalg import null_space
+from onefit.fit import Fit
+from onefit.losses import Gamma, Logistic, Poisson
+from onefit.penalties import L1, ElasticNet
+from onefit.problem import Problem
+from onefit.solvers import coordinate_descent, newton
+
+
+def drawn(loss, penalty, *, intercept=True, sparse=False, weights=None, n=120, p=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.3)
+    eta = X[:, :8] @ rng.normal(size=8)
+    y = (eta + rng.logistic(size=n) > 0).astype(float)
+    if not isinstance(loss, Logistic):
+        y = rng.gamma(3.0, np.exp(0.3 * eta) / 3.0) + 0.01
+    if isinstance(loss, Poisson):
+        y = rng.poisson(np.exp(0.3 * eta)).astype(float)
+    weights = np.ones(n) if weights is None else weights
+    return Problem(loss, penalty, sp.csr_matrix(X) if sparse else X, y, weights, np.array(intercept))
+
+
+@pytest.mark.parametrize(
+    ("weighted", "intercept", "sparse"), [(False, True, True), (True, True, False), (True, False, True)]
+)
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "penalty",
+    [L1(0.3), ElasticNet(0.4, 0.8), L1(np.geomspace(0.2, 2.0, 200))],
+    ids=["l1", "elastic net", "one a column"],
+)
+def test_it_comes_near_the_optimum(loss, penalty, weighted, intercept, sparse):
+    weights = np.random.default_rng(1).choice([0.0, 1.0, 2.5], 120) if weighted else None
+    problem = drawn(loss, penalty, intercept=intercept, sparse=sparse, weights=weights)
+    near = coordinate_descent.approach(Fit.at_start(problem))
+    exact = newton.solve(Fit.at_start(problem)).fit
+    assert near.objective <= exact.objective * (1 + 1e-4)
+    assert_allclose(newton.solve(near).fit.eta, exact.eta, atol=1e-6)
+
+
+def test_it_serves_where_many_columns_enter_and_no_strength_is_missing():
+    assert coordinate_descent.applies(Fit.at_start(drawn(Logistic(), L1(0.01), n=800, p=900)))
+    assert not coordinate_descent.applies(Fit.at_start(drawn(Logistic(), L1(0.3), n=60, p=8)))
+    unpenalised = np.where(np.arange(900) == 0, 0.0, 0.01)
+    assert not coordinate_descent.applies(Fit.at_start(drawn(Logistic(), L1(unpenalised), n=800, p=900)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_copies_leave_k_with_full_rank(sign):
+    """One of two copies, or of a column and its opposite, is enough, and Newton's method lets no other in."""
+    problem = drawn(Logistic(), L1(0.3))
+    X = np.hstack([problem.X, sign * problem.X])
+    twice = Problem(problem.loss, problem.penalty, X, problem.y, problem.weights, problem.intercept)
+    start = Fit.at_start(problem)
+    once = newton.solve(start).fit
+    both = np.concatenate([0.3 * once.coef, sign * 0.7 * once.coef])
+    settled = coordinate_descent._on_independent_columns(Fit(twice, both, once.intercept))
+    assert_allclose(settled.objective, once.objective, rtol=1e-12)
+    assert np.count_nonzero(settled.coef) == np.count_nonzero(once.coef)
+    found = newton.solve(coordinate_descent.approach(Fit.at_start(twice)))
+    assert found.curvature.is_definite
+    assert_allclose(found.fit.eta, once.eta, atol=1e-7)
+
+
+def test_null_space():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 6)) * np.array([1.0, 1e6, 1e-4, 1.0, 1.0, 1.0])
+    A = np.column_stack([A, A[:, 0] - 3.0 * A[:, 1], A[:, 2]])
+    null = null_space(A.T @ A)
+    assert null.shape == (8, 2)
+    sizes = np.linalg.norm(A, axis=0)
+    assert np.abs(A @ null).max() < 1e-6 * (sizes @ np.abs(null)).max()
+    assert np.linalg.matrix_rank(null * sizes[:, None]) == 2
+    assert null_space(np.eye(3)).shape == (3, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from onefit._typing import Array
+
 EPS = float(np.finfo(np.float64).eps)
 EPS_SINGLE = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float64).tiny)
@@ -32,3 +34,12 @@ def rounding_of_slack(condition: float, size: float = 1.0) -> float:
     (Higham 2002, Theorem 10.4); ten of those are allowed for the products around it.
     """
     return 10.0 * EPS * condition * size
+
+
+def size_of_duals(duals: Array, widest: float, moving: float) -> float:
+    """What rounding in the duals of a loss with corners is relative to.
+
+    Their largest, at least ``moving``, which moves linear predictors by as much as their corners are; beside
+    a weak penalty both are far smaller than the ``widest`` interval that duals may be in.
+    """
+    return min(max(float(np.abs(duals).max(initial=0.0)), moving), widest)

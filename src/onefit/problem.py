@@ -16,6 +16,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.losses import Loss, Squared
+from onefit.numerics import TINY
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.pieces import Pieces
 
@@ -189,6 +190,12 @@ class Problem:
         nothing is known.
         """
         return self.loss.self_concordance() if self.penalty.pieces is Pieces.QUADRATIC else None
+
+    @property
+    def unit(self) -> float:
+        """Change of η over which the loss bends by itself, 1/R; beside it rounding is none where η is 0."""
+        R = self.self_concordance()
+        return 1.0 / R if R else TINY
 
     @property
     def separable(self) -> SeparablePenalty:

@@ -22,6 +22,7 @@ from onefit._linalg.factorization import (
     pseudo_factor,
     row_quadratic_forms,
     solve_each,
+    solve_or_fit,
     wide_pseudo_factor,
 )
 from onefit._linalg.kernel import RowGram
@@ -111,6 +112,7 @@ __all__ = [
     "rows_as_columns",
     "scaled_columns",
     "solve_each",
+    "solve_or_fit",
     "some_rows",
     "squared_lengths",
     "stacked",

@@ -125,6 +125,14 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-1
     return product(Z.T, vectors[:, keep] / values[keep])
 
 
+def solve_or_fit(system: Array, rhs: Array) -> Array:
+    """Solve a system; by least squares where it is singular."""
+    try:
+        return np.asarray(np.linalg.solve(system, rhs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(system, rhs, rcond=None)[0], dtype=np.float64)
+
+
 def solve_each(systems: Array, rhs: Array) -> Array:
     """Solve many small systems; NaN where one is singular."""
     try:

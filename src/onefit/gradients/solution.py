@@ -108,10 +108,7 @@ class InCorners:
     def _forces(self, gradient: Direction) -> tuple[Array, float]:
         rhs = self._rows @ (gradient.coef / self.strengths)
         rhs = np.append(rhs, gradient.intercept) if self.intercept else rhs
-        try:
-            found = np.linalg.solve(self._system, rhs)
-        except np.linalg.LinAlgError:  # rows that hold the same direction
-            found = np.linalg.lstsq(self._system, rhs, rcond=None)[0]
+        found = _linalg.solve_or_fit(self._system, rhs)  # rows may hold the same direction
         return (found[:-1], float(found[-1])) if self.intercept else (found, 0.0)
 
     def solve(self, gradient: Direction) -> Direction:

@@ -210,7 +210,7 @@ class _Problems:
                 target, definite = self._target(active)
                 change = self.predict(target) - self.eta[active]
                 moved = np.abs(change).max(axis=1)
-                size = np.abs(self.eta[active]).max(axis=(1, 2)) + TINY
+                size = np.abs(self.eta[active]).max(axis=(1, 2)) + self.columns.fit.problem.unit
                 held = np.where(self.weights[active] > 0, moved, 0.0).max(axis=1)
                 there = definite & (held <= IS_SHORT * size)
                 self.solved[active[there]] = True

@@ -25,10 +25,11 @@ from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
 from onefit.leave_out.loose import strictly_held
 from onefit.losses import PiecewiseLinear
+from onefit.solvers.corners import size_of_duals
 
 MOST_PIVOTS = 400
 MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
-ROUNDING = 1e-10  # of a linear predictor, relative to the largest corner, or of a dual, to the largest slope
+ROUNDING = 1e-10  # of a linear predictor, relative to the largest corner, or of a dual, to their size
 ACCEPTED = 1e-8  # the same for the last check
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
 
@@ -104,6 +105,10 @@ class _CornerPaths:
         return problem.loss.slopes(problem.y) * problem.weights[:, None]
 
     @cached_property
+    def size_of_duals(self) -> float:
+        return size_of_duals(self.fit)
+
+    @cached_property
     def place(self) -> Index:
         """Corner that a row of V is in, 1 … q; piece that another is on, 0 … q."""
         corner = np.abs(self.corners[:, 1:-1] - self.fit.eta[:, None]).argmin(axis=1) + 1
@@ -147,7 +152,7 @@ class _CornerPaths:
         """Rounding of what stands on the left: (n,)."""
         finite = np.abs(self.corners[:, 1:-1])
         size = 1.0 + np.max(finite[np.isfinite(finite)], initial=0.0)
-        return ROUNDING * np.where(self.in_corner, np.abs(self.slopes).max(), size)
+        return ROUNDING * np.where(self.in_corner, self.size_of_duals, size)
 
     def follow(self, i: int) -> tuple[Array, int] | None:
         """Right-hand sides, Δη of V and Δg of N, at the end of the path of row i, and its pivots."""
@@ -178,7 +183,7 @@ class _CornerPaths:
         below = (eta[:, None, :] > inner[:, :, None] + size).sum(axis=1)
         above = (eta[:, None, :] >= inner[:, :, None] - size).sum(axis=1)
         n = np.arange(len(eta))[:, None]
-        slack = ACCEPTED * np.abs(self.slopes).max()
+        slack = ACCEPTED * self.size_of_duals
         held = (dual >= self.slopes[n, below] - slack) & (dual <= self.slopes[n, above] + slack)
         own = rows, np.arange(rows.size)
         held[own] = True

@@ -273,7 +273,7 @@ class RowProblems:
         self.eta[:, active] = np.where(length == 1.0, ahead, here + length * change)
         self.is_fresh = False
         moved[found & self.is_model] = 0.0
-        return np.where(length == 1.0, moved, np.inf)
+        return np.where((length == 1.0) & found, moved, np.inf)
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
         problem, table = self.table.fit.problem, self.table
@@ -350,12 +350,18 @@ class RowProblems:
 
     # --- the end -------------------------------------------------------------------------------------
 
+    @property
+    def used(self) -> Mask:
+        """Coordinates that some problem has, or that the fit has: (q,)."""
+        return np.asarray(np.any(self.stacked != 0, axis=1) | self.table.inside)
+
     def judge(self, eligible: Mask) -> tuple[Mask, Mask]:
         """Columns off the working set that should join, and problems that have settled without them."""
         fit, problem, table = self.table.fit, self.table.fit.problem, self.table
         l1, _ = problem.separable.strengths(fit.coef.shape)
+        used = table.columns[self.used[: len(table.columns)]]  # what these leave is in the lengths of errors
         correlations = np.abs(_linalg.transposed_times(problem.X, self.end))
-        correlations[table.columns] = 0.0
+        correlations[used] = 0.0
         drift = self._drift()
         known = np.isfinite(drift)
         norms = _linalg.column_norms(problem.X, fit.hessian, centred=False)
@@ -363,10 +369,11 @@ class RowProblems:
         bound = l1[:, None] * self.keep
         violated = (correlations > bound * (1.0 + 1e-9)) & eligible[:, None]
         near = (correlations + slack > bound) & eligible[:, None]
-        near[table.columns] = False
+        near[used] = False
         self._unsure = near.any(axis=0)
-        joining = (violated & self.settled).any(axis=1)
-        return np.asarray(joining), self.settled & ~violated.any(axis=0)
+        joining = np.asarray((violated & self.settled).any(axis=1))
+        joining[table.columns] = False
+        return joining, self.settled & ~violated.any(axis=0)
 
     @cached_property
     def end(self) -> Array:
@@ -374,20 +381,18 @@ class RowProblems:
         with np.errstate(over="ignore", invalid="ignore"):
             return self.slopes(np.arange(len(self.rows)))
 
+    @cached_property
     def _lengths_of_errors(self) -> tuple[Array, Array, Array, Array]:
         """Radius, ρ, M, and the row's own norm in A⁻¹, over the columns in use: (m,) each."""
-        if not hasattr(self, "_measured"):
-            self._measured = measure(self)
-        return self._measured
+        return measure(self)
 
     def _drift(self) -> Array:
         R = self.table.fit.problem.self_concordance()
-        length, travelled, widest, _ = self._lengths_of_errors()
+        length, travelled, widest, _ = self._lengths_of_errors
         return prove.drift(float(R or 0.0), length, travelled, widest)
 
     def bounds(self) -> Array:
         """How far each row's own predictor may be off: (m,)."""
-        length, _, _, own = self._lengths_of_errors()
         with np.errstate(invalid="ignore"):
-            found = own * length
+            found = self._lengths_of_errors[3] * self._lengths_of_errors[0]
         return np.where(np.isfinite(found) & ~self._unsure, found, np.inf)

@@ -20,8 +20,7 @@ def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
     table, fit = run.table, run.table.fit
     problem, m = fit.problem, len(run.rows)
     nothing = tuple(np.full(m, np.inf) for _ in range(4))
-    used = np.any(run.stacked != 0, axis=1) | table.inside
-    used[len(table.columns) :] = True
+    used = run.used
     Z = table.Z[:, used]
     L = _linalg.cholesky(np.asfortranarray(table.K[np.ix_(used, used)]))
     if L is None or problem.loss.jumps or not table.is_true:

@@ -50,7 +50,9 @@ def solution_without(
     if not warm:
         return solve(Fit.at_start(left))
     if not fit.has_free_directions:
-        return solve(replace(fit, problem=left) if start is None else Fit(left, *start))
+        here = replace(fit, problem=left)
+        there = here if start is None else Fit(left, *start)
+        return solve(there if there.objective <= here.objective else here)
     try:
         return solve(Fit.at_start(left))
     except SolverError:

@@ -115,7 +115,7 @@ def _risk(
     value, std_error = mean_and_error(*clustered(losses, weights, clusters))
     if left_out.correction is not None:
         return value + left_out.correction.difference, std_error, left_out.correction.error
-    off = np.where(weights > 0, weights * spread, 0.0)
+    off = weights * np.where(weights > 0, spread, 0.0)
     return value, std_error, float(off.sum() / weights.sum())
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, numerics
 from onefit._typing import Array, Design, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -80,6 +80,18 @@ def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
     if not isinstance(loss, PiecewiseLinear):
         raise TypeError(f"{type(loss).__name__} is not piecewise linear")
     return loss.kinks(y), problem.weights[rows, None] * loss.slopes(y)
+
+
+def size_of_duals(fit: Fit) -> float:
+    """What rounding in the duals of a fit is relative to; 0 for a loss without corners."""
+    problem, rows = fit.problem, np.flatnonzero(fit.problem.weights > 0)
+    if not isinstance(problem.loss, PiecewiseLinear):
+        return 0.0
+    corners, slopes = (np.abs(part[np.isfinite(part)]) for part in intervals(problem, rows))
+    l2 = problem.penalty.ridge(fit.coef.shape)
+    longest = float(_linalg.squared_lengths(problem.X, rows).max(initial=0.0)) or 1.0
+    moving = float(corners.max(initial=0.0) or 1.0) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
+    return numerics.size_of_duals(fit.gradient, float(slopes.max(initial=0.0)), moving)
 
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:

@@ -9,9 +9,11 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
 from onefit.exceptions import SolverError
+from onefit.numerics import size_of_duals
 from onefit.solvers.dual_rows import WeightedRows, into_box
 
 # Distance from a corner of the start, relative to 1 + |η|, that counts as none.
@@ -76,8 +78,8 @@ class DualActiveSet:
         self._best = (self.duals, self.eta)  # with the fewest rows in a wrong state
         finite = ends[np.isfinite(ends)]
         self._scale = float(np.abs(finite).max(initial=0.0)) or 1.0
-        width = ends[:, -1] - ends[:, 0]
-        self._width = np.where(np.isfinite(width), width, self._scale)
+        self._reach = float(np.abs(corners[np.isfinite(corners)]).max(initial=0.0))
+        self._moving = (self._reach or 1.0) / (float(rows.squared_norms.max(initial=0.0)) or 1.0)
         self._always = np.isneginf(ends[:, 0]) & np.isposinf(ends[:, 1])  # never out of their corner
 
     # The state of the rows
@@ -101,7 +103,7 @@ class DualActiveSet:
         inside = distance.min(axis=1) <= _AT_CORNER * (1.0 + np.abs(eta))
         if duals is not None:
             gap = np.abs(duals[:, None] - self.ends)
-            interior = gap.min(axis=1) > _AT_CORNER * self._width
+            interior = gap.min(axis=1) > _AT_CORNER * self._units(self.ends[:, -1] - self.ends[:, 0])
             inside = interior & (inside | (distance.min(axis=1) <= 0.1 * (1.0 + np.abs(eta))))
             piece = np.where(interior, piece, gap.argmin(axis=1))
         inside |= self._always
@@ -112,12 +114,7 @@ class DualActiveSet:
         return np.concatenate([np.flatnonzero(rows & self._always), np.flatnonzero(rows & ~self._always)])
 
     def settle(self) -> None:
-        """Solve, from the states that the rows were placed in.
-
-        Raises
-        ------
-        SolverError
-        """
+        """Solve, from the states that the rows were placed in."""
         if not self.settle_in_blocks():
             self.settle_by_pivots()
 
@@ -136,10 +133,7 @@ class DualActiveSet:
     def _to_nearest_end(self, rows: Index) -> None:
         """Put rows that are in a corner, but held there by others, on the piece nearer to their dual."""
         k = self.state[rows]
-        below, above = (
-            np.abs(self.duals[rows] - self.ends[rows, k]),
-            np.abs(self.duals[rows] - self.ends[rows, k + 1]),
-        )
+        below, above = (np.abs(self.duals[rows] - self.ends[rows, k + end]) for end in (0, 1))
         self.state[rows] = k + (above < below)
 
     def _join(self, rows: Index) -> Mask:
@@ -183,15 +177,16 @@ class DualActiveSet:
     # The solution for some rows in corners
 
     def _target(self) -> _Target:
-        """Solve for the duals of the pinned rows and θ, all others staying as they are."""
+        """Solve for the duals of the pinned rows and θ, all others staying as they are: for their changes."""
         Q, tau = self.rows.free[self.pins], self.rows.tau
         missing = -self.rows.free.T @ self.duals
-        half = self._factor.half_solve(-(self.held_at(self.pins) + self.pull[self.pins]))
+        left = self.held_at(self.pins) + self.pull[self.pins] - Q @ self.free
+        half = self._factor.half_solve(-left)
         if Q.shape[1] == 0:
             return _Target(self._factor.back_solve(half), missing)
         along = self._factor.half_solve(np.asfortranarray(Q))
-        free = np.linalg.solve(along.T @ along, missing - along.T @ half)
-        return _Target(self._factor.back_solve(half + along @ free), free - tau * missing)
+        free = _linalg.solve_or_fit(along.T @ along, missing - along.T @ half)
+        return _Target(self._factor.back_solve(half + along @ free), self.free + free - tau * missing)
 
     def _move(self, change: Array, rows: Index) -> None:
         step = np.zeros(len(self.duals))
@@ -204,15 +199,14 @@ class DualActiveSet:
         for _ in range(2):
             target = self._target()
             self._move(target.change, self.pins)
-        self.free = target.free
+            self.free = target.free
         self.eta = self.rows.free @ self.free - self.pull
 
     # Which rows are wrong
 
     def _eta_rounding(self) -> float:
         noise = _EPS * float(np.abs(self.duals).sum()) * float(self.rows.squared_norms.max(initial=0.0))
-        sizes = np.abs(self.corners[np.isfinite(self.corners)])
-        return _ROUNDING * float(sizes.max(initial=1e-300)) + 10 * noise
+        return _ROUNDING * max(self._reach, 1e-300) + 10 * noise
 
     def _crossing(self) -> Array:
         """How far rows on a piece are past its corners: positive beyond the upper, negative the lower."""
@@ -231,7 +225,11 @@ class DualActiveSet:
         """How far duals of pinned rows are outside their intervals, relative to these: (v,)."""
         low, high = self._interval(self.pins)
         g = self.duals[self.pins]
-        return (np.maximum(g - high, 0.0) + np.minimum(g - low, 0.0)) / np.minimum(high - low, self._scale)
+        return (np.maximum(g - high, 0.0) + np.minimum(g - low, 0.0)) / self._units(high - low)
+
+    def _units(self, widths: Array) -> Array:
+        """Sizes that changes of duals in intervals of some widths are measured by."""
+        return np.minimum(widths, size_of_duals(self.duals, self._scale, self._moving))
 
     def _interval(self, rows: Index) -> tuple[Array, Array]:
         return self.ends[rows, self.state[rows]], self.ends[rows, self.state[rows] + 1]
@@ -280,7 +278,8 @@ class DualActiveSet:
         for _ in range(1000 + 50 * len(self.duals)):
             target = self._target()
             length, hit = self._first_hit(target.change)
-            while length < 1.0 and self._is_needed(hit, target.change[hit]):
+            needed = self._needed(target.change) if length < 1.0 else np.empty(0, dtype=bool)
+            while length < 1.0 and needed[hit]:
                 target.change[hit] = 0.0
                 length, hit = self._first_hit(target.change)
             if length < 1.0:
@@ -301,7 +300,7 @@ class DualActiveSet:
         g = into_box(np.clip(self.duals, self.ends[:, 0], self.ends[:, -1]), self.ends, self.rows.free)
         gap = np.abs(g[:, None] - self.ends)
         piece = gap.argmin(axis=1)
-        inside = gap.min(axis=1) > 1e-11 * self._width
+        inside = gap.min(axis=1) > 1e-11 * self._units(self.ends[:, -1] - self.ends[:, 0])
         corner = np.asarray((g[:, None] > self.ends[:, 1:-1]).sum(axis=1))
         self.state = np.where(inside, corner, piece)
         self.duals = np.where(inside, g, self.ends[np.arange(len(g)), piece])
@@ -331,7 +330,7 @@ class DualActiveSet:
         g = self.duals[self.pins]
         room = np.maximum(np.where(change > 0, high - g, g - low), 0.0)
         lengths = np.full(len(g), np.inf)
-        moves = np.abs(change) > _NO_MOVE * np.minimum(high - low, self._scale)
+        moves = np.abs(change) > _NO_MOVE * self._units(high - low)
         lengths[moves] = room[moves] / np.abs(change[moves])
         length = float(lengths.min(initial=np.inf))
         tied = np.flatnonzero(lengths <= length * (1 + 1e-12))
@@ -340,15 +339,14 @@ class DualActiveSet:
         by_index = self._stalled > _PATIENCE
         return length, int(tied[self.pins[tied].argmin() if by_index else np.abs(change[tied]).argmax()])
 
-    def _is_needed(self, place: int, change: float) -> bool:
-        """Whether only this row determines a free direction: its dual is fixed, and its change rounding."""
-        if abs(change) > 1e-6 * self._scale:
-            return False
+    def _needed(self, change: Array) -> Mask:
+        """Pinned rows that alone determine a free direction: their duals are fixed, but for rounding."""
+        needed = np.abs(change) <= 1e-6 * float(self._units(np.array(self._scale)))
         Q = self.rows.free[self.pins]
-        if Q.shape[1] == 0:
-            return False
-        own = Q[place]
-        return bool(own @ np.linalg.lstsq(Q.T @ Q, own)[0] > 1.0 - 1e-8)
+        if Q.shape[1] and needed.any():
+            own = np.linalg.lstsq(Q.T @ Q, Q[needed].T)[0]
+            needed[needed] = np.einsum("vf,fv->v", Q[needed], own) > 1.0 - 1e-8
+        return needed & bool(Q.shape[1])
 
     def _drop(self, place: int, *, upwards: bool) -> None:
         """Take a pinned row out of its corner, to the piece whose slope its dual has reached."""

@@ -22,6 +22,7 @@ from onefit.solvers.newton import Solution, is_short
 ROUNDS = 300  # Newton steps, and bursts of proximal steps
 FIRST_BURST, LONGEST_BURST = 10, 500  # proximal steps between two Newton steps
 DECREASE = 1e-3  # share of what the model promises that a step must bring
+POOR = 0.1  # the same below which the piece was left, and proximal steps find the next: a parabola has half
 HALVINGS = 6  # of a Newton step along which the objective does not fall
 SETTLED = 1e-11  # Newton decrement, relative to the root of the objective, at which to stop
 SMALL = 1e-9  # squared decrement, relative to the objective, that the objective no longer tells
@@ -79,11 +80,11 @@ def solve(start: Fit) -> Solution:
             break
         small = decrement <= SMALL * scale
         moved = None if step is None else _along(here, step, decrement, metric, small=small)
-        if moved is None:
-            if burst > LONGEST_BURST and error <= STATIONARY_ENOUGH:
-                return Solution(here.fit, factor(here.fit))
-            moved, metric = _accelerated(here, metric, burst)
-            burst *= 2
+        if moved is None and burst > LONGEST_BURST and error <= STATIONARY_ENOUGH:
+            return Solution(here.fit, factor(here.fit))
+        if moved is None or (not small and here.fit.objective - moved.fit.objective < POOR * decrement):
+            moved, metric = _accelerated(here if moved is None else moved, metric, burst)
+            burst = min(2 * burst, 2 * LONGEST_BURST)
         here = moved
     raise SolverError(
         f"no optimum reached (objective {here.fit.objective:.6g}): the problem may have no finite "

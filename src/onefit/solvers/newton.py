@@ -35,7 +35,7 @@ class Solution(NamedTuple):
     curvature: Curvature
 
 
-def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
+def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> Solution:
     """Minimise the objective of ``start.problem`` from ``start``.
 
     Parameters
@@ -45,8 +45,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     tol : float, default 1e-11
         Bound on the Newton decrement, relative to the objective of the constant model: about the
         relative error of the coefficients, whose square is that of the objective.
-    max_steps : int, default 100
-        Ten times as many where the second derivative of the loss may jump and the penalty has kinks.
+    max_steps : int, optional
+        100, and ten times as many where the penalty has kinks, whose patterns are gone through one by one.
 
     Raises
     ------
@@ -57,13 +57,13 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int = 100) -> Solution:
     scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
     fit, step = start, None
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
-    # pieces of a loss whose second derivative jumps are gone through one by one
-    max_steps = 10 * max_steps if fit.is_kinked and not fit.problem.loss.is_smooth else max_steps
+    max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
     for _ in range(max_steps):
         step = _newton_step(fit, step)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * before or _is_rounding(fit)
         if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
+            fit = fit.moved(fit.coef, fit.intercept)  # rows without weight may have been far away in between
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
             break

@@ -101,13 +101,13 @@ def _solve_once(start: Fit) -> Fit:
     p = problem.X.shape[1]
     rows = np.flatnonzero(problem.weights > 0)
     own, l2 = rows_of_loss(problem, rows), problem.penalty.ridge((p,))
-    penalised = _polyhedral(problem.penalty).rows(p)
-    program = own + penalised.densified()
+    penalised, sizes = _polyhedral(problem.penalty).rows(p), _sizes(own)
+    program = own + penalised.beside(sizes).densified()
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
     dual = minimum(program, l2, start.coef, extra)
     coef, extra = dual.primal()
-    coef = _snapped(coef, penalised, problem.penalty, _rounding(program, coef))
+    coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, sizes))
     level = np.asarray(extra[0] if bool(problem.intercept) and len(extra) else 0.0)
     fit = Fit(problem, coef, level)
     return on_kinks(fit, dual, rows) if problem.loss.is_kinked else fit
@@ -205,13 +205,19 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     return eta, duals
 
 
-def _rounding(program: PiecewiseRows, coef: Array) -> float:
-    """Size of a coefficient that is none: it moves linear predictors by no more than rounding."""
-    corners = np.abs(program.kinks[np.isfinite(program.kinks)]).max(initial=0.0)
-    return SNAP * max(float(np.abs(coef).max(initial=0.0)), float(corners / abs(program.X).max()))
+def _sizes(rows: PiecewiseRows) -> Array:
+    """Largest entry of each column; of an empty one, that of all: (p,)."""
+    sizes = _linalg.column_sizes(rows.X)
+    return np.where(sizes > 0, sizes, float(sizes.max(initial=0.0)) or 1.0)
 
 
-def _snapped(coef: Array, penalised: PiecewiseRows, penalty: Penalty, rounding: float) -> Array:
+def _rounding(rows: PiecewiseRows, coef: Array, sizes: Array) -> Array:
+    """Sizes of coefficients that are none: they move linear predictors by no more than rounding."""
+    corners = np.abs(rows.kinks[np.isfinite(rows.kinks)]).max(initial=0.0)
+    return SNAP * max(float(np.abs(coef * sizes).max(initial=0.0)), float(corners)) / sizes
+
+
+def _snapped(coef: Array, penalised: PiecewiseRows, penalty: Penalty, rounding: Array) -> Array:
     """Put coefficients that are in a corner of a penalty on their own exactly there."""
     if np.all(np.abs(coef) <= rounding) and np.all(penalty.value(np.zeros_like(coef)) == 0):
         return np.zeros_like(coef)
@@ -219,7 +225,7 @@ def _snapped(coef: Array, penalised: PiecewiseRows, penalty: Penalty, rounding: 
     if np.any(np.diff(X.indptr) != 1) or np.any(X.data != 1):  # not one coefficient a row
         return coef
     columns = X.indices
-    which, corner = np.nonzero(np.abs(coef[columns, None] - penalised.kinks) <= rounding)
+    which, corner = np.nonzero(np.abs(coef[columns, None] - penalised.kinks) <= rounding[columns, None])
     coef = coef.copy()
     coef[columns[which]] = penalised.kinks[which, corner]
     return coef

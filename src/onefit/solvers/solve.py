@@ -14,6 +14,7 @@ from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty
+from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
 from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
@@ -65,11 +66,23 @@ def solve(start: Fit) -> Solution:
 
 def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; a quadratic program where they do not settle and there is one."""
-    penalty = start.problem.penalty.without_ridge()
     try:
         return manifold.solve(start)
     except SolverError:
-        if not isinstance(penalty, Polyhedral):
+        if not isinstance(start.problem.penalty.without_ridge(), Polyhedral):
+            raise
+    fit = quadratic_program.solve(start)
+    return Solution(fit, factor(fit))
+
+
+def _solve_by_newton(start: Fit) -> Solution:
+    """Newton steps from pattern to pattern; quadratic programs where they do not settle on a flat loss."""
+    problem = start.problem
+    try:
+        return newton.solve(start)
+    except SolverError:
+        is_small = _linalg.has_columns(problem.X) and problem.X.shape[0] * problem.X.shape[1] <= DENSE
+        if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not is_small:
             raise
     fit = quadratic_program.solve(start)
     return Solution(fit, factor(fit))
@@ -88,7 +101,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
-        return newton.solve(approached(start))
+        return _solve_by_newton(approached(start))
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

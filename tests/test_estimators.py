@@ -1,6 +1,7 @@
 """The self-tuning estimators: scikit-learn's checks, and their truths."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -190,13 +191,14 @@ def test_binary_logistic_path(weighted, l1_ratio):
     X, y = scale(X)[:120, :8], np.where(y[:120] > 0, "benign", "malignant")
     params = {"sample_weight": 1.0 + _weights(120)} if weighted else {}
     tuned = LogisticLOO(Cs=[0.02, 0.2, 2.0], l1_ratio=l1_ratio, early_stopping=False).fit(X, y, **params)
+    solver = "saga" if l1_ratio else "newton-cholesky"  # the only one for an ℓ1 part, and slow
     for C, coef in zip(tuned.Cs_, tuned.coef_path_, strict=True):
         reference = LogisticRegression(
-            C=C, l1_ratio=l1_ratio, solver="saga", tol=1e-8, max_iter=50_000, random_state=0
+            C=C, l1_ratio=l1_ratio, solver=solver, tol=1e-8, max_iter=50_000, random_state=0
         )
         np.testing.assert_allclose(coef, reference.fit(X, y, **params).coef_[0], atol=2e-3)
     at_best = LogisticRegression(
-        C=tuned.C_, l1_ratio=l1_ratio, solver="saga", tol=1e-5, max_iter=50_000, random_state=0
+        C=tuned.C_, l1_ratio=l1_ratio, solver=solver, tol=1e-5, max_iter=50_000, random_state=0
     )
     risk = np.average(_refit_losses(at_best, X, y, _log_loss, **params), weights=params.get("sample_weight"))
     assert tuned.loo_.value == pytest.approx(risk, rel=0.01)
@@ -238,15 +240,21 @@ def test_poisson_path(diabetes, weighted):
     )
 
 
+@cache
+def _fitted_to_dense_rows(model):
+    X, y = load_diabetes(return_X_y=True)
+    X = np.where(np.abs(10 * X[:90]) > 0.3, 10 * X[:90], 0.0)
+    y = y[:90] > 150 if isinstance(model, LogisticLOO) else np.round(y[:90])
+    return clone(model).fit(X, y), X, y
+
+
 @pytest.mark.parametrize(
     "storage", [sp.csr_matrix, sp.csc_matrix, sp.csr_array, sp.csc_array, np.asfortranarray]
 )
 @pytest.mark.parametrize("model", FEW, ids=lambda model: type(model).__name__)
-def test_storage_does_not_matter(diabetes, storage, model):
-    X, y = diabetes
-    X = np.where(np.abs(X) > 0.3, X, 0.0)
-    y = y > 150 if isinstance(model, LogisticLOO) else np.round(y)
-    dense, other = clone(model).fit(X, y), clone(model).fit(storage(X), y)
+def test_storage_does_not_matter(storage, model):
+    dense, X, y = _fitted_to_dense_rows(model)
+    other = clone(model).fit(storage(X), y)
     np.testing.assert_allclose(other.risk_path_, dense.risk_path_, rtol=1e-7)
     np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(other.loo_.predictions, dense.loo_.predictions, rtol=1e-5, atol=1e-7)

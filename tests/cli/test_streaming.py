@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,21 @@ def place(tmp_path_factory):
     return place
 
 
+@pytest.fixture(scope="module")
+def in_memory(place, tmp_path_factory):
+    """From a target to the folder of the same model, tuned in memory once."""
+
+    @cache
+    def tuned(target):
+        out = tmp_path_factory.mktemp("here")
+        words = ["--weights", "weight", "--model", MODELS[target], "--audit", "0", "--out", out]
+        assert tune(place / "t.csv", target, *words) == 0
+        return out
+
+    return tuned
+
+
+MODELS = {"y": "lasso", "label": "logistic", "count": "poisson"}
 DROPS = {"y": ("label", "count"), "label": ("y", "count"), "count": ("y", "label")}
 
 
@@ -50,21 +66,20 @@ def tune(file, target, *more):
 
 @pytest.mark.parametrize("name", ["parts", "t.csv"])
 @pytest.mark.parametrize("target", ["y", "label", "count"])
-def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, name, target):
-    out = tmp_path / "out"
-    model = {"y": "lasso", "label": "logistic", "count": "poisson"}[target]
-    words = ["--weights", "weight", "--model", model, "--out", out]
+def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, in_memory, name, target):
+    out, memory = tmp_path / "out", in_memory(target)
+    capsys.readouterr()
+    words = ["--weights", "weight", "--model", MODELS[target], "--out", out]
     assert tune(place / name, target, "--memory-limit", "10K", *words) == 0
     said = capsys.readouterr().out
     assert f"{ROWS} rows, 4 columns" in said
     assert "in passes over the rows" in said
     summary = json.loads((out / "summary.json").read_text())
-    assert tune(place / "t.csv", target, *words[:-1], tmp_path / "here", "--audit", "0") == 0
-    here = json.loads((tmp_path / "here" / "summary.json").read_text())
+    here = json.loads((memory / "summary.json").read_text())
     assert summary["task"] == here["task"]
     assert summary["rows"] == here["rows"] == ROWS
     new = table(50, seed=1)
-    ours, theirs = saved.load(str(out / "model.skops")), saved.load(str(tmp_path / "here" / "model.skops"))
+    ours, theirs = saved.load(str(out / "model.skops")), saved.load(str(memory / "model.skops"))
     method = "predict_proba" if target == "label" else "predict"
     names = ["a", "b", "c", "noise"]
     near = getattr(theirs, method)(new[names])

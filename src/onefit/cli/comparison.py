@@ -50,6 +50,11 @@ class TunedModel:
         mixed = self.name == "elasticnet"
         return f"{text} l1_ratio={self.model.l1_ratio_:.3g}" if mixed else text
 
+    @cached_property
+    def corrected_risk(self) -> float:
+        """Risk, corrected for the choice of the strength."""
+        return float(self.model.corrected_risk_)
+
     @property
     def n_nonzero(self) -> int:
         """How many columns have a coefficient other than zero."""

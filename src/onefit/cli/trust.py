@@ -150,7 +150,7 @@ def _about_choice(comparison: Ranking) -> str:
 
 def corrected(candidate: TunedModel) -> str:
     """Corrected risk to the precision of the standard error of the risk."""
-    text = with_error(candidate.model.corrected_risk_, candidate.estimate.std_error)
+    text = with_error(candidate.corrected_risk, candidate.estimate.std_error)
     return text.split(" ±")[0]
 
 

@@ -30,8 +30,8 @@ from onefit.leave_out import prove
 from onefit.leave_out.proximal_proof import measure
 from onefit.leave_out.tableau import Tableau, WorkingSet
 from onefit.leave_out.vertex import at_vertex, copies
-from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
+from onefit.solvers.line_search import falling
 
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
@@ -39,7 +39,6 @@ NEARBY = 0.8  # share of its bound from which on a correlation is watched
 ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 PATTERNS = 10  # changes of the pattern in a step
 JOINED = 4  # times that columns may join
-HALVINGS = 12  # of a step along which the objective does not fall
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
@@ -182,7 +181,7 @@ class RowProblems:
         """Start where the iterations have come to."""
         fit, problem = table.fit, table.fit.problem
         weights = None
-        if problem.balance is not None:
+        if problem.is_balanced:
             weights = np.stack([problem.without(int(i)).weights for i in rows], axis=1)
         keep = 1.0 - problem.lost_shares(rows)
         beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
@@ -221,7 +220,7 @@ class RowProblems:
         """Whether the quadratic model is the problem itself, so that its minimum is the end."""
         problem, table = self.table.fit.problem, self.table
         straight = problem.self_concordance() == 0 and not problem.loss.jumps and table.is_true
-        return straight and self.weights is None and not (problem.mean_scaled and np.any(table.l2))
+        return straight and self.weights is None and (problem.usual_shrink == 1.0 or not np.any(table.l2))
 
     def go(self, tol: float, affordable: float) -> float:
         """Iterate until every problem has settled, or does not, or time is up; returns the time, about."""
@@ -303,20 +302,14 @@ class RowProblems:
             far = np.flatnonzero(~(R * reach <= CALM))
         if far.size == 0:
             return length
-        own = active[far]
-        here = self._objective(own, x[:, far], self.eta[:, own])
-        slack = 1e-12 * np.abs(here) + TINY
-        todo = np.flatnonzero(~(self._objective(own, target[:, far], ahead[:, far]) <= here + slack))
-        for _ in range(HALVINGS):
-            if todo.size == 0:
-                return length
+
+        def objective(todo: Index, share: Array) -> Array:
             which = far[todo]
-            length[which] *= 0.5
-            share, own = length[which], active[which]
+            own = active[which]
             between = self.eta[:, own] + share * (ahead[:, which] - self.eta[:, own])
-            point = x[:, which] + share * (target[:, which] - x[:, which])
-            todo = todo[~(self._objective(own, point, between) <= here[todo] + slack[todo])]
-        length[far[todo]] = 0.0
+            return self._objective(own, x[:, which] + share * (target[:, which] - x[:, which]), between)
+
+        length[far] = falling(objective, far.size)
         return length
 
     # --- the quadratic model -------------------------------------------------------------------------

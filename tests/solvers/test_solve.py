@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onefit.fit import Fit
+from onefit.leave_out.engine import leave_out
 from onefit.losses import Gamma, Hinge, Poisson, Quantile, Squared, SquaredEpsilonInsensitive
 from onefit.penalties import L1, L2, FusedLasso, Slope
 from onefit.problem import Problem
@@ -83,6 +84,7 @@ def test_a_hard_margin_has_no_units(unit):
     penalty = L2(1e-3 * min(unit**2, 1.0))
     other = solve(Fit.at_start(replace(problem, X=X * unit, penalty=penalty))).fit
     np.testing.assert_allclose(other.eta, fit.eta, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(leave_out(other).eta, leave_out(fit).eta, rtol=1e-6, atol=1e-7)
 
 
 def test_squares_stay_with_the_solver_of_least_squares():

@@ -19,7 +19,7 @@ from zoo.reference import Reference, centred, is_symmetric, with_scale
 
 PRECISION = 1e-5  # of predictors that are proven, relative to their spread: refits have five to six digits
 WORTH_A_LOOK = 1e-4  # share of the risk that a row must move before its reference is looked at again
-LOOKS, MOST_LOOKS = 10, 40  # rows whose reference is looked at again, and with others that move the risk
+LOOKS = 10  # rows whose reference is looked at again for what they move
 WITHIN = 1e-7  # of the risk, relative: what refits may leave of an error in all
 FLAG, OFF = 0.01, 0.005  # of the response's spread: what a flag claims, and what it must at least be
 
@@ -223,9 +223,7 @@ class _Comparison:
             self._settle(self.reference.case.sets[k])
         # refits that are right to a few digits may each be off by little, and together by more than is proven
         others = self._set_of(np.argsort(-moved)).tolist()
-        for k in [one for one in dict.fromkeys(others) if one not in looked_at][
-            : max(MOST_LOOKS - len(looked_at), 0)
-        ]:
+        for k in [one for one in dict.fromkeys(others) if one not in looked_at]:
             if self._is_within():
                 break
             self._settle(self.reference.case.sets[k])

@@ -23,6 +23,7 @@ from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
+from onefit.solvers.corners import size_of_duals
 
 TIE = 1e-8  # distance from the end of a dual's interval, relative to its size, that is none
 FLAT = 1e-8  # slope, relative to those of all rows together, that is none
@@ -78,7 +79,7 @@ class _Face:
         near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - FLAT) * l1)
         free = np.flatnonzero(near & (l2 == 0) & np.isfinite(l1))
         least, most = interval_of_duals(fit)
-        tie = TIE * float(np.abs([least, most]).max(initial=0.0))
+        tie = TIE * size_of_duals(fit)
         held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
         Z = _linalg.rows_as_columns(problem.X)[free].T
         return cls(fit, free, held, np.hstack([Z, np.ones((len(Z), int(problem.intercept)))]))

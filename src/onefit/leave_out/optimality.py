@@ -20,6 +20,7 @@ from onefit.fit import Fit
 from onefit.leave_out.loose import ends_of_pieces, interval_of_duals, is_straight, strictly_held
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
+from onefit.solvers.corners import size_of_duals
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
@@ -84,12 +85,11 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
         return np.ones(len(moved.rows), dtype=bool)
     assert isinstance(problem.loss, PiecewiseLinear)
     corners = problem.loss.kinks(problem.y)
-    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
     low, high = ends_of_pieces(fit)
     tie = TIE * (1.0 + np.abs(corners).max())
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
-    tie = TIE * np.abs(slopes).max()
+    tie = TIE * size_of_duals(fit)
     held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
     stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
     own = moved.rows, np.arange(len(moved.rows))
@@ -98,7 +98,7 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
         stays &= inside | ~fit.pinned[:, None]
     stays[own] = True
     if not np.any(problem.intercept):
-        return stays.all(axis=0)
+        return np.asarray(stays.all(axis=0))
     dual = moved.gradient.copy()
     dual[own] = np.inf  # a row that left holds nothing
     return stays.all(axis=0) & strictly_held(dual, least[:, None], most[:, None], fit.pinned[:, None], tie)

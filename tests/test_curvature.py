@@ -665,3 +665,16 @@ def test_the_curvature_of_an_active_set(fit_intercept):
     assert isinstance(solution.curvature, ActiveSetCurvature)
     assert 0 < np.count_nonzero(solution.fit.coef) < 12
     _check_products(solution.fit, solution.curvature)
+
+
+def test_dual_forms_of_rows_that_hardly_bend():
+    """By leverages where rows bend, by the factor where they do not: z K⁻¹ zᵀ both times."""
+    rng = np.random.default_rng(0)
+    X, d = rng.normal(size=(12, 30)), np.geomspace(1e-9, 1.0, 12)
+    d[3] = 0.0
+    dual = Dual(X, None, 30, np.full(30, 0.5), d, intercept=True)
+    Z = np.column_stack([X, np.ones(12)])
+    K = Z.T @ (d[:, None] * Z) + np.diag([*np.full(30, 0.5), 0.0])
+    np.testing.assert_allclose(
+        dual.quadratic_forms(), np.einsum("ij,ij->i", Z @ np.linalg.inv(K), Z), rtol=1e-7
+    )

@@ -13,6 +13,7 @@ from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, t
 from onefit.exceptions import SolverError
 
 EPS = np.finfo(np.float64).eps
+FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,17 @@ class Dual(ScalarCurvature):
         return _linalg.condition(self._cholesky)
 
     def quadratic_forms(self) -> Array:
-        offset = 1.0 / total_curvature(self.d, self.intercept)
-        if self.d.min() > 1e-4 * self.d.max():  # accurate also where the leverage is nearly 1
-            return (1.0 - _linalg.inverse_diagonal(self._cholesky)) / self.d + offset
-        half = _linalg.half_solve(
-            self._cholesky, np.ascontiguousarray(self._gram[:, self._bent] * self._root)
-        )
-        return self._gram.diagonal() - np.einsum("ij,ij->i", half, half) + offset
+        forms, well = self._gram.diagonal().copy(), self.d > FLAT * self.d.max()
+        if well.any():  # accurate also where the leverage is nearly 1
+            explained = np.zeros(self.n)
+            explained[self._bent] = 1.0 - _linalg.inverse_diagonal(self._cholesky)
+            forms[well] = explained[well] / self.d[well]
+        flat = np.flatnonzero(~well)
+        if flat.size:
+            across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
+            half = _linalg.half_solve(self._cholesky, across)
+            forms[flat] -= np.einsum("ij,ij->i", half, half)
+        return forms + 1.0 / total_curvature(self.d, self.intercept)
 
     def solve(self, gradient: Direction) -> Direction:
         profiled = gradient.coef - outer(self._transposed(self._share), gradient.intercept)

@@ -32,8 +32,8 @@ from onefit.leave_out.chords import (
     End,
     FactoredAnew,
     FoldProblems,
+    LeftOutCurvature,
     Point,
-    Solve,
     repeat_steps,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
@@ -192,25 +192,26 @@ class Blocks:
         for some in self.chunks(rest, self.free * self.fit.problem.n):
             _factor_anew(self, some, 1)
 
-    def iterate(self, which: Index, tol: float) -> None:
-        """Repeat the steps of some sets until they settle, and bound what is left."""
+    def iterate(self, which: Index, tol: float, most: int = MAX_STEPS) -> None:
+        """Repeat the steps of some sets, so many at most, until they settle, and bound what is left."""
         for batch in self.batches(which[self.reached[which]]):
-            _chord(self, batch, tol)
+            _chord(self, batch, tol, most)
         rest = which[~self.reached[which]]
         for some in self.chunks(rest, self.free * self.fit.problem.n):
             _factor_anew(self, some, MAX_STEPS)
 
-    def settle(self, which: Index, refits: FoldProblems, end: End, reach: _Reach, solve: Solve) -> None:
+    def settle(
+        self, which: Index, refits: FoldProblems, end: End, reach: _Reach, own: LeftOutCurvature
+    ) -> None:
         """Take over the values of some folds that have settled, and bound them."""
         with np.errstate(over="ignore", invalid="ignore"):  # of those that went astray
-            bounds = _bounds(self.fit, refits, end.point, reach, solve)
+            bounds = _bounds(self.fit, refits, end.point, reach, own)
         for j, k in enumerate(which):
             if not end.settled[j]:
                 continue
-            own = self.tested(int(k))
-            rows = self.folds.tested[k]
-            self.eta[own] = end.point.eta[rows, ..., j]
-            self.bounds[own] = bounds(j, rows)
+            place, rows = self.tested(int(k)), self.folds.tested[k]
+            self.eta[place] = end.point.eta[rows, ..., j]
+            self.bounds[place] = bounds(j, rows)
             self.ends[int(k)] = Direction(end.point.coef[..., j], end.point.intercept[..., j])
 
 
@@ -223,20 +224,21 @@ class _Reach(NamedTuple):
 
 
 def _bounds(
-    fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, solve: Solve
+    fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, own: LeftOutCurvature
 ) -> Callable[[int, Index], Array]:
     """Bounds of the predictors at some points, by fold and rows."""
     problem, R = fit.problem, fit.problem.self_concordance()
     gradient = refits.gradient(point)
     gradient = Direction(np.where(fit.tangent.support[..., None], gradient.coef, 0.0), gradient.intercept)
-    step = solve(gradient)
     if np.all(reach.spread.off == 0.0) and R == 0.0 and not problem.loss.jumps:
         stays = refits.pattern_stays(point)
-        change = np.abs(refits.base.predict(step)).reshape(problem.n, -1, len(stays)).max(axis=1)
+        change = refits.base.predict(own.solve(gradient))
+        change = np.abs(change).reshape(problem.n, -1, len(stays)).max(axis=1)
         return lambda j, rows: np.where(stays[j], change[rows, j], np.inf)
-    norm, travelled = prove.bound_ends(fit, gradient, step, point.eta, refits.weights)
     if R is None or (R > 0 and problem.loss.jumps):
         return _nothing_is_known
+    norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
+    travelled = prove.travelled(fit, point.eta, refits.weights)
     length = prove.radius(R, norm, travelled, reach.widest, reach.spread.low)
     stays = refits.pattern_stays(point, prove.drift(R, length, travelled, reach.widest))
     if problem.loss.jumps:
@@ -244,8 +246,8 @@ def _bounds(
 
     def found(j: int, rows: Index) -> Array:
         with np.errstate(invalid="ignore"):
-            own = np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
-        return np.where(stays[j] & np.isfinite(own), own, np.inf)
+            off = np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
+        return np.where(stays[j] & np.isfinite(off), off, np.inf)
 
     return found
 
@@ -318,16 +320,16 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> Ca
     return found
 
 
-def _chord(blocks: Blocks, batch: Batch, tol: float) -> None:
+def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     """Repeat the steps of the folds of a batch, and bound what is left."""
     forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
     step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, blocks.hat(batch.curvature))
     refits = blocks.refits(batch.which)
-    end = steps_in_rows(refits, step.respond, batch.rows, MAX_STEPS, tol, batch.shrink)
+    end = steps_in_rows(refits, step.respond, batch.rows, most, tol, batch.shrink)
     reach = _reach(blocks, batch, forms, kept, forms.slack)
-    blocks.settle(batch.which, refits, end.ended(refits, step.solve), reach, step.solve)
+    blocks.settle(batch.which, refits, end.ended(refits, step.parameters), reach, step)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
@@ -373,7 +375,7 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
         return np.full(len(rows), np.inf) if form is None else form[rows]
 
     blocks.slack[which] = 1.0
-    blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own.solve)
+    blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own)
     for k in which[~known].tolist():
         blocks.bounds[blocks.tested(k)] = np.inf
 

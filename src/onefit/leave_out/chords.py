@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
@@ -187,10 +187,21 @@ class FoldProblems:
 Solve: TypeAlias = Callable[[Direction], Direction]
 
 
+class LeftOutCurvature(Protocol):
+    """A, the curvature without each of some folds."""
+
+    def solve(self, gradient: Direction) -> Direction:
+        """A⁻¹ times a gradient of each fold."""
+
+    def squares(self, gradient: Direction) -> Array:
+        """gᵀ A⁻¹ g of each fold: (f,)."""
+
+
 @dataclass(frozen=True, eq=False)
 class FactoredAnew:
     """The curvature without each fold, factored."""
 
+    X: Design
     curvatures: Sequence[Curvature]
 
     @classmethod
@@ -200,7 +211,7 @@ class FactoredAnew:
             coef, level, eta = (part[..., j] for part in point)
             fit = Fit(problem, coef, level).known(eta=eta)
             curvatures.append(factor(fit, refits.fit.tangent, float(refits.keeps[j])))
-        return cls(curvatures)
+        return cls(refits.fit.problem.X, curvatures)
 
     def solve(self, gradient: Direction) -> Direction:
         each = [
@@ -208,6 +219,15 @@ class FactoredAnew:
             for j, K in enumerate(self.curvatures)
         ]
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
+
+    def squares(self, gradient: Direction) -> Array:
+        return squares(self.X, gradient, self.solve(gradient))
+
+
+def squares(X: Design, gradient: Direction, step: Direction) -> Array:
+    """gᵀ A⁻¹ g of each fold, with the step A⁻¹ g at hand: (f,)."""
+    levels = gradient.intercept * step.intercept
+    return _linalg.pairings(X, gradient.coef, step.coef) + levels.reshape(-1, levels.shape[-1]).sum(axis=0)
 
 
 def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int) -> End:

@@ -14,6 +14,7 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
+from onefit.leave_out.chords import squares
 from onefit.leave_out.step import largest_share
 from onefit.problem import Problem
 
@@ -172,23 +173,40 @@ class WithoutFolds:
 
     def respond(self, rows: Array) -> Array:
         """Z K_G⁻¹ Zᵀ times one column a fold: (n, f), or (n, c, f)."""
-        first, own = self.hat(rows), np.arange(len(self.forms.rows))[:, None]
-        inside = times(self.inner, self.forms.stack(first[self.forms.rows, ..., own]))
+        first = self.hat(rows)
+        inside = times(self.inner, self._at(first))
         if first.ndim == 2:
             return first + np.einsum("nfb,fb->nf", self._columns, inside[:, 0])
-        scattered = np.zeros_like(first)
-        scattered[self.forms.rows, ..., own] = self.forms.unstack(inside, first.shape[1:-1])
-        return first + self.hat(scattered)
+        return first + self.hat(self._scattered(inside, first.shape))
+
+    def _scattered(self, inside: Array, shape: tuple[int, ...]) -> Array:
+        """Values of the rows that leave where they stand among all rows, zero elsewhere: ``shape``."""
+        scattered, rows = np.zeros(shape), self.forms.rows
+        scattered[rows, ..., np.arange(len(rows))[:, None]] = self.forms.unstack(inside, shape[1:-1])
+        return scattered
+
+    def _at(self, predicted: Array) -> Array:
+        """Of values of all rows those of the rows that leave, as vectors of H_GG."""
+        rows = self.forms.rows
+        return self.forms.stack(predicted[rows, ..., np.arange(len(rows))[:, None]])
+
+    def parameters(self, rows: Array) -> Direction:
+        """K_G⁻¹ Zᵀ times one column a fold, as K⁻¹ Zᵀ times another."""
+        told = rows + self._scattered(times(self.inner, self._at(self.hat(rows))), rows.shape)
+        level = np.where(self.problem.intercept[..., None], told.sum(axis=0), 0.0)
+        return self.curvature.solve(Direction(_linalg.transposed_times(self.problem.X, told), level))
 
     def solve(self, gradient: Direction) -> Direction:
         first = self.curvature.solve(gradient)
-        forms = self.forms
-        rows, own = forms.rows, np.arange(len(forms.rows))[:, None]
         predicted = self.curvature.predict(first)
-        outputs = predicted.shape[1:-1]
-        inside = times(self.inner, forms.stack(predicted[rows, ..., own]))
-        scattered = np.zeros_like(predicted)
-        scattered[rows, ..., own] = forms.unstack(inside, outputs)
-        coef = _linalg.transposed_times(self.problem.X, scattered)
-        second = self.curvature.solve(Direction(coef, scattered.sum(axis=0)))
+        told = self._scattered(times(self.inner, self._at(predicted)), predicted.shape)
+        coef = _linalg.transposed_times(self.problem.X, told)
+        second = self.curvature.solve(Direction(coef, told.sum(axis=0)))
         return Direction(first.coef + second.coef, first.intercept + second.intercept)
+
+    def squares(self, gradient: Direction) -> Array:
+        """gᵀ K_G⁻¹ g: (f,)."""
+        step = self.curvature.solve(gradient)
+        at = self._at(self.curvature.predict(step))
+        more = np.sum(at * times(self.inner, at), axis=tuple(range(1, at.ndim)))
+        return squares(self.problem.X, gradient, step) + more

@@ -246,25 +246,16 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     return bool(np.all(wrong[free] <= CERTIFIED * size))
 
 
-def bound_ends(
-    fit: Fit, gradient: Direction, step: Direction, eta: Array, held: Array
-) -> tuple[Array, Array]:
-    """ν and ρ of several candidates, along the last axis: (f,) each.
+def travelled(fit: Fit, eta: Array, held: Array) -> Array:
+    """ρ of several candidates, along the last axis: (f,).
 
     Parameters
     ----------
-    gradient, step : Direction
-        The left-out gradients and A⁻¹ times them.
     eta : array
         Linear predictors at the candidates.
     held : (n, f) array
         Weights of the left-out problems.
     """
-    X = fit.problem.X
-    f = held.shape[1]
-    squares = _linalg.pairings(X, gradient.coef, step.coef)
-    squares = squares + (gradient.intercept * step.intercept).reshape(-1, f).sum(axis=0)
     moved = eta - fit.eta[..., None]
     moved = np.abs(moved) if moved.ndim == 2 else moved.max(axis=1) - moved.min(axis=1)
-    travelled = np.where(held > 0, moved, 0.0).max(axis=0, initial=0.0)
-    return np.sqrt(np.maximum(squares, 0.0)), travelled
+    return np.asarray(np.where(held > 0, moved, 0.0).max(axis=0, initial=0.0))

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction
-from onefit.leave_out.chords import End, FoldProblems, Point, Solve
+from onefit.leave_out.chords import End, FoldProblems, Point
 from onefit.solvers.mixing import ChordStep, mixed
 
 MIXED = 3  # steps that are mixed
@@ -35,14 +34,11 @@ class RowEnd(NamedTuple):
     eta: Array
     settled: Mask
 
-    def ended(self, refits: FoldProblems, solve: Solve) -> End:
-        """The parameters there, and whether the objective has fallen."""
+    def ended(self, refits: FoldProblems, parameters: Callable[[Array], Direction]) -> End:
+        """The parameters there, by K_G⁻¹ Zᵀ, and whether the objective has fallen."""
         fit = refits.fit
-        along = _linalg.transposed_times(fit.problem.X, self.dual)
         with np.errstate(over="ignore", invalid="ignore"):
-            step = solve(
-                Direction(along, np.where(fit.problem.intercept[..., None], self.dual.sum(axis=0), 0.0))
-            )
+            step = parameters(self.dual)
             point = Point(
                 fit.coef[..., None] - step.coef, fit.intercept[..., None] - step.intercept, self.eta
             )

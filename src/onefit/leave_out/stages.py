@@ -14,7 +14,8 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
-from onefit.leave_out.blocks import Blocks, chord_cost
+from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_cost
+from onefit.leave_out.chords import MAX_STEPS
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
@@ -217,6 +218,12 @@ class State:
         """What a set takes, about."""
         return chord_cost(self.fit, 1 if self.sets is None else max(len(rows) for rows in self.sets.removed))
 
+    @property
+    def _most_steps(self) -> int:
+        """Steps with one factor beyond which solving anew is cheaper."""
+        worth = USUAL_STEPS * refit_cost(self.fit).seconds / self.cost_of_chords().seconds
+        return int(np.clip(worth, USUAL_STEPS, MAX_STEPS))
+
     @cached_property
     def _singles(self) -> Blocks:
         single = tuple(np.arange(self.fit.problem.n)[:, None])
@@ -226,7 +233,7 @@ class State:
 
     def _repeat_steps(self, which: Index, affordable: float) -> float:
         blocks = self.blocks if self.blocks is not None else self._singles
-        blocks.iterate(which, self._tol)
+        blocks.iterate(which, self._tol, self._most_steps)
         found = self.found
         eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
         done = []

@@ -9,7 +9,16 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.fit import Fit
-from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
+from onefit.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    Mixture,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredHinge,
+)
 from onefit.penalties import (
     AnalysisPenalty,
     Box,
@@ -49,6 +58,9 @@ def _loss(cp, loss, y, eta):
         Poisson: lambda: cp.exp(eta) - cp.multiply(y, eta) + saturated,
         Hinge: lambda: cp.pos(1 - cp.multiply(sign, eta)),
         SquaredHinge: lambda: cp.square(cp.pos(1 - cp.multiply(sign, eta))),
+        Mixture: lambda: sum(
+            w * _loss(cp, own, y, eta) for w, own in zip(loss.shares, loss.losses, strict=True)
+        ),
         Quantile: lambda: cp.maximum(loss.level * (y - eta), (loss.level - 1) * (y - eta)),
         EpsilonInsensitive: lambda: cp.pos(cp.abs(y - eta) - loss.epsilon),
     }[type(loss)]()

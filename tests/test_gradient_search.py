@@ -502,6 +502,8 @@ MIXED = losses.Mixture(
     [losses.Exponential(), losses.SquaredHinge(), losses.Logistic(), losses.SmoothedHinge()]
 )
 OF_NUMBERS = losses.Mixture([losses.Squared(), losses.Huber(0.5), losses.SquaredEpsilonInsensitive(0.3)])
+WITH_HINGE = losses.Mixture([losses.Hinge(), losses.Logistic(), losses.Exponential()])
+WITH_KINKS = losses.Mixture([losses.Quantile(0.3), losses.Squared(), losses.EpsilonInsensitive(0.4)])
 WEIGHTS = {"loss__weights": Simplex(), "penalty__alpha": (1e-1, 1e2)}
 
 
@@ -528,6 +530,58 @@ def test_gradients_in_the_weights_of_a_mixture(how, mixed, weighted):
             errors.append(np.abs(found - along @ gradient).max() / size)
     assert objective.exact == {0: exact, 1: True}
     assert min(errors) < (1e-6 if exact else 1e-3)
+
+
+@pytest.mark.parametrize("how", ["loo", "k-fold", "held-out"])
+@pytest.mark.parametrize("mixed", [WITH_HINGE, WITH_KINKS], ids=["hinge", "kinks"])
+@pytest.mark.parametrize("penalty", [L2(), penalties.ElasticNet(1.0, 0.3)], ids=["ridge", "elastic net"])
+def test_gradients_in_the_weights_of_a_mixture_with_kinks(how, mixed, penalty):
+    """Differences are of points so near that no row comes to a kink or leaves one."""
+    X, y = _data("labels" if mixed.of_two_classes else "numbers", n=16, p=3)
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, 16)
+    search = GradientSearchCV(GeneralizedLinear(mixed, penalty), WEIGHTS, risk=RISKS[how])
+    objective, t = _objective(search, X, y, weights), np.array([0.5, 0.2, 0.3, 1.0])
+    _, gradient = objective.value_and_gradient(t)
+    assert objective.exact == {0: True, 1: True}
+    for direction in ([1.0, -1.0, 0.0, 0.0], [0.0, 1.0, -1.0, 0.0], [0.0, 0.0, 0.0, 1.0]):
+        along = float(np.dot(direction, gradient))
+        found = _by_five_points(objective, t, 1e-5 * np.array(direction)) / 1e-5
+        assert along != 0
+        assert found == pytest.approx(along, abs=1e-6 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("mixed", [WITH_HINGE, WITH_KINKS], ids=["hinge", "kinks"])
+def test_mixtures_with_kinks_are_left_out_as_their_refits(mixed):
+    X, y = _data("labels" if mixed.of_two_classes else "numbers", n=30, p=3)
+    weights, groups = np.random.default_rng(1).uniform(0.2, 3.0, 30), np.arange(30) % 5
+    model = GeneralizedLinear(mixed, L2(1.5)).fit(X, y, weights)
+    rows, sets = onefit.loo(model, X, y, weights), onefit.loo(model, X, y, weights, groups=groups)
+    for i in range(30):
+        others, apart = np.arange(30) != i, groups != groups[i]
+        alone = clone(model).fit(X[others], y[others], weights[others])
+        together = clone(model).fit(X[apart], y[apart], weights[apart])
+        for found, refit in ((rows, alone), (sets, together)):
+            expected = X[i] @ refit.coef_.ravel() + np.squeeze(refit.intercept_)
+            np.testing.assert_allclose(found.decision[i], expected, atol=1e-9)
+
+
+def test_the_hinge_and_two_more_losses_are_mixed_by_gradient():
+    """The first loss that Wang et al. (2019, appendix B) learn."""
+    X, y = _data("labels", n=60, p=3)
+    folds = risk.KFold(4)
+    bounds = {"loss__weights": Simplex()}
+    search = GradientSearchCV(GeneralizedLinear(WITH_HINGE, L2(3.0)), bounds, risk=folds).fit(X, y)
+    weights = search.best_params_["loss__weights"]
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    single = [GeneralizedLinear(losses.Mixture(WITH_HINGE.losses, one), L2(3.0)) for one in np.eye(3)]
+    values = [onefit.evaluate(one.fit(X, y), X, y, folds).value for one in single]
+    assert search.best_risk_.value <= min(values) * (1 + 1e-9)
+
+
+def test_mixtures_with_kinks_name_the_penalties_that_they_take():
+    X, y = _data("labels")
+    with pytest.raises(TypeError, match=r"ridge and polyhedral .* not GroupLasso: take SmoothedH"):
+        GeneralizedLinear(WITH_HINGE, GroupLasso(np.arange(P) // 2)).fit(X, y)
 
 
 @pytest.mark.parametrize("optimizer", ["auto", "projected", "constant", "adam"])

@@ -47,6 +47,9 @@ LOSSES = {
     losses.Multinomial(3): (RNG.integers(0, 3, N).astype(float), RNG.normal(size=(N, 3))),
     losses.ConcomitantHuber(): (NUMBERS, np.stack([RNG.normal(size=N), RNG.uniform(1, 2, N)], axis=1)),
     losses.Mixture([losses.Logistic(), losses.Exponential()], [0.3, 0.7]): (CLASSES, None),
+    losses.Mixture([losses.Logistic(), losses.Hinge()], [0.3, 0.7]): (CLASSES, None),
+    losses.Mixture([losses.Quantile(0.2), losses.EpsilonInsensitive(0.4)]): (NUMBERS, None),
+    losses.Mixture([losses.Quantile(0.3), losses.Squared()]): (NUMBERS, None),
 }
 PENALTIES = {
     "L1": penalties.L1(0.7),

@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.losses import PiecewiseLinear
+from onefit.losses.mixture import straight_part
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
@@ -51,9 +51,10 @@ class Fit:
     def pinned(self) -> Mask:
         """Rows that sit on a kink of their loss: (n,).  Solvers say which; for others it is told by η."""
         problem = self.problem
-        if not isinstance(problem.loss, PiecewiseLinear):
+        straight = straight_part(problem.loss)
+        if straight is None:
             return np.zeros(problem.n, dtype=bool)
-        distance = np.abs(self.eta[:, None] - problem.loss.kinks(problem.y)).min(axis=1)
+        distance = np.abs(self.eta[:, None] - straight.kinks(problem.y)).min(axis=1)
         return (distance <= ON_KINK * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
 
     @cached_property

@@ -36,6 +36,7 @@ class Pieces(Enum):
     """
 
     STRAIGHT = "straight pieces that meet in kinks"
+    KINKED = "curved pieces that meet in kinks"
     QUADRATIC = "a second derivative that is constant as long as the active pattern stays"
     SMOOTH = "a second derivative that moves smoothly with the point, along fixed free directions"
     JUMPING = "a second derivative that jumps from piece to piece"

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared
+from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Mixture, Poisson, Quantile, Squared
 from onefit.penalties import (
     L1,
     L2,
@@ -51,6 +51,8 @@ LOSSES = {
     "quantile": Quantile(0.3),
     "absolute": EpsilonInsensitive(0.0),
     "epsilon": EpsilonInsensitive(0.5),
+    "hinge and logistic": Mixture([Hinge(), Logistic()], [0.7, 0.3]),
+    "quantiles and squared": Mixture([Quantile(0.2), Quantile(0.7), Squared()], [0.5, 0.3, 0.2]),
 }
 PENALTIES = {
     "l1": L1(2.0),
@@ -77,7 +79,7 @@ def _problem(loss, penalty, weighted=False, fit_intercept=True, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, P)) + 0.2
     eta = X @ np.repeat([1.0, 0.0, -0.5, 0.2], 2)
-    if isinstance(loss, Logistic | Hinge):
+    if loss.of_two_classes:
         y = (eta + rng.logistic(size=N) > 0).astype(float)
     elif isinstance(loss, Poisson):
         y = rng.poisson(np.exp(0.3 * eta)).astype(float)
@@ -113,7 +115,7 @@ def test_optimal(loss, name, weighted, fit_intercept):
     _check(_solve(_problem(LOSSES[loss], PENALTIES[name], weighted, fit_intercept)))
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "quantile"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "quantile", "hinge and logistic"])
 @of_penalties
 def test_sparse_columns(loss, name):
     problem = _problem(LOSSES[loss], PENALTIES[name], weighted=True)

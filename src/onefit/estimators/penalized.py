@@ -98,7 +98,7 @@ class Penalized(LinearModel):
         """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""
         unit, loss = self._unit_penalty(ratio), self._fitted_loss()
         alike = self.penalty_factors is None and self.bounds is None and not self.positive
-        of_one = not isinstance(loss, CoupledLoss) and not loss.is_kinked
+        of_one = not isinstance(loss, CoupledLoss) and not loss.has_kinks
         return unit == L2(1.0) and alike and of_one
 
     def _grid(self, sample: Sample, ratio: float) -> Grid:

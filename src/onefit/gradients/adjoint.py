@@ -178,16 +178,17 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
     """
     problem = fit.problem
     own, y, eta, none = problem.loss, problem.y, fit.eta, np.zeros(problem.n)
+    held = fit.pinned
     if not isinstance(own, PiecewiseLinear):
         slope = _sum(weights, [loss.gradient(y, eta) for loss in losses])
         bend = _sum(weights, [loss.hessian(y, eta) for loss in losses])
+        slope = np.where(held, 0.0, slope.T).T if held.any() else slope
         return LossChange(problem.per_row(slope), problem.per_row(bend), none)
     pieces = [loss for loss in losses if isinstance(loss, PiecewiseLinear)]
     nearest = np.abs(eta[:, None] - own.kinks(y)).argmin(axis=1)[:, None]
     corners = _sum(weights, [np.take_along_axis(one.kinks(y), nearest, 1)[:, 0] for one in pieces])
     on = own.piece(y, eta)[:, None]
     slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
-    held = fit.pinned
     return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, corners, 0.0))
 
 

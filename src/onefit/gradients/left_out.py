@@ -95,6 +95,10 @@ def _check_linear_pattern(fit: Fit) -> None:
         raise TypeError(
             f"the free directions of {name} turn with the coefficients: take differences of the risk"
         )
+    if problem.loss.has_kinks and not problem.loss.is_kinked:
+        raise TypeError(
+            "curved pieces with kinks have no gradient of leave-one-out from one fit: take that of each refit"
+        )
     special = problem.loss.is_kinked or not _linalg.has_columns(problem.X)
     ridge = problem.penalty.is_ridge(fit.coef.shape)
     if special and not (ridge and problem.refits_keep_the_rest):

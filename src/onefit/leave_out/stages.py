@@ -74,7 +74,7 @@ class State:
         blocks, step = None, None
         found = _in_dual(fit, sets)
         if found is None and sets is None:
-            if fit.problem.loss.is_kinked:
+            if fit.problem.loss.has_kinks:
                 found = leave_corners_out(fit)
             else:
                 step = Step.of(fit, curvature_of_refits(fit, curvature))
@@ -323,7 +323,7 @@ def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:
 def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
     """One step for every set; none where rows in a corner and rows that are not leave together."""
     removed_share(sets, fit.problem.weights)
-    if fit.problem.loss.is_kinked:
+    if fit.problem.loss.has_kinks:
         leverages = leave_corners_out(fit).leverages
         nothing = np.full(len(sets.rows), np.inf)
         return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None

@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     def taken(self, fit: Fit) -> LeftOut:
         """One step for every row, and nothing more: nothing is known of where it ends."""
-        if fit.pinned.any() or fit.problem.loss.is_kinked:
+        if fit.problem.loss.has_kinks or fit.pinned.any():
             return _released(fit, self)
         return (_coupled if isinstance(fit.problem.loss, CoupledLoss) else _separable)(fit, self)
 
@@ -105,9 +105,9 @@ def largest_share(D: Array, H: Array) -> Array:
 
 
 def leave_corners_out(fit: Fit) -> LeftOut:
-    """One step for a piecewise linear loss; rows without a slope leave nothing behind."""
+    """One step for a loss with kinks; without curvature rows without a slope leave nothing behind."""
     problem = fit.problem
-    if not problem.refits_keep_the_rest:
+    if not problem.refits_keep_the_rest or not problem.loss.is_kinked:
         return one_step(fit)
     acting = np.flatnonzero((fit.gradient != 0) | fit.pinned)
     eta, leverages, slack = fit.eta.copy(), np.zeros(problem.n), np.ones(problem.n)

@@ -63,6 +63,7 @@ class Loss(ABC):
         * ``SMOOTH``: three continuous derivatives;
         * ``JUMPING``: the second derivative jumps;
         * ``STRAIGHT``: straight pieces that meet in kinks, see ``PiecewiseLinear``;
+        * ``KINKED``: curved ones that do, see ``Mixture``;
         * ``UNKNOWN``: two derivatives, of which nothing is assumed.
         """
 
@@ -70,6 +71,11 @@ class Loss(ABC):
     def is_kinked(self) -> bool:
         """Whether it is made of straight pieces that meet in kinks."""
         return self.pieces is Pieces.STRAIGHT
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the first derivative jumps: straight or curved pieces meet in kinks."""
+        return self.pieces in {Pieces.STRAIGHT, Pieces.KINKED}
 
     @property
     def is_quadratic(self) -> bool:
@@ -83,7 +89,7 @@ class Loss(ABC):
 
     @property
     def jumps(self) -> bool:
-        """Whether the second derivative does, between smooth pieces, and the first does not."""
+        """Whether the second derivative does, between curved pieces."""
         return not (self.is_smooth or self.is_kinked)
 
     @abstractmethod

@@ -9,15 +9,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss
+from onefit.losses.piecewise import PiecewiseLinear
 from onefit.losses.tweedie import Tweedie
 from onefit.pieces import Pieces
 
 
+@dataclass(frozen=True)
+class StraightSum(PiecewiseLinear):
+    """A sum of losses of straight pieces, which has the kinks of all of them.
+
+    Parameters
+    ----------
+    losses : tuple of PiecewiseLinear
+    factors : tuple of float
+        What each is multiplied with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Quantile
+    >>> from onefit.losses.mixture import StraightSum
+    >>> StraightSum((Quantile(0.2), Quantile(0.6)), (0.5, 0.5)).slopes(np.array([3.0]))
+    array([[-0.4,  0.6]])
+    """
+
+    losses: tuple[PiecewiseLinear, ...]
+    factors: tuple[float, ...]
+
+    def kinks(self, y: Array) -> Array:
+        kinks, _, first = self._ordered(y)
+        return kinks[:, first]
+
+    def slopes(self, y: Array) -> Array:
+        _, steps, first = self._ordered(y)
+        parts = zip(self.factors, self.losses, strict=True)
+        lowest = np.sum([factor * loss.slopes(y)[:, 0] for factor, loss in parts], axis=0)
+        together = np.add.reduceat(steps, np.flatnonzero(first), axis=1)
+        return np.column_stack([lowest, lowest[:, None] + np.cumsum(together, axis=1)])
+
+    def _ordered(self, y: Array) -> tuple[Array, Array, Mask]:
+        """Kinks in ascending order, what the slope gains in each, and the first of those that coincide."""
+        parts = list(zip(self.factors, self.losses, strict=True))
+        kinks = np.hstack([loss.kinks(y) for loss in self.losses])
+        steps = np.hstack([factor * np.diff(loss.slopes(y), axis=1) for factor, loss in parts])
+        order = np.argsort(kinks, axis=1, kind="stable")
+        kinks = np.take_along_axis(kinks, order, axis=1)
+        first = np.append(True, np.any(np.diff(kinks, axis=1) > 0, axis=0))
+        return kinks, np.take_along_axis(steps, order, axis=1), first
+
+    def start(self, y: Array, weights: Array) -> Array:
+        starts = [loss.start(y, weights) for loss in self.losses]
+        return np.asarray(np.average(starts, axis=0, weights=self.factors))
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture(Loss):
-    """A convex mixture Σ_k weights_k ℓ_k of smooth losses, whose weights can be learned.
+    """A convex mixture Σ_k weights_k ℓ_k of losses, whose weights can be learned.
 
     Wang et al. (2019, appendix B) mix surrogates of the misclassification loss and choose the weights by the
     gradient of a cross-validated risk, projected onto the simplex: ``GradientSearchCV`` with
@@ -27,16 +76,17 @@ class Mixture(Loss):
     Parameters
     ----------
     losses : sequence of Loss
-        All for two classes (``Logistic``, ``SquaredHinge``, ``SmoothedHinge``, ``Exponential``), or all for
-        numbers (``Squared``, ``Huber``, ``SquaredEpsilonInsensitive``).
+        All for two classes (``Logistic``, ``Hinge``, ``SquaredHinge``, ``SmoothedHinge``, ``Exponential``),
+        or all for numbers (``Squared``, ``Huber``, ``Quantile``, ``EpsilonInsensitive``,
+        ``SquaredEpsilonInsensitive``).
     weights : (k,) array-like, optional
         At least 0, with sum 1; equal if None.
 
     Raises
     ------
     TypeError
-        For a loss with kinks, with several outputs or with a mean other than η, and for losses of different
-        kinds of response.
+        For a loss with several outputs or with a mean other than η, and for losses of different kinds of
+        response.
     ValueError
         For weights that are none.
 
@@ -44,8 +94,10 @@ class Mixture(Loss):
     -----
     A mixture of losses for two classes is a margin classifier: it has a decision function and no
     probabilities, since no link belongs to all of them.  The paper's logistic loss is ln(1 + exp(−2 s η)),
-    ``Logistic`` at twice the margin.  With the hinge loss, which has a kink, write the sum of losses in
-    cvxpy: ``GradientSearchCV`` tunes weights that are a ``cvxpy.Parameter`` of ``onefit.from_cvxpy``.
+    ``Logistic`` at twice the margin.
+
+    With a part that has kinks, such as the hinge, rows sit in them as in those of the part alone.  Every
+    left-out problem is solved anew then, from the fit, and a search has the exact gradient of each.
 
     References
     ----------
@@ -99,6 +151,8 @@ class Mixture(Loss):
     @property
     def pieces(self) -> Pieces:
         """What all parts are made of, if it is the same; smooth ones together are smooth."""
+        if any(loss.has_kinks for loss in self.losses):
+            return Pieces.KINKED
         if all(loss.pieces is self.losses[0].pieces for loss in self.losses):
             return self.losses[0].pieces
         return Pieces.SMOOTH if all(loss.is_smooth for loss in self.losses) else Pieces.UNKNOWN
@@ -109,11 +163,26 @@ class Mixture(Loss):
         k = len(self.losses)
         return np.full(k, 1.0 / k) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
 
+    @property
+    def _acting(self) -> list[tuple[float, Loss]]:
+        """Parts that have a weight: exp may overflow where it has none."""
+        return [(share, loss) for share, loss in zip(self.shares, self.losses, strict=True) if share > 0]
+
+    @property
+    def straight(self) -> StraightSum | None:
+        """The sum of the parts that have kinks and a weight; None where there is no such part."""
+        parts = [(share, loss) for share, loss in self._acting if isinstance(loss, PiecewiseLinear)]
+        return StraightSum(tuple(loss for _, loss in parts), tuple(s for s, _ in parts)) if parts else None
+
+    def curved_gradient(self, y: Array, eta: Array) -> Array:
+        """Derivative of the parts without kinks: of the shape of ``eta``."""
+        parts = [share * loss.gradient(y, eta) for share, loss in self._acting if not loss.has_kinks]
+        return np.sum([np.zeros_like(eta), *parts], axis=0)
+
     def _mixed(self, method: str, *data: Array) -> Array:
         total: Array = np.zeros(())
-        for share, loss in zip(self.shares, self.losses, strict=True):
-            if share > 0:  # exp may overflow where it has no weight
-                total = total + share * getattr(loss, method)(*data)
+        for share, loss in self._acting:
+            total = total + share * getattr(loss, method)(*data)
         return total
 
     def value(self, y: Array, eta: Array) -> Array:
@@ -133,11 +202,18 @@ class Mixture(Loss):
         return self._mixed("start", y, weights)
 
     def self_concordance(self) -> float | None:
-        parts = [
-            loss.self_concordance() for share, loss in zip(self.shares, self.losses, strict=True) if share > 0
-        ]
+        if self.has_kinks:  # the first derivative jumps, too
+            return None
+        parts = [loss.self_concordance() for _, loss in self._acting]
         known = [part for part in parts if part is not None]
         return max(known) if len(known) == len(parts) else None
+
+
+def straight_part(loss: Loss) -> PiecewiseLinear | None:
+    """The part of a loss that has kinks, which is the loss itself where it is piecewise linear."""
+    if isinstance(loss, Mixture):
+        return loss.straight
+    return loss if isinstance(loss, PiecewiseLinear) else None
 
 
 def _check_mixable(loss: Any) -> None:
@@ -145,16 +221,6 @@ def _check_mixable(loss: Any) -> None:
     if not isinstance(loss, Loss):
         raise TypeError(f"Mixture takes losses of onefit.losses, got {loss!r}")
     name = type(loss).__name__
-    if loss.is_kinked:
-        instead = (
-            "SmoothedHinge() or SquaredHinge()"
-            if loss.of_two_classes
-            else "Huber() or SquaredEpsilonInsensitive()"
-        )
-        raise TypeError(
-            f"Mixture takes smooth losses, and {name} has kinks: take {instead}, or write the sum of losses "
-            "in cvxpy, with cvxpy.Parameters as weights, and tune onefit.from_cvxpy(...)"
-        )
     if isinstance(loss, CoupledLoss | Tweedie | Mixture):
         raise TypeError(
             f"Mixture takes losses of one linear predictor that is itself the prediction, not {name}"

@@ -84,11 +84,18 @@ class PiecewiseRows:
         )
 
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
+        return self._joined(other, scipy.linalg.block_diag(self.extra, other.extra))
+
+    def above(self, other: PiecewiseRows) -> PiecewiseRows:
+        """Return these rows and others below them that depend on the same further variables."""
+        return self._joined(other, np.vstack([self.extra, other.extra]))
+
+    def _joined(self, other: PiecewiseRows, extra: Array) -> PiecewiseRows:
         parts = (self, other)
         q = max(part.kinks.shape[1] for part in parts)
         return PiecewiseRows(
             _linalg.stacked([part.X for part in parts]),
-            scipy.linalg.block_diag(self.extra, other.extra),
+            extra,
             np.vstack([_padded(part.kinks, q, np.inf) for part in parts]),
             np.vstack([_padded(part.ends, q + 1, None) for part in parts]),
             np.concatenate([part.hessian for part in parts]),

@@ -8,7 +8,8 @@ threshold each,
 
 A squared loss adds 1/w to the diagonal of G; with n > p, at most p + 1 rows have the same sum of squares
 (QR).  So the active-set method of ``corners`` solves all of them, whether or not the rows of D are dependent.
-Other smooth losses are solved by Newton's method: each step is a squared loss with the same penalty.
+Other losses are solved by Newton's method: each step is a squared loss with the same penalty, and with the
+kinks of the loss itself, if it has any.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import PiecewiseLinear, Squared
+from onefit.losses import Mixture, PiecewiseLinear, Squared
+from onefit.losses.mixture import straight_part
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
 from onefit.solvers.corners import intervals
@@ -35,6 +37,7 @@ from onefit.solvers.line_search import toward
 NEWTON_STEPS = 50
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
 TROUBLE = 4  # status of a linear program that failed for numerical reasons
+FLAT = 1e-12  # curvature of a row in a Newton step, relative to the largest, at least
 SNAP = 1e-11  # distance of a coefficient from a corner of its penalty, relative to the largest, that is none
 
 
@@ -49,7 +52,7 @@ def solve(start: Fit) -> Fit:
     Returns
     -------
     Fit
-        For a loss with corners with ``eta``, ``slope`` and ``pinned`` known.
+        For a loss with kinks with ``eta``, ``gradient`` and ``pinned`` known.
 
     Raises
     ------
@@ -97,11 +100,19 @@ def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
 
 
 def _solve_once(start: Fit) -> Fit:
+    rows = np.flatnonzero(start.problem.weights > 0)
+    fit, dual = _minimised(start, rows_of_loss(start.problem, rows), _rows_of_penalty(start.problem))
+    return on_kinks(fit, dual, rows) if start.problem.loss.is_kinked else fit
+
+
+def _rows_of_penalty(problem: Problem) -> PiecewiseRows:
+    return _polyhedral(problem.penalty).rows(problem.X.shape[1])
+
+
+def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tuple[Fit, DualActiveSet]:
+    """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
     problem = start.problem
-    p = problem.X.shape[1]
-    rows = np.flatnonzero(problem.weights > 0)
-    own, l2 = rows_of_loss(problem, rows), problem.penalty.ridge((p,))
-    penalised, sizes = _polyhedral(problem.penalty).rows(p), _sizes(own)
+    l2, sizes = problem.penalty.ridge(start.coef.shape), _sizes(own)
     program = own + penalised.beside(sizes).densified()
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
@@ -109,8 +120,7 @@ def _solve_once(start: Fit) -> Fit:
     coef, extra = dual.primal()
     coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, sizes))
     level = np.asarray(extra[0] if bool(problem.intercept) and len(extra) else 0.0)
-    fit = Fit(problem, coef, level)
-    return on_kinks(fit, dual, rows) if problem.loss.is_kinked else fit
+    return Fit(problem, coef, level), dual
 
 
 def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
@@ -122,9 +132,10 @@ def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
     slope, pinned, eta = np.zeros(problem.n), np.zeros(problem.n, dtype=bool), fit.eta.copy()
     pins = dual.pins[dual.pins < len(rows)]
     slope[rows], pinned[rows[pins]] = dual.duals[: len(rows)], True
-    assert isinstance(problem.loss, PiecewiseLinear)
+    straight = straight_part(problem.loss)
+    assert straight is not None
     held = rows[pins]
-    eta[held] = problem.loss.kinks(problem.y[held])[np.arange(len(held)), dual.state[pins]]
+    eta[held] = straight.kinks(problem.y[held])[np.arange(len(held)), dual.state[pins]]
     return fit.known(eta=eta, gradient=slope, pinned=pinned)
 
 
@@ -232,20 +243,37 @@ def _snapped(coef: Array, penalised: PiecewiseRows, penalty: Penalty, rounding: 
 
 
 def _solve_by_newton(start: Fit) -> Fit:
-    """Proximal Newton: the quadratic model of the loss with the penalty as it is, and a line search."""
-    fit = start
+    """Proximal Newton: the quadratic model of the loss with all kinks as they are, and a line search."""
+    fit, straight, penalised = start, _rows_with_kinks(start.problem), _rows_of_penalty(start.problem)
     for _ in range(NEWTON_STEPS):
-        bend = np.maximum(fit.hessian, 1e-12 * float(fit.hessian.max()))
-        bend = np.where(fit.problem.weights > 0, bend, 0.0)
-        y = fit.eta - np.divide(fit.gradient, bend, out=np.zeros_like(bend), where=bend > 0)
-        model = replace(fit.problem, loss=Squared(), y=y, weights=bend)
-        target = _solve_once(Fit(model, fit.coef, fit.intercept))
+        target = _target(fit, straight, penalised)
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-        moved = toward(fit, target)
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
-            return moved
-        fit = moved
+            return target
+        fit = toward(fit, target)
     raise SolverError(
         f"Newton's method did not settle in {NEWTON_STEPS} steps: the problem may have no finite minimum; "
         "give it a stronger penalty"
     )
+
+
+def _rows_with_kinks(problem: Problem) -> PiecewiseRows | None:
+    """Rows of the part of the loss that has kinks, where there is one."""
+    straight, rows = straight_part(problem.loss), np.flatnonzero(problem.weights > 0)
+    return None if straight is None else rows_of_loss(replace(problem, loss=straight), rows)
+
+
+def _target(fit: Fit, straight: PiecewiseRows | None, penalised: PiecewiseRows) -> Fit:
+    """Minimise the loss, its curved part to second order around a point, and the penalty."""
+    problem = fit.problem
+    curved = problem.loss.curved_gradient if isinstance(problem.loss, Mixture) else problem.loss.gradient
+    gradient = problem.per_row(curved(problem.y, fit.eta))
+    bend = np.maximum(fit.hessian, FLAT * float(fit.hessian.max()))
+    bend = np.where(problem.weights > 0, bend, 0.0)
+    y = fit.eta - np.divide(gradient, bend, out=np.zeros_like(bend), where=bend > 0)
+    own = rows_of_loss(replace(problem, loss=Squared(), y=y, weights=bend), np.flatnonzero(bend > 0))
+    if straight is None:
+        return _minimised(fit, own, penalised)[0]
+    found, dual = _minimised(fit, straight.above(own), penalised)
+    found = on_kinks(found, dual, np.flatnonzero(problem.weights > 0))
+    return found.known(gradient=found.gradient + problem.per_row(curved(problem.y, found.eta)))

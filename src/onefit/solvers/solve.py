@@ -35,8 +35,9 @@ class SelfSolved(ABC):
 def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
-    * Losses with kinks: an active-set method on the dual where the penalty is ridge, a quadratic program
-      where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
+    * Losses of straight pieces: an active-set method on the dual where the penalty is ridge, a quadratic
+      program where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
+    * Losses of curved pieces with kinks: a sequence of quadratic programs that keep the kinks.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
@@ -50,7 +51,7 @@ def solve(start: Fit) -> Solution:
     problem = start.problem
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
-    if problem.loss.is_kinked:
+    if problem.loss.has_kinks:
         fit = _solve_with_kinks(start)
         return Solution(fit, factor(fit))
     if isinstance(problem.penalty, SeparablePenalty):
@@ -90,12 +91,18 @@ def _solve_by_newton(start: Fit) -> Solution:
 
 def _solve_with_kinks(start: Fit) -> Fit:
     penalty = start.problem.penalty
-    if penalty.is_ridge(start.coef.shape):
+    if penalty.is_ridge(start.coef.shape) and start.problem.loss.is_kinked:
         return corners.solve(start)
     if not _linalg.has_columns(start.problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     if isinstance(penalty.without_ridge(), Polyhedral):
         return quadratic_program.solve(start)
+    if not start.problem.loss.is_kinked:
+        raise TypeError(
+            f"{type(start.problem.loss).__name__} with a part that has kinks takes ridge and polyhedral "
+            f"penalties (L1, FusedLasso, Slope, Box ...), not {type(penalty).__name__}: take SmoothedHinge() "
+            "or Huber() for that part, or write the model in cvxpy and read it with onefit.from_cvxpy"
+        )
     return curved_program.solve(start)
 
 
@@ -117,9 +124,9 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
     first = next(problems)
     coordinates, problems = LassoCoordinates.of(first), chain([first], problems)
     stacked = coordinates is not None and coordinates.is_stacked  # rows that belong to one strength
-    if coordinates is not None and not stacked and not first.loss.is_kinked:
+    if coordinates is not None and not stacked and not first.loss.has_kinks:
         return _path_in_lasso_coordinates(coordinates, problems)
-    if first.loss.is_kinked or not isinstance(first.penalty, SeparablePenalty):
+    if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
         return _path_of_starts(problems)
     of_one = first.loss.is_quadratic and not first.intercept.ndim
     return least_squares_path(problems) if of_one else newton_path(problems)

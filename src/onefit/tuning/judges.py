@@ -80,7 +80,7 @@ def _from(problem: Problem, start: Fit | None) -> Solution:
     if start is None:
         return solve(Fit.at_start(problem))
     moved = Fit(problem, start.coef, start.intercept)
-    if problem.loss.is_kinked and not start.is_kinked:
+    if problem.loss.has_kinks and not start.is_kinked:
         moved.known(eta=start.eta, gradient=start.gradient)
     return solve(moved)
 
@@ -120,11 +120,11 @@ class LeaveOneOutJudge(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         shape = (problem.X.shape[1], *problem.intercept.shape)
-        formula = problem.loss.is_smooth or problem.loss.is_kinked or not problem.penalty.has_kinks(shape)
+        formula = problem.loss.is_smooth or problem.loss.has_kinks or not problem.penalty.has_kinks(shape)
         if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
         if _linalg.has_columns(problem.X) and not problem.loss.is_kinked:
-            return True
+            return self.exact or not problem.loss.has_kinks  # each left-out problem has its own
         return self.exact and problem.refits_keep_the_rest and _is_ridge(problem)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
@@ -146,7 +146,7 @@ class LeaveOneOutJudge(Judge):
 
     def _left_out(self, solution: Solution) -> LeftOut:
         problem = solution.fit.problem
-        if solution.fit.is_kinked or problem.loss.is_kinked:  # only exact values move without jumps
+        if solution.fit.is_kinked or problem.loss.has_kinks:  # only exact values move without jumps
             return leave_out(solution.fit, max_error=0.0, curvature=solution.curvature)
         return one_step(*solution)
 
@@ -284,8 +284,8 @@ class GeneralisedJudge(Judge):
     def has_gradient(self, problem: Problem) -> bool:
         if not _linalg.has_columns(problem.X) and not problem.refits_keep_the_rest:
             return False
-        curved = problem.loss.is_kinked or problem.penalty.turns
-        return not (curved or problem.intercept.ndim)
+        special = problem.loss.has_kinks or problem.penalty.turns
+        return not (special or problem.intercept.ndim)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         fit, curvature = _from(problem, starts[0] if starts else None)
@@ -293,7 +293,7 @@ class GeneralisedJudge(Judge):
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
         else:  # corners of the loss and several outputs have degrees of freedom of their own
-            df = (leave_corners_out if problem.loss.is_kinked else one_step)(fit).effective_df
+            df = (leave_corners_out if problem.loss.has_kinks else one_step)(fit).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.metric.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf

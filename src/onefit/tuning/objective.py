@@ -110,7 +110,7 @@ class RiskObjective(Objective):
         """Where rows come onto kinks of loss or metric, or coefficients onto those of the penalty."""
         problem = self._problem(self.space.middle)
         shape = (problem.X.shape[1], *problem.intercept.shape)
-        return self.judge.metric.has_kinks or problem.loss.is_kinked or problem.penalty.has_kinks(shape)
+        return self.judge.metric.has_kinks or problem.loss.has_kinks or problem.penalty.has_kinks(shape)
 
     def without_effect(self) -> list[str]:
         return [self.space.domains[m].name for m, changes in self.changes.items() if changes == NOTHING]

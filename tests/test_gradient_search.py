@@ -578,6 +578,17 @@ def test_the_hinge_and_two_more_losses_are_mixed_by_gradient():
     assert search.best_risk_.value <= min(values) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("penalty", [L2(), L1()])
+def test_mixtures_with_kinks_choose_their_strength_along_a_path(penalty):
+    X, y = _data("labels", n=40, p=3)
+    model = onefit.GeneralizedLinearLOO(WITH_HINGE, penalty, alphas=5, early_stopping=False).fit(X, y)
+    for k in (0, len(model.alphas_) // 2):
+        one = GeneralizedLinear(WITH_HINGE, penalty.scaled(model.alphas_[k])).fit(X, y)
+        np.testing.assert_allclose(model.coef_path_[k], one.coef_.ravel(), atol=1e-9)
+    chosen = GeneralizedLinear(WITH_HINGE, penalty.scaled(model.alpha_)).fit(X, y)
+    assert model.loo_.value == pytest.approx(onefit.loo(chosen, X, y).value, rel=1e-9)
+
+
 def test_mixtures_with_kinks_name_the_penalties_that_they_take():
     X, y = _data("labels")
     with pytest.raises(TypeError, match=r"ridge and polyhedral .* not GroupLasso: take SmoothedH"):

@@ -26,7 +26,7 @@ from onefit.penalties import (
     TrendFilter,
 )
 from onefit.problem import Problem
-from onefit.solvers import quadratic_program
+from onefit.solvers import held_kinks, quadratic_program
 from onefit.solvers.solve import solve
 
 
@@ -221,3 +221,30 @@ def test_what_it_is_not_for():
     kernel = replace(problem, X=RowGram(problem.X @ problem.X.T), penalty=L1(1.0))
     with pytest.raises(TypeError, match="kernel model"):
         _solve(kernel)
+
+
+@pytest.mark.parametrize("loss", ["hinge and logistic", "quantiles and squared"])
+@pytest.mark.parametrize("alpha", [1e-9, 1e-5, 1e-2, 1e2, 1e6])
+def test_mixtures_with_kinks_at_any_strength_of_a_ridge(loss, alpha):
+    """The dual divides by the strength; the last steps, on the pattern, do not."""
+    problem = _problem(LOSSES[loss], L2(alpha), weighted=True)
+    fit = _solve(problem)
+    if alpha > 1e-7:  # below that the gradients, which are to be as small, are rounding
+        _check(fit)
+    left = fit.loss_gradient + alpha * fit.coef
+    assert np.abs(left).max() <= 1e-11 * np.abs(fit.gradient).sum()
+    assert abs(fit.gradient.sum()) <= 1e-11 * np.abs(fit.gradient).sum()
+
+
+@pytest.mark.parametrize("loss", ["hinge and logistic", "quantiles and squared"])
+@of_penalties
+def test_newton_on_a_pattern_that_is_none_of_the_optimum(loss, name):
+    """It says so, and takes the pattern of the optimum."""
+    fit = _solve(_problem(LOSSES[loss], PENALTIES[name]))
+    known = {"eta": fit.eta, "gradient": fit.gradient, "pinned": fit.pinned}
+    again = held_kinks.solve(Fit(fit.problem, fit.coef, fit.intercept).known(**known))
+    if again is not None:  # a coefficient that is held beside others is not told by Newton's method
+        np.testing.assert_allclose(again.coef, fit.coef, atol=1e-9)
+    if fit.pinned.any():  # other rows where they are: they are on no kink, and hold more than a kink can
+        moved = known | {"pinned": np.roll(fit.pinned, 1)}
+        assert held_kinks.solve(Fit(fit.problem, fit.coef, fit.intercept).known(**moved)) is None

@@ -75,6 +75,8 @@ class PiecewiseRows:
         A row z with the loss f(z) is one of cz with f(z/c): without it, columns in units far from 1 are lost
         beside rows of ones.
         """
+        if not len(sizes):
+            return self
         reach = np.ravel(abs(sp.csr_array(self.X) * (1.0 / sizes)).max(axis=1).toarray())
         reach = np.maximum(reach, np.abs(self.extra).max(axis=1, initial=0.0) / np.median(sizes))
         c = np.divide(1.0, reach, out=np.ones_like(reach), where=reach > 0)

@@ -29,6 +29,7 @@ from onefit.losses import Mixture, PiecewiseLinear, Squared
 from onefit.losses.mixture import straight_part
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
+from onefit.solvers import held_kinks
 from onefit.solvers.corners import intervals
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
@@ -36,6 +37,7 @@ from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
+NEAR = 1e-4  # the same, at which its pattern of kinks may be that of the optimum
 TROUBLE = 4  # status of a linear program that failed for numerical reasons
 FLAT = 1e-12  # curvature of a row in a Newton step, relative to the largest, at least
 SNAP = 1e-11  # distance of a coefficient from a corner of its penalty, relative to the largest, that is none
@@ -250,6 +252,9 @@ def _solve_by_newton(start: Fit) -> Fit:
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
             return target
+        known = straight is not None and change <= NEAR * (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
+        if known and (settled := held_kinks.solve(target)) is not None:
+            return settled
         fit = toward(fit, target)
     raise SolverError(
         f"Newton's method did not settle in {NEWTON_STEPS} steps: the problem may have no finite minimum; "

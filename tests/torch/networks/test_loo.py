@@ -150,16 +150,40 @@ def test_gauss_newton_is_explicit():
         assert float(moved[row, 0]) == pytest.approx(float(network.predict(point, X[row])), rel=1e-8)
 
 
+@pytest.mark.parametrize("width", [2, 30])  # more outputs than parameters, and fewer
+def test_rows_with_a_slope_and_no_curvature_move_the_weights_too(width):
+    """Huber's loss is straight beyond 0.1: such a row adds nothing to K and leaves its slope behind."""
+    X, y = rows()
+    network = Network.read(
+        trained(width=width),
+        nn.HuberLoss(reduction="sum", delta=0.1),
+        read_rows((X, y), torch.device("cpu")),
+        0.5,
+    )
+    theta, everywhere = network.theta, torch.arange(N)
+    J, left = network.jacobian(everywhere)[:, 0], network.outputs(theta, network.rows)[:, 0] - y[:, 0]
+    inside = (left.abs() <= 0.1).double()
+    assert 0 < inside.sum() < N
+    _, _, moved = GaussNewton(network).left_out()
+    for row in range(N):
+        kept = inside * (everywhere != row)
+        H = J.T @ (kept[:, None] * J) + 0.5 * torch.eye(len(theta), dtype=torch.float64)
+        point = theta + torch.linalg.solve(H, left[row].clamp(-0.1, 0.1) * J[row])
+        assert float(moved[row, 0]) == pytest.approx(float(network.predict(point, X[row])), rel=1e-7)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_both_sides_of_woodbury_are_the_matrix(size):
     generator = torch.Generator().manual_seed(0)
     J = torch.randn(4, 2, 11, dtype=torch.float64, generator=generator)
     ridge = torch.linspace(0.5, 2.0, 11, dtype=torch.float64)
     sets = torch.tensor([[0], [2], [3]]) if size == 1 else torch.tensor([[0, 3], [1, 2]])
-    v = torch.randn(len(sets), 11, dtype=torch.float64, generator=generator)
-    for matrix in (ByParameters(J, ridge), ByOutputs(J, ridge)):
-        steps, leverages = matrix.left_out(sets, v)
-        for own, step, leverage, rhs in zip(sets, steps, leverages, v, strict=True):
+    slopes = torch.randn(4, 2, dtype=torch.float64, generator=generator)
+    decayed, shares = torch.linspace(-1.0, 1.0, 11, dtype=torch.float64), torch.linspace(0.0, 0.5, len(sets))
+    for kind in (ByParameters, ByOutputs):
+        steps, leverages = kind(J, slopes, ridge, decayed).left_out(sets, shares.double())
+        for own, step, leverage, share in zip(sets, steps, leverages, shares.double(), strict=True):
+            rhs = torch.einsum("qr,qrk->k", slopes[own], J[own]) + share * decayed
             rows, kept = J.flatten(0, 1), J[[i for i in range(4) if i not in own]].flatten(0, 1)
             K = torch.diag(ridge) + kept.T @ kept
             np.testing.assert_allclose(step, torch.linalg.solve(K, rhs), rtol=1e-9)

@@ -2,12 +2,17 @@
 
 With J_i the derivatives of the outputs of row i, L_i = R_iR_iᵀ the Hessian of its loss in them and
 J̃_i = R_iᵀJ_i, the curvature without the rows S is K − J̃_SᵀJ̃_S with K = J̃ᵀJ̃ + Λ, so that a step from the
-gradient v_S that they leave behind is
+gradient v that they leave behind is
 
     K₋ₛ⁻¹v = K⁻¹(v + J̃_Sᵀ(I − H)⁻¹J̃_SK⁻¹v),     H = J̃_SK⁻¹J̃_Sᵀ
 
-(Woodbury; Beirami et al. 2017, Theorem 1, with this curvature).  K is factored on the side of the parameters,
-or as M = I + J̃Λ⁻¹J̃ᵀ on that of the outputs, where K⁻¹J̃ᵀ = Λ⁻¹J̃ᵀM⁻¹ and H = I − (M⁻¹)_SS.
+(Woodbury; Beirami et al. 2017, Theorem 1, with this curvature).  With a_i = R_i⁻¹ℓ′_i, and the slope d of the
+decay of which a share s leaves too, v = J̃_Sᵀa_S + s d.  K is factored on the side of the parameters, or as
+M = I + J̃Λ⁻¹J̃ᵀ on that of the outputs, where K⁻¹J̃ᵀ = Λ⁻¹J̃ᵀM⁻¹, H = I − (M⁻¹)_SS and
+
+    J̃K⁻¹v = a_S − M⁻¹a_S + s M⁻¹J̃Λ⁻¹d,
+
+so that the steps alone need a product of all rows with J̃.
 """
 
 from __future__ import annotations
@@ -23,8 +28,10 @@ from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.torch.networks.network import Network
 
 FLAT = 1e-14  # of the largest curvature of a loss in an output: none
+LEVEL = 1e-10  # of the largest slope: none, since no step could tell
 SINGULAR = "the Gauss-Newton matrix is singular: give all parameters a weight decay, or take {other}"
 BATCH = 64  # rows whose Jacobian is taken at a time
+BLOCK = 512  # columns of a symmetric product that are computed at a time, from the diagonal down
 
 
 def n_bytes(n: int, c: int, k: int) -> int:
@@ -41,16 +48,20 @@ class GaussNewtonMatrix(ABC):
     ----------
     J : (n, r, k) tensor
         J̃.
-    ridge : (k,) tensor
-        Λ.
+    slopes : (n, r) tensor
+        a_i.
+    ridge, decayed : (k,) tensors
+        Λ and d.
     """
 
     J: Tensor
+    slopes: Tensor
     ridge: Tensor
+    decayed: Tensor
 
     @abstractmethod
-    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """K₋ₛ⁻¹v for sets of as many rows each, and leverages: (b, q), (b, k) to (b, k), (b,)."""
+    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """K₋ₛ⁻¹v for sets of as many rows each, and leverages: (b, q), (b,) to (b, k), (b,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +70,14 @@ class ByParameters(GaussNewtonMatrix):
 
     @cached_property
     def factor(self) -> Tensor:
-        rows = self.J.flatten(0, 1)
-        K = rows.T @ rows
+        columns = self.J.flatten(0, 1).T
+        K = _symmetric(columns, columns)
         K.diagonal().add_(self.ridge)
         return _cholesky(K)
 
-    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
         own = self.J[rows].flatten(1, 2)
+        v = (own.mT @ self.slopes[rows].flatten(1)[..., None])[..., 0] + shares[:, None] * self.decayed
         stacked = torch.cat([own, v[:, None]], 1)
         half = torch.linalg.solve_triangular(self.factor, stacked.flatten(0, 1).T, upper=False)
         half = half.T.reshape(stacked.shape)
@@ -82,20 +94,26 @@ class ByOutputs(GaussNewtonMatrix):
     def inverse(self) -> Tensor:
         """M⁻¹."""
         rows = self.J.flatten(0, 1)
-        M = (rows / self.ridge) @ rows.T
+        M = _symmetric(rows / self.ridge, rows)
         M.diagonal().add_(1.0)
         return torch.cholesky_inverse(_cholesky(M))
 
-    def left_out(self, rows: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def pull(self) -> Tensor:
+        """M⁻¹J̃Λ⁻¹d: (nr,)."""
+        return self.inverse @ (self.J.flatten(0, 1) @ (self.decayed / self.ridge))
+
+    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
         r = self.J.shape[1]
-        flat = self.J.flatten(0, 1)
         own = (rows[..., None] * r + torch.arange(r, device=rows.device)).flatten(1)  # their places in J̃
-        t = ((v / self.ridge) @ flat.T) @ self.inverse  # M⁻¹J̃Λ⁻¹v, of which the part in S is J̃_SK⁻¹v
-        columns = self.inverse[own]  # (b, qr, nr)
+        a, columns = self.slopes[rows].flatten(1), self.inverse[own]  # (b, qr), (b, qr, nr)
+        t = shares[:, None] * self.pull - (columns.mT @ a[..., None])[..., 0]  # J̃K⁻¹v, but for a_S
         block = torch.gather(columns, 2, own[:, None].expand(-1, own.shape[1], -1))
-        eye = torch.eye(own.shape[1], dtype=v.dtype, device=v.device)
-        y = (columns.mT @ _solved(eye - block, torch.gather(t, 1, own))[..., None])[..., 0] - t
-        return (v + y @ flat) / self.ridge, _largest(eye - block)
+        eye = torch.eye(own.shape[1], dtype=a.dtype, device=a.device)
+        p = _solved(eye - block, torch.gather(t, 1, own) + a)
+        y = (columns.mT @ p[..., None])[..., 0] - t  # of v + J̃ᵀ(…) the a_S is there twice, with both signs
+        steps = y @ self.J.flatten(0, 1) + shares[:, None] * self.decayed
+        return steps / self.ridge, _largest(eye - block)
 
 
 def matrix_of(network: Network) -> GaussNewtonMatrix:
@@ -107,20 +125,37 @@ def matrix_of(network: Network) -> GaussNewtonMatrix:
         If it is singular.
     """
     slopes, bends = curved_derivatives(network)
-    values, vectors = torch.linalg.eigh(network.shares[:, None, None] * bends)
-    held = (
-        values.amax(0) > FLAT * values.abs().max()
-    )  # softmax has a direction without curvature in every row
-    if not bool(held.any()):
-        held[-1] = True
-    roots = (vectors * values.clamp(min=0.0).sqrt()[:, None, :])[..., held]
+    roots, a = _roots(network.shares[:, None] * slopes, network.shares[:, None, None] * bends)
     n, r, k = len(slopes), roots.shape[2], len(network.theta)
     J = network.theta.new_empty((n, r, k))
     for rows in network.rows.batches(BATCH):
         J[rows] = roots[rows].mT @ network.jacobian(rows)
     ridge = network.decay * (network.total - float(network.leaving_share))
     by_parameters = k <= n * r or bool((ridge == 0).any())
-    return ByParameters(J, ridge) if by_parameters else ByOutputs(J, ridge)
+    return (ByParameters if by_parameters else ByOutputs)(J, a, ridge, network.decay * network.theta)
+
+
+def _roots(slopes: Tensor, bends: Tensor) -> tuple[Tensor, Tensor]:
+    """R_i and R_i⁻¹ℓ′_i: (n, c, r), (n, r).
+
+    Directions in which no row has curvature or slope are left out, such as the one that softmax ignores; a
+    row without curvature in another is given next to none, so that R_i has an inverse.
+    """
+    values, vectors = torch.linalg.eigh(bends)
+    along = (vectors.mT @ slopes[..., None])[..., 0]
+    least = FLAT * values.abs().max()
+    held = (values.amax(0) > least) | (along.abs().amax(0) > LEVEL * along.abs().max())
+    sizes = values.clamp(min=float(least)).sqrt()
+    return (vectors * sizes[:, None, :])[..., held], (along / sizes)[:, held]
+
+
+def _symmetric(left: Tensor, right: Tensor) -> Tensor:
+    """The product left rightᵀ, known to be symmetric, on and below the diagonal: all that a factor reads."""
+    product = left.new_zeros((len(left), len(right)))
+    for first in range(0, len(left), BLOCK):
+        block = slice(first, first + BLOCK)
+        torch.matmul(left[first:], right[block].T, out=product[first:, block])
+    return product
 
 
 def curved_derivatives(network: Network) -> tuple[Tensor, Tensor]:

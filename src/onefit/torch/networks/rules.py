@@ -77,13 +77,6 @@ class Rule(ABC):
             parts.append(WithoutRows(network.values_of(outputs, own), part.leverages, outputs))
         return WithoutRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
-    def left_behind(self, sets: Tensor) -> Tensor:
-        """Gradient that the rows of each set leave behind, with their share of the decay: (s, k)."""
-        network, flat = self.network, sets.flatten()
-        own = network.shares[flat, None] * network.gradients(flat)
-        own += network.leaving(flat)[:, None] * (network.decay * network.theta)
-        return own.reshape(*sets.shape, -1).sum(1)
-
 
 class GaussNewton(Rule):
     """All parameters move, with the Gauss–Newton matrix."""
@@ -103,7 +96,8 @@ class GaussNewton(Rule):
         n, r, k = self.matrix.J.shape
         size = max(1, BUDGET // (max(k, n) * (sets.shape[1] * r + 3)))
         for few in torch.split(sets, size):
-            yield Moved(few, *self.matrix.left_out(few, self.left_behind(few)))
+            shares = self.network.leaving(few.flatten()).reshape(few.shape).sum(1)
+            yield Moved(few, *self.matrix.left_out(few, shares))
 
 
 class Kronecker(Rule):

@@ -18,7 +18,8 @@ from onefit.penalties import LInfinity, Penalty, Slope
 from onefit.risk import ALO
 
 Array = np.ndarray
-N, P = 150, 60
+N = results.pick("rows", full=150, quick=75)  # n Clarabel refits a strength, of P² constraints for SLOPE
+P = results.pick("columns", full=60, quick=30)
 STRENGTHS = results.pick("strengths", full=25, quick=3)
 
 

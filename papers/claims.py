@@ -131,6 +131,20 @@ CLAIMS = [
         "they settle next to ridge regression; the lasso is lower",
     ),
     Claim(
+        "2017_aloocv",
+        "table_4",
+        "the approximation is expected to extend to the bootstrap",
+        lambda n: (
+            f"out-of-bag risk off by at most {100 * _most(n, 'K of the sample: off'):.1f} % by one step with "
+            f"the sample's Hessian, {_bootstrap_gain(n):.0f} times as fast as refits"
+        ),
+        lambda n: graded(
+            _most(n, "K of the sample: off") < 0.05 and _bootstrap_gain(n) > 3.0,
+            _most(n, "K of the sample: off") < 0.2,
+        ),
+        "with the Hessian of the fit, factored once, it is useless: a third of the rows is never drawn",
+    ),
+    Claim(
         "2018_alo",
         "table_1",
         "ALO of the whole path takes less than the path: all in less than twice a single fit",
@@ -371,6 +385,15 @@ CLAIMS = [
         "Kriging of values alone ends at an end of the range; reduced: one seed, 9 to 16 grid points",
     ),
 ]
+
+
+def _bootstrap_gain(numbers: Numbers) -> float:
+    """Seconds of bootstrap refits over those of one step each."""
+
+    def total(name: str) -> float:
+        return sum(value for key, value in numbers.items() if key.endswith(f", {name}: seconds"))
+
+    return total("refits") / total("one step, K of the sample")
 
 
 def _of_sizes(numbers: Numbers, what: str, of: str) -> str:

@@ -199,8 +199,9 @@ def _hash(code: str) -> str:
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:12]
 
 
+@cache
 def digest(*folders: str) -> str:
-    """One hash of all modules in some folders of the repository: what is kept is that of this code."""
+    """One hash of all modules in some folders when a script first asks: what is kept is that of this code."""
     files = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return hashlib.sha256("".join(map(hash_of, files)).encode()).hexdigest()[:12]
 

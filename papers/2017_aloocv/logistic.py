@@ -1,7 +1,7 @@
 """Ridge-penalised logistic regression with a free intercept, written out in NumPy.
 
-The paper's formulas as they stand (one Newton step a row, Theorem 1, and the influence function, Lemma 3),
-and refits that use nothing of onefit.
+The formulas as they stand (one Newton step a row, Theorem 1, and the infinitesimal jackknife, which the paper
+calls the influence function), and refits that use nothing of onefit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Logistic:
         return self.eta + self.forms * self.slope / (1.0 - self.bend * self.forms)
 
     def influence(self) -> Array:
-        """The same to first order in the leverage (Lemma 3; Koh and Liang 2017)."""
+        """The same to first order in the leverage: the infinitesimal jackknife (Koh and Liang 2017)."""
         return self.eta + self.forms * self.slope
 
     def refits(self, rows: Array) -> Array:

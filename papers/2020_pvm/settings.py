@@ -82,15 +82,15 @@ FULL = {
     (10000, 2): Size(2, 32, 50, 30, 250),
 }
 REDUCED = {
-    (1000, 1): Size(1, 11, 8, 20, 125),
-    (1000, 2): Size(1, 4, 10, 20, 125),
-    (5000, 1): Size(1, 9, 8, 6, 250),
-    (5000, 2): Size(1, 4, 8, 5, 250),
-    (10000, 1): Size(1, 9, 8, 4, 250),
+    (1000, 1): Size(1, 11, 8, 12, 125),
+    (1000, 2): Size(1, 4, 8, 12, 125),
+    (5000, 1): Size(1, 9, 8, 4, 250),
+    (5000, 2): Size(1, 4, 8, 4, 250),
+    (10000, 1): Size(1, 9, 8, 3, 250),
     (10000, 2): Size(1, 4, 8, 3, 250),
 }
 SIZES = FULL if results.SIZE == "full" else REDUCED
-results.pick("most seeds, grid, samples and epochs", full="5, 1024, 50, 60", quick="1, 16, 10, 20")
+results.pick("most seeds, grid, samples and epochs", full="5, 1024, 50, 60", quick="1, 16, 8, 12")
 LEARNING_RATE = 1e-2
 
 

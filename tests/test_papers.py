@@ -44,6 +44,16 @@ def test_the_pages_are_drawn_from_the_stored_results():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_claim_has_a_verdict_and_a_reason_where_it_is_not_borne_out():
+    rows = [line.strip("| ").split(" | ") for line in (PAPERS / "README.md").read_text().splitlines()]
+    first = next(k for k, row in enumerate(rows) if row[0] == "paper") + 2
+    last = next(k for k in range(first, len(rows)) if len(rows[k]) < 5)
+    assert last - first >= 30
+    for row in rows[first:last]:
+        assert row[4] in {"reproduced", "in part", "contradicted"}, row
+        assert row[4] == "reproduced" or (len(row) == 6 and row[5].strip()), row
+
+
 @pytest.mark.parametrize("script", CHEAP)
 @pytest.mark.slow
 def test_stored_quick_numbers_come_out_again(script, tmp_path):

@@ -12,7 +12,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
-from onefit.leave_out.sets import Folds, removed_share
+from onefit.leave_out.sets import Folds
 
 
 class Spread(NamedTuple):
@@ -118,8 +118,6 @@ def rescaling(
     """
     problem = fit.problem
     f = problem.n if sets is None else len(sets)
-    if sets is not None:
-        removed_share(sets, problem.weights)  # refuses sets without which nothing is left
     shares, growth, classes = np.zeros(f), list[Array](), list[Mask]()
     gradients, amounts = list[Direction](), list[Array]()
     for part in problem.reweighed(None if sets is None else sets.removed):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -231,57 +231,48 @@ class State:
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
         return blocks
 
+    def _take(
+        self, values: Mapping[int, tuple[Any, Any]], solved: Mapping[int, SolvedWithout], **known: Any
+    ) -> None:
+        """Put in the values and bounds of some sets, and what else is known now."""
+        found = self.found
+        eta, bounds = found.eta.copy(), found.bounds.copy()
+        for k, (value, bound) in values.items():
+            own = found.values_of(k)
+            eta[own], bounds[own] = value, bound
+        alone = solved if self.sets is None else {}
+        self.found = replace(found, eta=eta, bounds=bounds, solved={**found.solved, **alone}, **known)
+
     def _repeat_steps(self, which: Index, affordable: float) -> float:
         blocks = self.blocks if self.blocks is not None else self._singles
         blocks.iterate(which, self._tol, self._most_steps)
-        found = self.found
-        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
-        done = []
+        values = {}
         for k in which.tolist():
             if k not in blocks.ends:
                 continue
             own = blocks.tested(k)
             self.starts[k] = blocks.ends[k]
-            if not np.all(blocks.bounds[own] <= np.maximum(bounds[own], 0.0)):
-                continue
-            eta[own], bounds[own] = blocks.eta[own], blocks.bounds[own]
-            done.append(k)
-            if self.sets is None:
-                solved[k] = SolvedWithout(eta[k], *blocks.ends[k])
-        finite = [k for k in done if np.isfinite(bounds[blocks.tested(k)]).all()]
-        stepped = np.union1d(found.stepped, np.array(finite, dtype=np.intp)).astype(np.intp)
-        self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
+            if np.all(blocks.bounds[own] <= np.maximum(self.found.bounds[own], 0.0)):
+                values[k] = blocks.eta[own], blocks.bounds[own]
+        solved = {k: SolvedWithout(eta[0], *blocks.ends[k]) for k, (eta, _) in values.items()}
+        finite = [k for k, (_, bounds) in values.items() if np.isfinite(bounds).all()]
+        self._take(values, solved, stepped=_with(self.found.stepped, finite))
         return self.cost_of_chords().times(which.size).seconds
 
     def _iterate(self, which: Index, affordable: float) -> float:
         ends, seconds = proximal.iterate(self.fit, which, self._tol, affordable)
-        found = self.found
-        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
-        for place, k in enumerate(which.tolist()):
-            self.starts[k] = Direction(ends.coef[place], ends.intercept[place])
-            eta[k], bounds[k] = ends.eta[place], ends.bounds[place]
-            if not ends.settled[place]:
-                continue
-            solved[k] = SolvedWithout(eta[k], *self.starts[k])
-        known = ends.settled & np.isfinite(ends.bounds)
-        stepped = np.union1d(found.stepped, which[known]).astype(np.intp)
-        self.found = replace(found, eta=eta, bounds=bounds, solved=solved, stepped=stepped)
+        self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
+        values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
+        solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}
+        known = which[ends.settled & np.isfinite(ends.bounds)]
+        self._take(values, solved, stepped=_with(self.found.stepped, known))
         return seconds
 
     def follow(self, which: Index, affordable: float = np.inf) -> float:
         """Follow rows along exact paths."""
         solved = follow(self.fit, which)
-        found = self.found
-        eta, bounds = found.eta.copy(), found.bounds.copy()
-        for i, one in solved.items():
-            eta[i], bounds[i] = one.eta, 0.0
-        self.found = replace(
-            found,
-            eta=eta,
-            bounds=bounds,
-            solved=found.solved | solved,
-            pivoted=np.union1d(found.pivoted, np.array(sorted(solved), dtype=np.intp)).astype(np.intp),
-        )
+        values = {i: (one.eta, 0.0) for i, one in solved.items()}
+        self._take(values, solved, pivoted=_with(self.found.pivoted, list(solved)))
         return following(self.fit, which.size).seconds
 
     def _refit(self, which: Index, affordable: float) -> float:
@@ -289,29 +280,23 @@ class State:
         removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
         anew = refit_sets(self.fit, removed, judged, self.starts, self.progress)
-        eta, bounds, solved = found.eta.copy(), found.bounds.copy(), dict(found.solved)
-        for k, one in anew.items():
-            own = found.values_of(k)
-            eta[own], bounds[own] = one.eta, one.bounds
-            if self.sets is None:
-                solved[k] = SolvedWithout(eta[k], one.coef, one.intercept)
-        failed = np.array([k for k in numbers if k not in anew], dtype=np.intp)
-        for k in failed:
-            bounds[found.values_of(k)] = np.inf
-        done = np.array(sorted(anew), dtype=np.intp)
-        several = np.array([k for k in done.tolist() if anew[k].several], dtype=np.intp)
-        self.found = replace(
-            found,
-            eta=eta,
-            bounds=bounds,
-            solved=solved,
-            anew=np.union1d(found.anew, done).astype(np.intp),
-            stepped=np.setdiff1d(found.stepped, done),
-            pivoted=np.setdiff1d(found.pivoted, done),
-            failed=np.union1d(found.failed, failed).astype(np.intp),
-            several=np.union1d(found.several, several).astype(np.intp),
+        failed = [k for k in numbers if k not in anew]
+        values: dict[int, Any] = {k: (one.eta, one.bounds) for k, one in anew.items()}
+        values |= {k: (found.eta[found.values_of(k)], np.inf) for k in failed}
+        self._take(
+            values,
+            {k: SolvedWithout(one.eta[0], one.coef, one.intercept) for k, one in anew.items()},
+            anew=_with(found.anew, list(anew)),
+            stepped=np.setdiff1d(found.stepped, list(anew)),
+            pivoted=np.setdiff1d(found.pivoted, list(anew)),
+            failed=_with(found.failed, failed),
+            several=_with(found.several, [k for k, one in anew.items() if one.several]),
         )
         return refit_cost(self.fit).times(which.size).seconds
+
+
+def _with(known: Index, more: Sequence[int] | Index) -> Index:
+    return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)
 
 
 def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:

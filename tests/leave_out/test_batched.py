@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import batched
+from onefit.leave_out.prove import bound_at
 from onefit.leave_out.refit import without
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet, GroupLasso, Strengths
@@ -151,3 +152,19 @@ def test_copied_columns_without_a_ridge_part_are_left_to_others():
 )
 def test_applies_to_smooth_losses_and_single_coefficients(problem):
     assert not batched.applies(Fit.at_start(problem))
+
+
+@pytest.mark.parametrize("batch", [True, False], ids=["all at once", "one by one"])
+def test_refits_whose_predictors_are_all_zero_are_proven(batch):
+    # without a row of the larger class all classes are as frequent: rounding is relative to nothing
+    X = np.random.default_rng(0).normal(size=(22, 3))
+    y = np.repeat([0.0, 1.0, 2.0], [7, 8, 7])
+    fit = solve(Fit.at_start(Problem(Multinomial(3), L1(1e3), X, y, np.ones(22), np.full(3, True)))).fit
+    if batch:
+        (end,) = batched.solve_without(fit, [np.array([8])], [None])
+        assert end is not None
+        assert end.off[8] < 1e-9
+    else:
+        left = solve(Fit.at_start(fit.problem.without(8)))
+        assert bound_at(left, np.array([8]))[0] < 1e-9
+        assert np.abs(left.fit.eta).max() < 1e-12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -269,3 +270,17 @@ def test_classes_with_hardly_a_penalty_settle():
     near = newton.solve(Fit.at_start(replace(problem, penalty=L2(1e-8)))).fit
     fit = newton.solve(Fit(problem, near.coef, near.intercept)).fit
     assert np.abs(fit.loss_gradient + 1e-10 * fit.coef).max() < 1e-9
+
+
+@pytest.mark.parametrize("seed", [3, 10, 15])
+def test_a_scale_that_runs_to_zero_warns_of_no_overflow(seed):
+    # warnings are errors here
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 8))
+    y = 100.0 + X[:, 0] + rng.standard_t(1.5, 60)
+    rows = np.concatenate([np.arange(60), rng.integers(0, 60, 20)])
+    strength = np.stack([np.full(8, 2e-3), np.full(8, np.inf)], axis=1)
+    loss, levels = ConcomitantHuber(1.05), np.array([True, True])
+    problem = Problem(loss, L2(strength), X[rows], y[rows], np.ones(80), levels)
+    with contextlib.suppress(SolverError):
+        newton.solve(Fit.at_start(problem))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -156,11 +157,13 @@ class Reference:
         return self._candidate("refit", removed, coef, fit.intercept)
 
     def _own(self, removed: np.ndarray) -> Candidate | None:
-        try:
-            fit = solve(Fit.at_start(self.problem.without(removed))).fit
-        except (SolverError, np.linalg.LinAlgError, ValueError):
-            return None
-        return self._candidate("own", removed, fit.coef, fit.intercept)
+        """Our own from nothing; from the fit where that does not lead anywhere."""
+        left = self.problem.without(removed)
+        for start in (Fit.at_start(left), replace(self.reading.fit, problem=left)):
+            with suppress(SolverError, np.linalg.LinAlgError, ValueError):
+                fit = solve(start).fit
+                return self._candidate("own", removed, fit.coef, fit.intercept)
+        return None
 
     def _by_clarabel(self, removed: np.ndarray) -> Candidate | None:
         problem = self.problem.without(removed)

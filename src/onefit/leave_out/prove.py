@@ -27,7 +27,7 @@ from onefit.leave_out.step import Step
 from onefit.losses import CoupledLoss, PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
-from onefit.problem import Problem
+from onefit.solvers.corners import size_of_duals
 from onefit.solvers.newton import Solution
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
@@ -159,7 +159,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         return np.full(len(rows), np.inf)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
         return np.asarray(change[rows])
-    size = float(np.max(np.abs(fit.eta), initial=0.0)) + TINY
+    size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
     short = change.max(initial=0.0) <= CERTIFIED * size
     return np.asarray(2.0 * change[rows]) if short else np.full(len(rows), np.inf)
 
@@ -189,7 +189,7 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
         if _linalg.has_columns(problem.X)
         else 1.0
     )
-    sizes = max(float(np.abs(fit.gradient).sum()), _steepest(problem))
+    sizes = max(float(np.abs(fit.gradient).sum()), size_of_duals(fit))
     terms = TIE * sizes * max(1.0, float(np.max(norms, initial=0.0)))
     tangent = fit.tangent
     free = gradient.coef
@@ -199,21 +199,13 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
     return bool(within and left <= terms)
 
 
-def _steepest(problem: Problem) -> float:
-    """Largest weighted slope of a loss of straight pieces, 0 for others."""
-    if not isinstance(problem.loss, PiecewiseLinear):
-        return 0.0
-    slopes = np.abs(problem.loss.slopes(problem.y) * problem.weights[:, None])
-    return float(np.max(slopes, where=np.isfinite(slopes), initial=0.0))
-
-
 def _duals_hold(fit: Fit) -> bool:
     """Whether duals are between the slopes of their corner; losses that tell none have looked at it."""
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear):
         return True
     slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
-    tie = TIE * max(_steepest(problem), TINY)
+    tie = TIE * max(size_of_duals(fit), TINY)
     low, high = slopes.min(axis=1) - tie, slopes.max(axis=1) + tie
     return bool(np.all((fit.gradient >= low) & (fit.gradient <= high)))
 

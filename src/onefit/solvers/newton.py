@@ -35,6 +35,7 @@ class Solution(NamedTuple):
     curvature: Curvature
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss
 def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> Solution:
     """Minimise the objective of ``start.problem`` from ``start``.
 

@@ -1,8 +1,9 @@
-"""What onefit.torch costs and finds: torch_networks.py loo | audit | stream | labels | heads | wide
+"""What onefit.torch costs and finds: torch_networks.py loo | audit | stream [N …] | labels | heads | wide
 
 loo     leave-one-out of 10⁴ parameters and 1000 rows, without training on: seconds and peak memory
 audit   the same network, and 30 rows retrained without by the recipe it was trained by: in trainings
-stream  a ridge head on 1000 features of 20,000 and 100,000 rows, never held at once: seconds and peak memory
+stream  a ridge head on 1000 features of 20,000 and 100,000 rows, or of N, never held at once: seconds and
+        peak memory
 labels  10 % flipped labels on three sets: area under the ROC curve of the ranking by left-out loss of a head
         on the features of a small network, beside the losses of 5 folds and of the training
 heads   a head on frozen features of digits beside LogisticRegressionCV and SGD: accuracy and seconds
@@ -99,7 +100,7 @@ def audited():
 
 
 def streamed():
-    for n in (20_000, 100_000):
+    for n in [int(rows) for rows in sys.argv[2:]] or (20_000, 100_000):
         torch.manual_seed(0)
         X = torch.randn(n, 32)
         y = X[:, :4].sin().sum(1) + 0.5 * torch.randn(n)

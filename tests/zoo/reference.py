@@ -12,6 +12,7 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from onefit.losses import CoupledLoss
 from onefit.problem import Problem
 from onefit.readers import Reading, read
 from onefit.refits import reference
+from onefit.solvers.polish import polish
 from onefit.solvers.solve import solve
 from zoo import conic
 from zoo.draw import Case
@@ -86,6 +88,13 @@ class Reference:
     def problem(self) -> Problem:
         """What was minimised with all rows."""
         return self.reading.fit.problem
+
+    @cached_property
+    def optimum(self) -> Fit:
+        """The solution with all rows; the fit as it was read where there is none."""
+        with suppress(SolverError, np.linalg.LinAlgError, ValueError):
+            return polish(self.reading.fit).solution.fit
+        return self.reading.fit
 
     def left_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Linear predictors of every row without its set, and the rows whose refit warned.
@@ -159,7 +168,7 @@ class Reference:
     def _own(self, removed: np.ndarray) -> Candidate | None:
         """Our own from nothing; from the fit where that does not lead anywhere."""
         left = self.problem.without(removed)
-        for start in (Fit.at_start(left), replace(self.reading.fit, problem=left)):
+        for start in (Fit.at_start(left), replace(self.optimum, problem=left)):
             with suppress(SolverError, np.linalg.LinAlgError, ValueError):
                 fit = solve(start).fit
                 return self._candidate("own", removed, fit.coef, fit.intercept)

@@ -168,3 +168,16 @@ def test_refits_whose_predictors_are_all_zero_are_proven(batch):
         left = solve(Fit.at_start(fit.problem.without(8)))
         assert bound_at(left, np.array([8]))[0] < 1e-9
         assert np.abs(left.fit.eta).max() < 1e-12
+
+
+def test_patterns_that_go_round_in_circles():
+    """Columns that depend on each other over a long chain: all exchanges at once find no pattern."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(200, 20))
+    X = Z.copy()
+    X[:, 1:] = 0.6 * Z[:, 1:] + 0.8 * Z[:, :-1]
+    eta = X[:, [3, 9, 15]] @ rng.normal(size=3)
+    y = (2.0 * eta / eta.std() + rng.logistic(size=200) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L1(0.01), X, y, np.ones(200), np.array(True)))).fit
+    hard = np.argsort(-fit.problem.loss.value(y, fit.eta))[:12]
+    agrees(fit, [np.array([i]) for i in hard])

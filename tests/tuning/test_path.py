@@ -163,7 +163,7 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk, nothing = Walk(Grid(np.ones(1)), weights), np.zeros(50)
+    walk, nothing = Walk(Grid(np.ones(1)), weights, list(10.0 ** (-0.1 * np.arange(9)))), np.zeros(50)
     fit = Fit.at_start(_lasso(1.0))
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         walk.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
@@ -174,3 +174,11 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert not walk.is_past_minimum()  # a rise that may be that of the sample
     walk.add(fit, Verdict(rows**2 + 1.0, nothing, 0.0))
     assert walk.is_past_minimum()
+
+
+def test_a_coarse_path_stops_a_decade_past_its_minimum():
+    walk, nothing = Walk(Grid(np.ones(1)), np.ones(50), [1.0, 0.3, 0.1]), np.zeros(50)
+    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    for rise, past in [(0.0, False), (1.0, False), (1.0, True)]:
+        walk.add(fit, Verdict(losses + rise, nothing, 0.0))
+        assert walk.is_past_minimum() == past

@@ -15,7 +15,7 @@ TEXTS = {
         standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",
     "early_stopping": """early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
-        difference, and five strengths on.""",
+        difference, and five strengths or a decade on.""",
     "eps": """eps : float, default 1e-3
         Length of the automatic path before strengths are added.""",
     "judged": """cv : int, splitter or iterable of (train, test), optional

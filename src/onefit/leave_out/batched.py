@@ -32,7 +32,7 @@ from onefit.solvers.line_search import falling
 
 NEARBY = 0.7  # share of its bound from which on the correlation of a column is watched
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
-ALL_CHANGE, PATTERNS, USUAL_PATTERNS = 8, 40, 2  # changes of the pattern in a step: all, then one at a time
+PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 VIOLATED = 1e-9  # excess of a correlation over its bound, beside that, that is one
@@ -266,7 +266,7 @@ class _Problems:
         signs = np.where(l1 > 0, np.sign(x), 0.0)
         target, definite = np.full_like(x, np.nan), np.zeros(a, dtype=bool)
         todo = np.arange(a)
-        for number in range(PATTERNS):
+        for _ in range(PATTERNS):
             own, sign, bound = on[todo], signs[todo], l1[todo]
             model = self.columns.pinned(K[todo], own)
             f = _times(model, x[todo]) - gradient[todo]
@@ -276,16 +276,39 @@ class _Problems:
             enters = free[todo] & ~own & (np.abs(gamma) > bound * (1.0 + VIOLATED))
             target[todo] = np.where(leaves, 0.0, value)
             changes = leaves.any(axis=1) | enters.any(axis=1)
-            if number >= ALL_CHANGE:  # the first alone: then no pattern comes back (Murty 1974)
-                first = np.cumsum(leaves | enters, axis=1) == 1
-                leaves, enters = leaves & first, enters & first
             definite[todo] = sure & ~changes
             on[todo] = (own & ~leaves) | enters
             signs[todo] = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, sign))
             todo = todo[changes & sure]
             if todo.size == 0:
                 break
+        if todo.size:  # patterns may go round in circles
+            target[todo] = self._in_orthant(K[todo], gradient[todo], x[todo], l1[todo], free[todo])
         return target.reshape(shape), definite
+
+    def _in_orthant(self, K: Array, gradient: Array, x: Array, l1: Array, free: Mask) -> Array:
+        """Newton steps (a, q) with the signs of x, and of what wants to leave zero, within that orthant.
+
+        What would leave zero to the other side stays.  What crosses zero stops there, if the model is
+        lower at that point; else the step ends where the first one is at zero.
+        """
+        pulled = np.where(np.abs(gradient) > l1, -np.sign(gradient), 0.0)
+        signs = np.where(l1 > 0, np.where(x != 0, np.sign(x), pulled), 0.0)
+        for _ in range(PATTERNS):
+            on = free & ((signs != 0) | (l1 == 0))
+            model = self.columns.pinned(K, on)
+            value = _solve(model, np.where(on, _times(model, x) - gradient - l1 * signs, 0.0), on)[0]
+            wrong = (x == 0) & (signs != 0) & (value * signs < 0)
+            if not wrong.any():
+                break
+            signs = np.where(wrong, 0.0, signs)
+        value = np.where(on, value, 0.0)
+        crosses = value * signs < 0
+        until = np.where(crosses, x / np.where(crosses, x - value, 1.0), 1.0).min(axis=1)[:, None]
+        short = np.where(crosses & (x * signs <= until * (x - value) * signs), 0.0, x + until * (value - x))
+        change = np.where(crosses, 0.0, value) - x
+        falls = np.sum(change * (gradient + l1 * signs + 0.5 * _times(K, change)), axis=1) < 0
+        return np.where(falls[:, None], x + change, short)
 
     def _objective(self, which: Index, x: Array, eta: Array) -> Array:
         columns = self.columns

@@ -261,7 +261,7 @@ class RowProblems:
         ahead = self.predict(target)
         here = self.eta[:, active]
         length = self._lengths(active, x, target, ahead)
-        self.failed[active] |= bad | (length == 0.0)
+        self.failed[active] |= bad | ~found | (length == 0.0)
         change = ahead - here
         moved = length * np.abs(change).max(axis=0)
         new = x + length * (target - x)
@@ -272,7 +272,7 @@ class RowProblems:
         self.eta[:, active] = np.where(length == 1.0, ahead, here + length * change)
         self.is_fresh = False
         moved[found & self.is_model] = 0.0
-        return np.where((length == 1.0) & found, moved, np.inf)
+        return np.where(length == 1.0, moved, np.inf)
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
         problem, table = self.table.fit.problem, self.table

@@ -68,10 +68,9 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
 
 
 def _nearly(fit: Fit, rows: Index) -> Array:
-    """Predictors of a kinked fit's rows: what has not settled there is near, it swings about the end."""
+    """Predictors of a kinked fit's rows that settle."""
     ends, _ = proximal.iterate(fit, rows, NEARLY, np.inf)
-    curved = not fit.problem.loss.is_quadratic
-    return np.where(np.isfinite(ends.eta) & (ends.settled | curved), ends.eta, np.nan)
+    return np.where(ends.settled, ends.eta, np.nan)
 
 
 def _after_steps(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from onefit._typing import Array
 from onefit.exceptions import ShortPathWarning
 
-PATIENCE = 5  # strengths past the best one before a path may stop
+PATIENCE, DECADES = 5, 1.0  # strengths, or decades, past the best one before a path may stop
 FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
 # The risk falls at an end if the last decade took this share off it.  Near its limit, with no penalty or

@@ -14,7 +14,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
 from onefit.tuning.contest import Contest, choose_strength
-from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between
 from onefit.tuning.selection import Selection, paired_errors, smallest
@@ -136,8 +136,8 @@ def search_path(
     selection : "bagged_se", "bagged", "min" or "1se"
         How the strength is chosen: ``tuning.selection``.
     early_stopping : bool, default True
-        Stop once the risk is clearly past its minimum: at least 5 strengths beyond the best so far and
-        worse than it by two standard errors of the paired difference.
+        Stop once the risk is clearly past its minimum: at least 5 strengths or a decade beyond the best so
+        far, and worse than it by two standard errors of the paired difference.
     """
     walked, solution = Walk(grid, judgement.unit_weights), None
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
@@ -221,7 +221,9 @@ class Walk:
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
         best, last = smallest(np.array(self.risks)), self.verdicts[-1]
-        if last is not None and not self.past and len(self.risks) - 1 >= best + PATIENCE:
+        decades = abs(float(np.log10(self.strengths[len(self.risks) - 1] / self.strengths[best])))
+        far = len(self.risks) - 1 >= best + PATIENCE or decades >= DECADES
+        if last is not None and not self.past and far:
             least = self.verdicts[best]
             assert least is not None  # the first of several that share a risk
             rise, error = mean_and_error(last.losses - least.losses, self.weights)

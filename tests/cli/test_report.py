@@ -285,6 +285,15 @@ def test_risk_corrected_for_the_choice_is_told(regression, counts):
     assert f"<span>corrected deviance for the choice</span><b>{told}<" in page
 
 
+def test_how_sure_the_choice_is(regression, counts):
+    for comparison in (regression, counts):
+        model, tried = comparison.best.model, len(comparison.best.model.risk_path_)
+        held = model.confidence_set_
+        line = next(line for line in first_cautions(comparison) if f"of {tried} strengths" in line)
+        assert line.startswith(f"{len(held)} of {tried} strengths")
+        assert f"from {held.min():.3g} to {held.max():.3g}" in line
+
+
 class TestPage:
     @pytest.mark.usefixtures("with_pictures")
     @pytest.mark.parametrize("kind", ["regression", "classes", "counts"])

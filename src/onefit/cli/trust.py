@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
+from onefit.cli.cuts import strengths_of
 from onefit.cli.words import new_rows, number, scored, with_error
 from onefit.risk.audit import RESOLUTION, Audit
 from onefit.risk.estimate import RiskEstimate
@@ -66,6 +67,7 @@ def first_cautions(comparison: Ranking) -> list[str]:
         *_about_ties(comparison),
         *_about_counts(comparison),
         *([fixed] if comparison.cuts is None else []),
+        *([_about_sureness(comparison)] if comparison.cuts is None else []),
         _about_choice(comparison),
     ]
 
@@ -130,6 +132,19 @@ def about_audit(comparison: Ranking) -> list[str]:
 def _about_audit(comparison: Ranking) -> list[str]:
     audit = comparison.audit
     return [] if audit is None else audited(audit, comparison.best.estimate.loss_name)
+
+
+def _about_sureness(comparison: Ranking) -> str:
+    """How sure the choice of the strength is."""
+    best, tried = comparison.best, strengths_of(comparison.best.model)
+    held = best.model.confidence_set_
+    name = "C" if hasattr(best.model, "C_") else "alpha"
+    if len(held) == 1:
+        return f"Of {len(tried)} strengths of {best.name} the chosen one is better than any other at 95 %."
+    return (
+        f"{len(held)} of {len(tried)} strengths of {best.name}, {name} from {held.min():.3g} to "
+        f"{held.max():.3g}, cannot be told from the best by these rows; the chosen one is among them."
+    )
 
 
 def _about_choice(comparison: Ranking) -> str:

@@ -26,6 +26,7 @@ from onefit.fit import Fit
 from onefit.losses import CoupledLoss
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
+from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
@@ -180,8 +181,10 @@ class FoldProblems:
 
     def _penalty_holds(self, point: Point) -> Mask:
         """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
-        gradient = _linalg.transposed_times(self.fit.problem.X, self.slope(point.eta))
-        return self.fit.problem.penalty.is_stationary(point.coef, gradient / self.keeps)
+        problem, slope = self.fit.problem, self.slope(point.eta)
+        gradient = _linalg.transposed_times(problem.X, slope) / self.keeps
+        size = sizes_of_gradients(problem, gradient, np.linalg.norm(slope, axis=0) / self.keeps)
+        return problem.penalty.is_stationary(point.coef, gradient, size=size)
 
 
 Solve: TypeAlias = Callable[[Direction], Direction]

@@ -21,8 +21,8 @@ from onefit.leave_out.loose import ends_of_pieces, interval_of_duals, is_straigh
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
 from onefit.solvers.corners import size_of_duals
+from onefit.solvers.stationary import sizes_of_gradients
 
-ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
 
 
@@ -109,8 +109,5 @@ def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:
     if not fit.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
     gradient = _linalg.transposed_times(fit.problem.X, moved.gradient) / (1.0 - moved.share)
-    # where no kink holds anything the gradient is but rounding: then it is judged by the terms of its sums
-    norms = _linalg.column_norms(fit.problem.X, np.ones(len(moved.gradient)), centred=False)
-    terms = ROUNDING * np.linalg.norm(moved.gradient, axis=0) * norms.max(initial=0.0)
-    size = np.maximum(np.abs(gradient).max(axis=0, initial=0.0), terms)
+    size = sizes_of_gradients(fit.problem, gradient, np.linalg.norm(moved.gradient, axis=0))
     return fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)

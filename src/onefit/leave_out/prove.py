@@ -29,10 +29,10 @@ from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, roun
 from onefit.penalties import Subspace
 from onefit.solvers.corners import size_of_duals
 from onefit.solvers.newton import Solution
+from onefit.solvers.stationary import ROUNDING, sizes_of_gradients
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
 STATIONARY = 1e-7  # excess of a gradient, relative to its size, that ``is_stationary`` takes for none
-ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
 
 
 def radius(R: float, residual: Array, travelled: Array, widest: Array, low: Array) -> Array:
@@ -223,13 +223,15 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     # where nothing is left, gradients are the rounding of η
     rounding = rounding_of_slack(1.0) / STATIONARY * float(np.max(np.abs(fit.hessian), initial=0.0))
-    largest = max(ROUNDING * float(np.linalg.norm(fit.gradient)), rounding * float(np.linalg.norm(fit.eta)))
-    terms = largest * norms.max(initial=0.0)
-    size = max(float(np.abs(slope).max(initial=0.0)), terms)
+    rounding *= float(np.linalg.norm(fit.eta))
+    steepest = float(np.linalg.norm(fit.gradient))
     if slope.ndim == 1:
-        sizes = np.array([size])
+        sizes = sizes_of_gradients(fit.problem, slope[:, None], np.array([steepest]))
+        sizes = np.maximum(sizes, rounding * norms[:, None])
         found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], STATIONARY, size=sizes)
         return bool(found[0])
+    terms = max(ROUNDING * steepest, rounding) * norms.max(initial=0.0)
+    size = max(float(np.abs(slope).max(initial=0.0)), terms)
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
     free = np.isfinite(l1) & np.isfinite(l2)
     slope = slope + np.where(free, l2, 0.0) * fit.coef

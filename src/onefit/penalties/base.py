@@ -128,9 +128,9 @@ class Penalty(ABC):
             Of r problems with this penalty.
         rtol : float, default 1e-7
             Error of a subgradient that is none, relative to ``size``.
-        size : (r,) array, optional
+        size : (r,) or (p, r) array, optional
             Size of gradients: by default the largest of ``loss_gradient``, which is rounding where nothing is
-            penalised.
+            penalised.  One a coefficient, for columns of different size, matters to sums over coefficients.
 
         Returns
         -------
@@ -200,7 +200,8 @@ def add(one: Any, other: Any) -> Penalty:
 
 def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
-    return np.abs(loss_gradient).max(axis=0, initial=0.0) if size is None else size
+    size = np.abs(loss_gradient) if size is None else size
+    return size if size.ndim == 1 else np.max(size, axis=0, initial=0.0)
 
 
 def _names(penalty: Any) -> list[str]:

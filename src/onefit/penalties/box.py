@@ -114,7 +114,7 @@ class Box(Polyhedral, Coordinatewise):
         downwards = loss_gradient + np.where(coef > near, l1, -l1)
         falls = np.where(upper - coef > near, np.maximum(-upwards, 0.0), 0.0)
         rises = np.where(coef - lower > near, np.maximum(downwards, 0.0), 0.0)
-        allowed = rtol * largest_gradient(loss_gradient, size)
+        allowed = rtol * (largest_gradient(loss_gradient, None) if size is None else size)
         return np.all((np.maximum(falls, rises) <= allowed) & _inside(coef, lower, upper), axis=0)
 
 

@@ -112,7 +112,7 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
         l2 = np.where(free, l2, 0.0)
         slope = loss_gradient + l2 * coef
         wrong = np.where(coef != 0, np.abs(slope + l1 * np.sign(coef)), np.maximum(np.abs(slope) - l1, 0.0))
-        allowed = rtol * largest_gradient(loss_gradient, size)
+        allowed = rtol * (largest_gradient(loss_gradient, None) if size is None else size)
         return np.all(np.where(free, wrong, 0.0) <= allowed, axis=0)
 
     def orthant(self, coef: Array, loss_gradient: Array, slack: float = 0.0) -> Array:

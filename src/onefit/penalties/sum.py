@@ -107,7 +107,7 @@ class Sum(Penalty):
         self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
     ) -> Mask:
         l2 = self.quadratic.strengths(coef.shape[:1])[1]
-        size = largest_gradient(loss_gradient, size)
+        size = largest_gradient(loss_gradient, None) if size is None else size
         return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol, size)
 
 

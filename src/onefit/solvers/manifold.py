@@ -82,9 +82,10 @@ def solve(start: Fit) -> Solution:
         moved = None if step is None else _along(here, step, decrement, metric, small=small)
         if moved is None and burst > LONGEST_BURST and error <= STATIONARY_ENOUGH:
             return Solution(here.fit, factor(here.fit))
-        if moved is None or (not small and here.fit.objective - moved.fit.objective < POOR * decrement):
+        is_poor = moved is not None and here.fit.objective - moved.fit.objective < POOR * decrement
+        if moved is None or (is_poor and not small and burst <= 4 * LONGEST_BURST):
             moved, metric = _accelerated(here if moved is None else moved, metric, burst)
-            burst = min(2 * burst, 2 * LONGEST_BURST)
+            burst *= 2
         here = moved
     raise SolverError(
         f"no optimum reached (objective {here.fit.objective:.6g}): the problem may have no finite "

@@ -20,6 +20,7 @@ from onefit.solvers import corners, curved_program, manifold, newton, quadratic_
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import approached, least_squares_path, newton_path
+from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
 
@@ -66,11 +67,14 @@ def solve(start: Fit) -> Solution:
 
 
 def _solve_on_manifold(start: Fit) -> Solution:
-    """Newton steps on the manifold; a quadratic program where they do not settle and there is one."""
+    """Newton steps on the manifold; a quadratic program, if there is one, where they miss the optimum."""
+    has_program = isinstance(start.problem.penalty.without_ridge(), Polyhedral)
     try:
-        return manifold.solve(start)
+        found = manifold.solve(start)
+        if not has_program or is_stationary(found.fit):
+            return found
     except SolverError:
-        if not isinstance(start.problem.penalty.without_ridge(), Polyhedral):
+        if not has_program:
             raise
     fit = quadratic_program.solve(start)
     return Solution(fit, factor(fit))

@@ -13,7 +13,7 @@ from onefit import _linalg
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty
+from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty
 from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
 from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
@@ -68,13 +68,13 @@ def solve(start: Fit) -> Solution:
 
 def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; a quadratic program, if there is one, where they miss the optimum."""
-    has_program = isinstance(start.problem.penalty.without_ridge(), Polyhedral)
+    penalty = start.problem.penalty.without_ridge()
     try:
         found = manifold.solve(start)
-        if not has_program or is_stationary(found.fit):
+        if not isinstance(penalty, Coordinatewise) or is_stationary(found.fit):
             return found
     except SolverError:
-        if not has_program:
+        if not isinstance(penalty, Polyhedral):
             raise
     fit = quadratic_program.solve(start)
     return Solution(fit, factor(fit))

@@ -4,10 +4,9 @@ They take the scale of their scikit-learn namesake and can stand in for its ``CV
 """
 
 from onefit.estimators import read_back as read_back
-from onefit.estimators.elastic_net import ElasticNetLOO, LassoLOO
 from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
 from onefit.estimators.glm import LogisticLOO, PoissonLOO
-from onefit.estimators.ridge import RidgeLOO
+from onefit.estimators.least_squares import ElasticNetLOO, LassoLOO, RidgeLOO
 
 __all__ = [
     "ElasticNetLOO",

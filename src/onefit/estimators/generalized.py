@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,6 @@ from onefit.penalties import L2, PENALTIES, Penalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
 from onefit.solvers.solve import solve
-from onefit.tuning.selection import Selection
 from onefit.validation import check_rows, check_weights, class_numbers
 
 
@@ -137,6 +136,7 @@ class GeneralizedLinear(LinearModel):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class GeneralizedLinearLOO(SelfTuned):
     """Linear model with any loss and any penalty that chooses its strength by leave-one-out.
 
@@ -194,42 +194,13 @@ class GeneralizedLinearLOO(SelfTuned):
     True
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "squared",
-        penalty: str | Penalty | None = None,
-        alphas: int | ArrayLike = 30,
-        *,
-        selection: Selection = "bagged_se",
-        eps: float = 1e-3,
-        early_stopping: bool = True,
-        fit_intercept: bool = True,
-        cv: Any = None,
-        scoring: Any = None,
-        class_weight: Any = None,
-        positive: bool = False,
-        bounds: Any = None,
-        penalty_factors: ArrayLike | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alphas = alphas
-        self.selection = selection
-        self.eps = eps
-        self.early_stopping = early_stopping
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.scoring = scoring
-        self.class_weight = class_weight
-        self.positive = positive
-        self.bounds = bounds
-        self.penalty_factors = penalty_factors
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+    loss: str | Loss = "squared"
+    penalty: str | Penalty | None = None
+    alphas: int | ArrayLike = 30
+    _: KW_ONLY
+    eps: float = 1e-3
+    early_stopping: bool = True
+    class_weight: Any = None
 
     def _loss(self, n_classes: int) -> Loss:
         return _named_loss(self.loss, n_classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +13,11 @@ from onefit.estimators.self_tuned import SelfTuned
 from onefit.estimators.strengths import mixed
 from onefit.losses import Logistic, Loss, Multinomial, Poisson
 from onefit.penalties import Penalty
-from onefit.tuning.selection import Selection
 from onefit.validation import check_share
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class LogisticLOO(SelfTuned):
     """Logistic regression that chooses its strength by leave-one-out.
 
@@ -73,38 +74,11 @@ class LogisticLOO(SelfTuned):
 
     _strength = "C"
 
-    def __init__(
-        self,
-        Cs: int | ArrayLike = 30,
-        *,
-        l1_ratio: float | ArrayLike = 0.0,
-        selection: Selection = "bagged_se",
-        early_stopping: bool = True,
-        fit_intercept: bool = True,
-        cv: Any = None,
-        scoring: Any = None,
-        class_weight: Any = None,
-        positive: bool = False,
-        bounds: Any = None,
-        penalty_factors: ArrayLike | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.Cs = Cs
-        self.l1_ratio = l1_ratio
-        self.selection = selection
-        self.early_stopping = early_stopping
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.cv = cv
-        self.scoring = scoring
-        self.positive = positive
-        self.bounds = bounds
-        self.penalty_factors = penalty_factors
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+    Cs: int | ArrayLike = 30
+    _: KW_ONLY
+    l1_ratio: float | ArrayLike = 0.0
+    early_stopping: bool = True
+    class_weight: Any = None
 
     def _loss(self, n_classes: int) -> Loss:
         return Multinomial(n_classes) if n_classes > 2 else Logistic()
@@ -140,6 +114,7 @@ class LogisticLOO(SelfTuned):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class PoissonLOO(SelfTuned):
     """Poisson regression with a ridge penalty that chooses its strength by leave-one-out.
 
@@ -188,34 +163,9 @@ class PoissonLOO(SelfTuned):
 
     _mean_scaled = True
 
-    def __init__(
-        self,
-        alphas: int | ArrayLike = 30,
-        *,
-        selection: Selection = "bagged_se",
-        early_stopping: bool = True,
-        fit_intercept: bool = True,
-        cv: Any = None,
-        scoring: Any = None,
-        positive: bool = False,
-        bounds: Any = None,
-        penalty_factors: ArrayLike | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.selection = selection
-        self.early_stopping = early_stopping
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.scoring = scoring
-        self.positive = positive
-        self.bounds = bounds
-        self.penalty_factors = penalty_factors
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+    alphas: int | ArrayLike = 30
+    _: KW_ONLY
+    early_stopping: bool = True
 
     def _loss(self, n_classes: int) -> Loss:
         return Poisson()

@@ -30,6 +30,7 @@ class Penalized(LinearModel):
     bounds: Any
     penalty_factors: Any
     class_weight: Any = None
+    early_stopping: bool = True
     _strength: ClassVar[str] = "alpha"  # what the strength is called, and sets "<strength>_"
     _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
     _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed

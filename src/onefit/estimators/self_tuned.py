@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
@@ -64,17 +65,21 @@ class Candidate(NamedTuple):
         return float(self.result.risks[self.result.best])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SelfTuned(Penalized):
-    """A path of penalties, judged by what leaves rows out, and the best of it."""
+    """A path of penalties, judged by what leaves rows out, and the best of it; with the parameters of all."""
 
-    selection: Selection
-    early_stopping: bool = True
-    cv: Any
-    scoring: Any
-    max_iter: Any
-    tol: Any
-    n_jobs: int | None
-    loo_: Any  # a RiskEstimate, or a BlocksEstimate of rows that are not held in memory
+    selection: Selection = "bagged_se"
+    fit_intercept: bool = True
+    cv: Any = None
+    scoring: Any = None
+    positive: bool = False
+    bounds: Any = None
+    penalty_factors: ArrayLike | None = None
+    max_iter: int | None = None
+    tol: float | None = None
+    n_jobs: int | None = None
+    loo_: Any = field(init=False)  # a RiskEstimate, or a BlocksEstimate of rows that are not in memory
 
     # --- fitting -------------------------------------------------------------------------------------
 

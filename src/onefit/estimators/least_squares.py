@@ -1,7 +1,8 @@
-"""The lasso and the elastic net, which tune themselves by leaving rows out."""
+"""Ridge regression, the lasso and the elastic net, which tune themselves by leaving rows out."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,15 +13,13 @@ from onefit.estimators.self_tuned import SelfTuned
 from onefit.estimators.strengths import mixed
 from onefit.losses import Loss, Squared
 from onefit.penalties import Penalty
-from onefit.tuning.selection import Selection
 from onefit.validation import is_count
 
 
-class _MeanOfSquares(SelfTuned):
-    """½ Σ w (y − Xβ − b)² / Σw and a penalty."""
+class _LeastSquares(SelfTuned):
+    """Squared errors and a penalty."""
 
     _several_targets = True
-    _mean_scaled = True
 
     def _loss(self, n_classes: int) -> Loss:
         return Squared()
@@ -29,7 +28,7 @@ class _MeanOfSquares(SelfTuned):
         return mixed(ratio)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit along the path and keep the best.
+        """Fit at every strength and keep the best.
 
         Parameters
         ----------
@@ -46,7 +45,60 @@ class _MeanOfSquares(SelfTuned):
 
 
 @documented
-class ElasticNetLOO(_MeanOfSquares):
+@dataclass(eq=False, repr=False)
+class RidgeLOO(_LeastSquares):
+    """Ridge regression that chooses its strength by exact leave-one-out.
+
+    Minimises Σ w (y − Xβ − b)² + alpha ‖β‖², the scale of ``sklearn.linear_model.Ridge``, for every
+    strength from one eigendecomposition (Golub, Heath and Wahba 1979); with ``cv``, ``scoring``, groups, or
+    columns that are treated differently, strength by strength.
+
+    Stands in for ``RidgeCV``.  What differs: ``alphas`` may be a number; the default choice is not the
+    smallest risk (``selection``); several targets have one strength; ``loo_`` holds what ``store_cv_results``
+    would.  ``gcv_mode`` is not taken.
+
+    Parameters
+    ----------
+    alphas : int or array-like, default 100
+        So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
+        eight decades, and more at either end while the risk falls there; or the strengths themselves.
+    <selection>
+    fit_intercept : bool, default True
+    <judged>
+    <columns>
+    <solver>
+
+    Attributes
+    ----------
+    alpha_ : float
+        Strength that was chosen.
+    alphas_ : (J,) array
+        Strengths that were tried, strongest first.
+    <paths>
+    coef_path_ : (J, p) or (J, p, t) array
+    intercept_path_ : (J,) or (J, t) array
+    coef_ : (p,) or (t, p) array
+    intercept_ : float or (t,) array
+    <loo_>
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from onefit import RidgeLOO
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0]).fit(X, y)
+    >>> model.alpha_, round(model.loo_.value)
+    (0.1, 3005)
+    """
+
+    _may_be_zero = True
+
+    alphas: int | ArrayLike = 100
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class ElasticNetLOO(_LeastSquares):
     """Elastic net that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
@@ -100,38 +152,13 @@ class ElasticNetLOO(_MeanOfSquares):
     0.987
     """
 
-    def __init__(
-        self,
-        alphas: int | ArrayLike = 100,
-        *,
-        l1_ratio: float | ArrayLike = 0.5,
-        selection: Selection = "bagged_se",
-        eps: float = 1e-3,
-        early_stopping: bool = True,
-        fit_intercept: bool = True,
-        cv: Any = None,
-        scoring: Any = None,
-        positive: bool = False,
-        bounds: Any = None,
-        penalty_factors: ArrayLike | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.l1_ratio = l1_ratio
-        self.selection = selection
-        self.eps = eps
-        self.early_stopping = early_stopping
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.scoring = scoring
-        self.positive = positive
-        self.bounds = bounds
-        self.penalty_factors = penalty_factors
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+    _mean_scaled = True
+
+    alphas: int | ArrayLike = 100
+    _: KW_ONLY
+    l1_ratio: float | ArrayLike = 0.5
+    eps: float = 1e-3
+    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         try:
@@ -148,7 +175,8 @@ class ElasticNetLOO(_MeanOfSquares):
 
 
 @documented
-class LassoLOO(_MeanOfSquares):
+@dataclass(eq=False, repr=False)
+class LassoLOO(_LeastSquares):
     """Lasso that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha ‖β‖₁, the scale of ``sklearn.linear_model.Lasso``.  The path is
@@ -196,36 +224,12 @@ class LassoLOO(_MeanOfSquares):
     7
     """
 
-    def __init__(
-        self,
-        alphas: int | ArrayLike = 100,
-        *,
-        selection: Selection = "bagged_se",
-        eps: float = 1e-3,
-        early_stopping: bool = True,
-        fit_intercept: bool = True,
-        cv: Any = None,
-        scoring: Any = None,
-        positive: bool = False,
-        bounds: Any = None,
-        penalty_factors: ArrayLike | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.selection = selection
-        self.eps = eps
-        self.early_stopping = early_stopping
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.scoring = scoring
-        self.positive = positive
-        self.bounds = bounds
-        self.penalty_factors = penalty_factors
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+    _mean_scaled = True
+
+    alphas: int | ArrayLike = 100
+    _: KW_ONLY
+    eps: float = 1e-3
+    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         return [1.0]

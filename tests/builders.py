@@ -54,6 +54,18 @@ from onefit.penalties import (
 N, P = 48, 6
 
 
+def slow_where(doubled: Callable[[Any, str], bool], checks: Any) -> Any:
+    """scikit-learn's checks of some estimators, those ``doubled(estimator, name)`` marked slow."""
+    names, cases = checks.args
+    marked = []
+    for case in cases:
+        estimator, check = values = getattr(case, "values", case)
+        marks = [*getattr(case, "marks", ())]
+        slow = [pytest.mark.slow] if doubled(estimator, getattr(check, "func", check).__name__) else []
+        marked.append(pytest.param(*values, marks=marks + slow))
+    return pytest.mark.parametrize(names, marked, **checks.kwargs)
+
+
 def design(n: int = N, p: int = P, seed: int = 0) -> np.ndarray:
     """Columns of zero mean and unit scale that are a little correlated: (n, p)."""
     rng = np.random.default_rng(seed)

@@ -223,6 +223,16 @@ def test_pseudo_factor_is_a_generalised_inverse(scale):
     np.testing.assert_allclose(K @ (W @ W.T) @ K / unit, K / unit, atol=1e-10)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_root_has_no_more_columns_than_the_rank(scale):
+    A = scale * np.random.default_rng(11).normal(size=(9, 4)) * [1.0, 3.0, 0.1, 1.0]
+    A = np.vstack([A, A[:2], np.zeros((1, 4))])
+    root = _linalg.low_rank_root(A @ A.T, 1e-10)
+    assert root.shape == (12, 4)
+    np.testing.assert_allclose(root @ root.T, A @ A.T, atol=1e-9 * scale**2)
+    assert _linalg.low_rank_root(np.zeros((3, 3)), 1e-10).shape == (3, 0)
+
+
 def test_pseudo_factor_gives_the_solution_of_minimum_norm():
     # a generalised inverse that is not the Moore-Penrose one gives other coefficients
     # the least-squares solution that scikit-learn and LAPACK choose has the smallest norm of all

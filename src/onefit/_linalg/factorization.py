@@ -93,6 +93,20 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
 
 
+def low_rank_root(K: Array, rtol: float) -> Array:
+    """B (k, r) with B Bᵀ = K but for this share of the largest element of a positive semi-definite K.
+
+    Not scaled to a unit diagonal, where all pivots would be equal and rounding say which is first.
+    """
+    scale = float(K.diagonal().max(initial=0.0))
+    if scale <= 0.0:
+        return np.zeros((len(K), 0))
+    factor, order, rank, _ = lapack.dpstrf(K, lower=1, tol=rtol * scale)
+    B = np.empty((len(K), rank))
+    B[order - 1] = np.tril(factor[:, :rank])
+    return B
+
+
 def null_space(K: Array, rtol: float = 1e-11) -> Array:
     """A basis (k, k − r) of what a positive semi-definite K takes to zero, one dependent column a vector.
 

@@ -31,7 +31,7 @@ SELECTIONS = ("bagged_se", "bagged", "min", "1se")
 CONFIDENCE = 0.95
 N_DRAWS = 1000
 N_BAGGED = 100  # draws of a choice, which has to cost little beside the fit
-JITTER = 1e-10  # of the largest variance: keeps the covariance of equal strengths positive definite
+ROUNDING = 1e-10  # of the largest variance: what is less is not drawn
 SAME = 1e-4  # of the largest error: risks that differ by less are those of the same model
 
 
@@ -85,37 +85,38 @@ def bagged(risks: Array, covariance: Array, positions: Index, bagging: Bagging) 
     """
     if not np.all(np.isfinite(covariance)):
         return int(positions[smallest(risks)])
-    tolerances = _tolerances(covariance, bagging.errors)
-    drawn = positions[_strongest(risks + bagging.spread * _cheap_draws(covariance), tolerances)]
-    chosen = np.searchsorted(positions, _nearest(np.array([drawn.mean()]), positions))
-    return int(positions[_not_too_weak(chosen, risks[None], covariance, bagging.weaker)[0]])
+    pairs = _errors_of_pairs(covariance)
+    drawn = risks + bagging.spread * _cheap_draws(covariance)
+    choices = positions[_strongest(drawn, bagging.errors * pairs + _same(covariance))]
+    chosen = np.searchsorted(positions, _nearest(np.array([choices.mean()]), positions))
+    return int(positions[_not_too_weak(chosen, risks[None], pairs, bagging.weaker)[0]])
 
 
-def _tolerances(covariance: Array, errors: float) -> Array:
-    """By how much each risk may exceed that of each strength and be preferred to it: (J, J).
-
-    The first index is the strength of the smallest risk.  Risks of the same model differ by rounding only.
-    """
-    same = SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
-    return same + errors * _errors_of_pairs(covariance)
+def _same(covariance: Array) -> float:
+    """How far risks of the same model may be apart, by rounding."""
+    return SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
 
 
-def _not_too_weak(chosen: Index, risks: Array, covariance: Array, errors: float) -> Index:
+def _not_too_weak(chosen: Index, risks: Array, pairs: Array, errors: float) -> Index:
     """In each row of risks (B, J) the choice, or the next stronger one within so many errors of the best.
 
-    What is stronger than the best stays: (B,).
+    ``pairs`` are standard errors of differences (J, J).  What is stronger than the best stays: (B,).
     """
+    if np.isinf(errors):
+        return chosen
     best = risks.argmin(axis=1)
     least = np.take_along_axis(risks, best[:, None], axis=1)
-    with np.errstate(invalid="ignore"):  # no limit
-        fair = risks <= least + np.nan_to_num(errors * _errors_of_pairs(covariance)[best], nan=np.inf)
+    fair = risks <= least + errors * pairs[best]
     fair &= np.arange(risks.shape[1]) <= chosen[:, None]
     weakest = risks.shape[1] - 1 - fair[:, ::-1].argmax(axis=1)
     return np.where(chosen > best, weakest, chosen)
 
 
 def _strongest(risks: Array, tolerances: Array) -> Index:
-    """In each row of risks (B, J) the strongest penalty within tolerance of the smallest risk: (B,)."""
+    """In each row of risks (B, J) the strongest penalty within tolerance of the smallest risk: (B,).
+
+    The first index of the tolerances (J, J) is the strength of the smallest risk.
+    """
     best = risks.argmin(axis=1)
     least = np.take_along_axis(risks, best[:, None], axis=1)
     return (risks <= least + tolerances[best]).argmax(axis=1)
@@ -268,20 +269,20 @@ def _choices(risks: Array, covariance: Array, selection: Selection, paths: Index
         if selection in BAGGINGS:
             candidates.append(at[_bagged_choices(own, its, BAGGINGS[selection])])
         else:
-            tolerances = float(selection == "1se") * _errors_of_pairs(its)
-            candidates.append(at[_strongest(own, tolerances)])
+            candidates.append(at[_strongest(own, float(selection == "1se") * _errors_of_pairs(its))])
     at_choice = np.stack([risks[rows, best] for best in candidates])
     return np.stack(candidates)[at_choice.argmin(axis=0), rows]
 
 
 def _bagged_choices(risks: Array, covariance: Array, bagging: Bagging) -> Index:
     positions = np.arange(risks.shape[1])
-    total, tolerances = np.zeros(len(risks)), _tolerances(covariance, bagging.errors)
+    pairs = _errors_of_pairs(covariance)
+    total, tolerances = np.zeros(len(risks)), bagging.errors * pairs + _same(covariance)
     drawn = bagging.spread * _cheap_draws(covariance, seed=1)
     for error in drawn:
         total += _strongest(risks + error, tolerances)
     chosen = _nearest(total / len(drawn), positions)
-    return _not_too_weak(chosen, risks, covariance, bagging.weaker)
+    return _not_too_weak(chosen, risks, pairs, bagging.weaker)
 
 
 def _normal(statistics: Array, n: int) -> Array:
@@ -314,12 +315,10 @@ def _draws(covariance: Array) -> Array:
 def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
     """Errors from N(0, covariance), each with its opposite: (B, J).
 
-    From a Cholesky factor, which takes a tenth of the time of a symmetric root.
+    From a pivoted Cholesky factor, which ends where what is left is rounding: the risks of a ridge path,
+    be it of a hundred strengths, err in less than ten ways.
     """
-    scale = float(covariance.diagonal().max(initial=0.0))
-    if scale <= 0:
-        return np.zeros((2, len(covariance)))
-    jittered = covariance + JITTER * scale * np.eye(len(covariance))
-    root = np.asarray(np.linalg.cholesky(jittered), dtype=np.float64)
-    half = _linalg.product(np.random.default_rng(seed).standard_normal((N_BAGGED // 2, len(root))), root.T)
+    root = _linalg.low_rank_root(covariance, ROUNDING)
+    normals = np.random.default_rng(seed).standard_normal((N_BAGGED // 2, root.shape[1]))
+    half = _linalg.product(normals, root.T)
     return np.vstack([half, -half])

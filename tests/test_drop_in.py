@@ -43,16 +43,24 @@ MODELS = {
 OF_ONE = [name for name in MODELS if name != "multinomial"]
 OF_CLASSES = ["logistic", "logistic lasso", "multinomial"]
 WITH_OFFSET = ["logistic", "logistic lasso", "poisson"]
+GIVEN = {
+    "factors": {"penalty_factors": FACTORS},
+    "positive": {"positive": True},
+    "bounds": {"bounds": (-0.3, [0.5, np.inf, 1.0, 0.1])},
+    "balanced": {"class_weight": "balanced"},
+    "class weights": {"class_weight": "given"},
+    "offset": {"offset": OFFSET},
+    "groups": {"groups": GROUPS},
+    "cv": {"cv": 4},
+    "positive groups": {"penalty_factors": FACTORS, "positive": True, "groups": GROUPS},
+    "offset in folds": {"offset": OFFSET, "cv": KFold(5), "penalty_factors": FACTORS},
+}
 CASES = (
-    [(name, {"penalty_factors": FACTORS}) for name in MODELS]
-    + [(name, {"positive": True}) for name in OF_ONE]
-    + [("ridge", {"bounds": (-0.3, [0.5, np.inf, 1.0, 0.1])})]
-    + [(name, {"class_weight": weight}) for name in OF_CLASSES for weight in ("balanced", "given")]
-    + [(name, {"offset": OFFSET}) for name in WITH_OFFSET]
-    + [(name, {"groups": GROUPS}) for name in MODELS]
-    + [(name, {"cv": 4}) for name in MODELS]
-    + [("ridge", {"penalty_factors": FACTORS, "positive": True, "groups": GROUPS})]
-    + [("poisson", {"offset": OFFSET, "cv": KFold(5), "penalty_factors": FACTORS})]
+    [(name, given) for given in ("factors", "groups", "cv") for name in MODELS]
+    + [(name, "positive") for name in OF_ONE]
+    + [(name, given) for name in OF_CLASSES for given in ("balanced", "class weights")]
+    + [(name, "offset") for name in WITH_OFFSET]
+    + [("ridge", "bounds"), ("ridge", "positive groups"), ("poisson", "offset in folds")]
 )
 VARIANTS = {
     "plain": {},
@@ -75,7 +83,7 @@ def _folds(settings, y):
 
 def _case(name, given, variant):
     model, kind = MODELS[name]
-    y, given = TARGETS[kind], dict(given)
+    y, given = TARGETS[kind], dict(GIVEN[given])
     if given.get("class_weight") == "given":
         given["class_weight"] = dict(zip(np.unique(y), (2.0, 0.5, 1.5), strict=False))
     in_fit = {key: given.pop(key) for key in ("offset", "groups") if key in given}
@@ -84,14 +92,9 @@ def _case(name, given, variant):
     return clone(model).set_params(**given, **variant), y, in_fit, store, weights
 
 
-def _named(value):
-    shown = (key if key != "class_weight" else str(value[key]) for key in value)
-    return value if isinstance(value, str) else "+".join(shown)
-
-
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("name", "given"), CASES, ids=_named)
+@pytest.mark.parametrize(("name", "given"), CASES)
 def test_left_out_values_are_those_of_refits(name, given, variant):
     model, y, in_fit, store, weights = _case(name, given, variant)
     by_row = {} if weights is None else {"sample_weight": weights}
@@ -100,7 +103,7 @@ def test_left_out_values_are_those_of_refits(name, given, variant):
     assert np.isfinite(found.approx_error)
     assert found.approx_error <= 0.11 * found.std_error  # what max_error allows, and a rounding
     np.testing.assert_array_equal(found.rows, np.arange(N))
-    folds = _folds(given, y)
+    folds = _folds(GIVEN[given], y)
     for rows in folds[:: max(1, len(folds) // 5)]:  # a few of them
         kept = np.setdiff1d(np.arange(N), rows)
         own = {key: value[kept] for key, value in by_row.items()}

@@ -17,6 +17,11 @@ from onefit.problem import Problem
 ON_KINK = 1e-7  # distance from a kink of the loss, relative to 1 + |η|, that is none
 
 
+def curved(hessian: Array, change: Array) -> Array:
+    """Second derivatives of the rows, in the shape of ``change`` or (n, c, c), times a change."""
+    return np.asarray(np.einsum("nab,nb->na", hessian, change) if hessian.ndim == 3 else hessian * change)
+
+
 @dataclass(frozen=True)
 class Fit:
     """A problem and coefficients that are meant to solve it.
@@ -90,6 +95,15 @@ class Fit:
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
         return _linalg.transposed_times(self.problem.X, self.gradient)
+
+    @property
+    def intercept_gradient(self) -> Array:
+        """Σ g for each intercept, zero where there is none."""
+        return np.where(self.problem.intercept, self.gradient.sum(axis=0), 0.0)
+
+    def bent(self, change: Array) -> Array:
+        """D times a change of the linear predictors: how the gradients of the rows change with it."""
+        return curved(self.hessian, change)
 
     @cached_property
     def objective(self) -> float:

@@ -12,16 +12,15 @@ from onefit._linalg.blas import (
 )
 from onefit._linalg.columns import BLOCK_SIZE
 from onefit._linalg.factorization import (
+    Factored,
     cholesky,
     condition,
-    factor_inverse,
     factor_solve,
     half_solve,
     inverse_diagonal,
     low_rank_root,
     null_space,
     pseudo_factor,
-    row_quadratic_forms,
     solve_each,
     solve_or_fit,
     wide_pseudo_factor,
@@ -68,6 +67,7 @@ from onefit._linalg.products import (
 
 __all__ = [
     "BLOCK_SIZE",
+    "Factored",
     "RowGram",
     "active_columns",
     "add_gram",
@@ -88,7 +88,6 @@ __all__ = [
     "dense_rows",
     "densified",
     "eigh",
-    "factor_inverse",
     "factor_solve",
     "full_gram",
     "half_solve",
@@ -109,7 +108,6 @@ __all__ = [
     "pseudo_factor",
     "row_gram",
     "row_matrices",
-    "row_quadratic_forms",
     "row_squares",
     "rows_as_columns",
     "scaled_columns",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -67,15 +68,6 @@ def half_solve(L: Array, block: Array) -> Array:
     return blas.dtrsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
-def row_quadratic_forms(X: Any, means: Array | None, L: Array) -> Array:
-    """z_iᵀ (L Lᵀ)⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
-    forms = np.empty(X.shape[0])
-    for rows, block in centred_blocks(X, means):
-        half = half_solve(L, block)
-        forms[rows] = np.einsum("ij,ij->i", half, half)
-    return forms
-
-
 def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
 
@@ -137,6 +129,56 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-1
     values, vectors = eigh(product(Z, Z.T))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A positive semi-definite K, ready to be solved with, by its generalised inverse where it has no other.
+
+    Attributes
+    ----------
+    factor : array
+        L of K = L Lᵀ, or W of K⁺ = W Wᵀ.
+    is_definite : bool
+        Whether it is the first.
+    condition : float
+        Of K scaled to a unit diagonal, about.
+    """
+
+    factor: Array
+    is_definite: bool
+    condition: float
+
+    @classmethod
+    def of(cls, K: Array) -> Self:
+        """Factor K, of which the lower triangle is read."""
+        L = cholesky(K)
+        if L is not None:
+            return cls(L, True, condition(L))
+        W, root = pseudo_factor(K), np.sqrt(np.maximum(K.diagonal(), 0.0))
+        return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
+
+    def solve(self, rhs: Array) -> Array:
+        """K⁻¹ ``rhs``."""
+        if self.is_definite:
+            return factor_solve(self.factor, rhs)
+        return np.asarray(self.factor @ (self.factor.T @ rhs))
+
+    def inverse(self) -> Array:
+        """K⁻¹, full."""
+        return factor_inverse(self.factor) if self.is_definite else product(self.factor, self.factor.T)
+
+    def half(self, rows: Array) -> Array:
+        """Rows whose inner products are those of ``rows`` in K⁻¹; these may be overwritten."""
+        return half_solve(self.factor, rows) if self.is_definite else rows @ self.factor
+
+    def row_forms(self, X: Any, means: Array | None) -> Array:
+        """z_iᵀ K⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
+        forms = np.empty(X.shape[0])
+        for rows, block in centred_blocks(X, means):
+            half = self.half(block)
+            forms[rows] = np.einsum("ij,ij->i", half, half)
+        return forms
 
 
 def solve_or_fit(system: Array, rhs: Array) -> Array:

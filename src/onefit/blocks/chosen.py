@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit._linalg import cholesky, condition, factor_solve, product, pseudo_factor, times_upper
+from onefit._linalg import Factored, cholesky, factor_solve, product, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
@@ -89,14 +89,10 @@ class ChosenStrength:
         """Factor K = G_SS + ℓ2 I, with what a refit keeps of ℓ2."""
         support = np.flatnonzero(coef) if l1 > 0 else np.arange(len(coef))
         kept = 1.0 - 1.0 / sums.count if mean_scaled else 1.0
-        K = sums.gram[np.ix_(support, support)] + kept * l2 * np.eye(len(support))
-        L = cholesky(K)
-        if L is None:  # columns that depend on each other, and nothing that holds them apart
-            half = pseudo_factor(K)
-            inverse, size = product(half, half.T), DEPENDENT
-        else:
-            inverse, size = factor_solve(L, np.eye(len(L))), condition(L)
-        return cls(sums, support, coef[support], l1, l2, mean_scaled, inverse, rounding_of_slack(size))
+        gram = sums.gram[np.ix_(support, support)] + kept * l2 * np.eye(len(support))
+        K = Factored.of(gram)  # else columns depend on each other, and nothing holds them apart
+        size = K.condition if K.is_definite else DEPENDENT
+        return cls(sums, support, coef[support], l1, l2, mean_scaled, K.inverse(), rounding_of_slack(size))
 
     def left_out(self, block: Block) -> RowValues:
         """Return the values of the rows of a block of any size."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Design, Index
 
 
@@ -15,6 +16,10 @@ class Direction(NamedTuple):
 
     coef: Array  # of the shape of the coefficients
     intercept: Array  # of the shape of the intercepts
+
+    def inner(self, X: Design, other: Direction) -> float:
+        """Inner product with a gradient, of which dual coordinates hold only the rows."""
+        return _linalg.pairing(X, other.coef, self.coef) + float(np.sum(other.intercept * self.intercept))
 
 
 class Sandwich(NamedTuple):

@@ -92,12 +92,7 @@ class Pinned(ScalarCurvature):
     def _pin_inverse(self) -> Array:
         """S⁻¹, or its generalised inverse where rows pin the same direction."""
         S = self._columns[self.pins]
-        S = 0.5 * (S + S.T)
-        L = _linalg.cholesky(S)
-        if L is not None:
-            return _linalg.factor_solve(L, np.eye(len(S)))
-        W = _linalg.pseudo_factor(S)
-        return W @ W.T
+        return _linalg.Factored.of(0.5 * (S + S.T)).inverse()
 
     @cached_property
     def lift(self) -> Direction:

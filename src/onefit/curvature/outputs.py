@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg import Factored
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, Sandwich
 from onefit.curvature.row_products import RowProducts, row_products
@@ -141,53 +142,39 @@ class CoupledBlock(Curvature):
         return K
 
     @cached_property
-    def _cholesky(self) -> Array | None:
-        return _linalg.cholesky(self._gram)
-
-    @cached_property
-    def _pseudo(self) -> Array:
-        return _linalg.pseudo_factor(self._gram)
+    def _factored(self) -> Factored:
+        return Factored.of(self._gram)
 
     @property
     def is_definite(self) -> bool:
-        return self._cholesky is not None
+        return self._factored.is_definite
 
     @property
     def condition(self) -> float:
-        if self._cholesky is not None:
-            return _linalg.condition(self._cholesky)
-        root = np.sqrt(np.maximum(self._gram.diagonal(), 0.0))
-        return float(np.sum((root[:, None] * self._pseudo) ** 2))
+        return self._factored.condition
 
     def quadratic_forms(self) -> Array:
         return self._forms
 
     @cached_property
     def _forms(self) -> Array:
-        if self._cholesky is not None:
-            return self._rows.forms(_linalg.factor_inverse(self._cholesky))
-        return self._rows.forms(_linalg.product(self._pseudo, self._pseudo.T))
+        return self._rows.forms(self._factored.inverse())
 
     def sandwich(self, middle: Array) -> Sandwich:
         ends, n_outputs = self._ends, len(self._free)
         inner = self._rows.weighted(middle)
         inner = np.tril(inner) + np.tril(inner, -1).T
-        Q = self._inverse(self._inverse(inner).T)
+        Q = self._factored.solve(self._factored.solve(inner).T)
         forms = self._rows.forms(Q)
         free, diagonal = np.zeros((self.problem.X.shape[1] + 1, n_outputs)), Q.diagonal()
         for a, f in enumerate(self._free):
             free[f, a] = diagonal[ends[a] : ends[a + 1]]
         return Sandwich(forms, free[:-1])
 
-    def _inverse(self, stacked: Array) -> Array:
-        if self._cholesky is not None:
-            return _linalg.factor_solve(self._cholesky, stacked)
-        return self._pseudo @ (self._pseudo.T @ stacked)
-
     def _inverse_times(self, rhs: Array) -> Array:
         """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
         stacked = np.concatenate([rhs[f, a] for a, f in enumerate(self._free)])
-        flat = self._inverse(stacked)
+        flat = self._factored.solve(stacked)
         full = np.zeros_like(rhs)
         for a, f in enumerate(self._free):
             full[f, a] = flat[self._ends[a] : self._ends[a + 1]]

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg import Factored
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
 from onefit.problem import Moments
@@ -68,51 +69,36 @@ class Primal(ScalarCurvature):
         return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
 
     @cached_property
-    def _cholesky(self) -> Array | None:
-        return None if self._is_wide else _linalg.cholesky(self._gram)
-
-    @cached_property
-    def _pseudo(self) -> Array:
+    def _factored(self) -> Factored:
         if self._is_wide:
-            return _linalg.wide_pseudo_factor(self._active, self._means, self.d)
-        return _linalg.pseudo_factor(self._gram)
+            root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
+            return Factored(root, False, CONDITION_OF_WIDE)
+        return Factored.of(self._gram)
 
     @property
     def is_definite(self) -> bool:
-        return self._cholesky is not None and (not self.intercept or self._means is not None)
+        return self._factored.is_definite and (not self.intercept or self._means is not None)
 
     @property
     def condition(self) -> float:
-        if self._cholesky is not None:
-            return _linalg.condition(self._cholesky)
-        if self._is_wide:
-            return CONDITION_OF_WIDE
-        root = np.sqrt(np.maximum(self._gram.diagonal(), 0.0))
-        return float(np.sum((root[:, None] * self._pseudo) ** 2))
+        return self._factored.condition
 
     def quadratic_forms(self) -> Array:
         return self._forms
 
     @cached_property
     def _forms(self) -> Array:
-        offset = 1.0 / total_curvature(self.d, self.intercept)
-        L = self._cholesky
-        if L is not None:
-            return _linalg.row_quadratic_forms(self._active, self._means, L) + offset
-        forms = np.empty(self.X.shape[0])
-        for rows, block in _linalg.centred_blocks(self._active, self._means):
-            forms[rows] = np.sum((block @ self._pseudo) ** 2, axis=1)
-        return forms + offset
+        return self._factored.row_forms(self._active, self._means) + self._offset
 
-    def _inverse_times(self, rhs: Array) -> Array:
-        if self._cholesky is not None:
-            return _linalg.factor_solve(self._cholesky, rhs)
-        return self._pseudo @ (self._pseudo.T @ rhs)
+    @property
+    def _offset(self) -> float:
+        """What the intercept adds to every form."""
+        return 1.0 / total_curvature(self.d, self.intercept)
 
     def solve(self, gradient: Direction) -> Direction:
         rhs = gradient.coef if self.support is None else gradient.coef[self.support]
         means = np.zeros(len(rhs)) if self._means is None else self._means
-        free = self._inverse_times(rhs - outer(means, gradient.intercept))
+        free = self._factored.solve(rhs - outer(means, gradient.intercept))
         intercept = gradient.intercept / total_curvature(self.d, self.intercept) - means @ free
         if self.support is None:
             return Direction(free, intercept)
@@ -128,26 +114,22 @@ class Primal(ScalarCurvature):
         total = rows.sum(axis=0)
         gradient = _linalg.transposed_times(self._active, rows)
         means = np.zeros(len(gradient)) if self._means is None else self._means
-        free = self._inverse_times(gradient - np.outer(means, total))
-        return (
-            _linalg.times(self._active, free) - means @ free + total / total_curvature(self.d, self.intercept)
-        )
+        free = self._factored.solve(gradient - np.outer(means, total))
+        return _linalg.times(self._active, free) - means @ free + total * self._offset
 
     def hat_matrix(self) -> Array:
-        offset = 1.0 / total_curvature(self.d, self.intercept)
         Z = np.vstack([block for _, block in _linalg.centred_blocks(self._active, self._means)])
-        half = Z @ self._pseudo if self._cholesky is None else _linalg.half_solve(self._cholesky, Z)
-        return _linalg.product(half, half.T) + offset
+        half = self._factored.half(Z)
+        return _linalg.product(half, half.T) + self._offset
 
     def sandwich(self, middle: Array) -> Sandwich:
-        offset = 1.0 / total_curvature(self.d, self.intercept)
-        k = len(self.hessian)
+        offset, k, factored = self._offset, len(self.hessian), self._factored
         inner = np.zeros((k, k))
         for rows, block in _linalg.centred_blocks(self._active, self._means):
             inner += _linalg.product(block.T, block * middle[rows, None])
-        Q = self._inverse_times(self._inverse_times(inner).T)
+        Q = factored.solve(factored.solve(inner).T)
         means = np.zeros(k) if self._means is None else self._means
-        side = self._inverse_times(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
+        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
         forms = np.empty(self.n)
         for rows, block in _linalg.centred_blocks(self._active, self._means):
             along = _linalg.product(block, Q) + 2.0 * offset * side
@@ -170,6 +152,6 @@ class Primal(ScalarCurvature):
 
     def responses(self) -> Direction:
         blocks = _linalg.centred_blocks(self._active, self._means)
-        free = np.hstack([self._inverse_times(block.T) for _, block in blocks])
-        intercept = np.full(free.shape[1], 1.0 / total_curvature(self.d, self.intercept))
+        free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
+        intercept = np.full(free.shape[1], self._offset)
         return Direction(free, intercept if self._means is None else intercept - self._means @ free)

@@ -42,6 +42,7 @@ def _named_penalty(penalty: Any) -> Penalty:
     return PENALTIES[penalty]()
 
 
+@dataclass(eq=False, repr=False)
 class GeneralizedLinear(LinearModel):
     """Linear model with any loss and any penalty, solved to machine precision.
 
@@ -96,16 +97,10 @@ class GeneralizedLinear(LinearModel):
     0.02
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "squared",
-        penalty: str | Penalty | None = None,
-        *,
-        fit_intercept: bool = True,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.fit_intercept = fit_intercept
+    loss: str | Loss = "squared"
+    penalty: str | Penalty | None = None
+    _: KW_ONLY
+    fit_intercept: bool = True
 
     def _loss(self, n_classes: int) -> Loss:
         return _named_loss(self.loss, n_classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -56,6 +56,7 @@ class _Rows:
         return np.sqrt(squares * max(1, self.varies.sum()))
 
 
+@dataclass(eq=False, repr=False)
 class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Linear regression that is regularised by permutations of its response, without validation data.
 
@@ -163,30 +164,17 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
     True
     """
 
-    def __init__(
-        self,
-        structure: Literal["ridge", "sparse", "aggregate"] = "ridge",
-        n_permutations: int = 30,
-        *,
-        optimizer: Literal["adam", "lbfgs"] = "adam",
-        initial_lambda: float | None = None,
-        learning_rate: float = 0.5,
-        max_iter: int = 1000,
-        tol: float | None = None,
-        threshold: float = 0.1,
-        fit_intercept: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.structure = structure
-        self.n_permutations = n_permutations
-        self.optimizer = optimizer
-        self.initial_lambda = initial_lambda
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.threshold = threshold
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    structure: Literal["ridge", "sparse", "aggregate"] = "ridge"
+    n_permutations: int = 30
+    _: KW_ONLY
+    optimizer: Literal["adam", "lbfgs"] = "adam"
+    initial_lambda: float | None = None
+    learning_rate: float = 0.5
+    max_iter: int = 1000
+    tol: float | None = None
+    threshold: float = 0.1
+    fit_intercept: bool = True
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

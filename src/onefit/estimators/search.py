@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -36,6 +37,7 @@ Gradient: TypeAlias = Literal["exact", "2017"]
 __all__ = ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"]
 
 
+@dataclass(eq=False, repr=False)
 class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     """Search over hyperparameters by the gradient of a leave-one-out or cross-validated risk.
 
@@ -160,42 +162,23 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_bounds: Mapping[str, Any],
-        *,
-        risk: Any = "loo",
-        cv: Any = None,
-        optimizer: Optimizer = "auto",
-        gradient: Gradient = "exact",
-        n_starts: int = 1,
-        start: Mapping[str, Any] | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        learning_rate: float = 0.1,
-        scoring: str | Callable[..., float] | None = None,
-        refit: bool = True,
-        callback: Callable[[dict[str, Any], float], Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_bounds = param_bounds
-        self.risk = risk
-        self.cv = cv
-        self.optimizer = optimizer
-        self.gradient = gradient
-        self.n_starts = n_starts
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.scoring = scoring
-        self.refit = refit
-        self.callback = callback
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any
+    param_bounds: Mapping[str, Any]
+    _: KW_ONLY
+    risk: Any = "loo"
+    cv: Any = None
+    optimizer: Optimizer = "auto"
+    gradient: Gradient = "exact"
+    n_starts: int = 1
+    start: Mapping[str, Any] | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    learning_rate: float = 0.1
+    scoring: str | Callable[..., float] | None = None
+    refit: bool = True
+    callback: Callable[[dict[str, Any], float], Any] | None = None
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

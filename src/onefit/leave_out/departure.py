@@ -59,8 +59,7 @@ class Departures:
         """c_i, the slope of row i at its left-out value: the shape of ``eta``."""
         fit = self.fit
         change = self.left_out.eta - fit.eta
-        bent = np.einsum("nab,nb->na", fit.hessian, change) if fit.hessian.ndim == 3 else fit.hessian * change
-        return (fit.gradient.T * (1.0 + self._rescaling.own_growth())).T + bent
+        return (fit.gradient.T * (1.0 + self._rescaling.own_growth())).T + fit.bent(change)
 
     def blocks(self, width: int = 0) -> Iterator[slice]:
         """Rows in blocks whose coefficients, or ``width`` numbers a row, take a few megabytes."""

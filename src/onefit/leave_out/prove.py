@@ -24,7 +24,7 @@ from onefit.fit import Fit
 from onefit.leave_out.loose import is_determined, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
-from onefit.losses import CoupledLoss, PiecewiseLinear
+from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
 from onefit.solvers.corners import size_of_duals
@@ -144,7 +144,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     problem = fit.problem
     gradient = Direction(
         fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
-        np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
+        fit.intercept_gradient,
     )
     if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
         return np.full(len(rows), np.inf)
@@ -169,9 +169,8 @@ def _is_removed(fit: Fit, K: Curvature, gradient: Direction, step: Direction) ->
     problem, change = fit.problem, K.predict(step)
     if fit.pinned.any() or not _linalg.has_columns(problem.X):
         return True
-    coupled = isinstance(problem.loss, CoupledLoss)
-    bent = np.einsum("nkl,nl->nk", fit.hessian, change) if coupled else fit.hessian * change
-    removed = fit.tangent.part_along(_linalg.transposed_times(problem.X, bent) + fit.tangent.curve(step.coef))
+    curved = _linalg.transposed_times(problem.X, fit.bent(change)) + fit.tangent.curve(step.coef)
+    removed = fit.tangent.part_along(curved)
     norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
     terms = float(np.abs(fit.gradient).sum()) * float(norms.max(initial=0.0))
     return bool(np.abs(gradient.coef - removed).max(initial=0.0) <= STATIONARY * terms)

@@ -74,16 +74,8 @@ class Rescaling:
     @cached_property
     def squares(self) -> Array:
         """Squared norm, in K⁻¹, of what is taken off the gradient of each refit: (f,)."""
-        X = self.fit.problem.X
-        products = np.array(
-            [
-                [
-                    _linalg.pairing(X, a.coef, b.coef) + float(np.sum(a.intercept * b.intercept))
-                    for b in self.directions
-                ]
-                for a in self.gradients
-            ]
-        ).reshape(len(self.gradients), len(self.gradients))
+        X, t = self.fit.problem.X, len(self.gradients)
+        products = np.array([b.inner(X, a) for a in self.gradients for b in self.directions]).reshape(t, t)
         return np.einsum("tf,ts,sf->f", self.amounts, products, self.amounts)
 
     @cached_property

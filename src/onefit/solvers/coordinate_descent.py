@@ -28,11 +28,7 @@ MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
 IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
-FIRST, LAST, SHARPER = (
-    1e-2,
-    1e-5,
-    0.1,
-)  # error of the steps, relative: each a tenth of the last
+FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 

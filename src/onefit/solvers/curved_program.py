@@ -21,10 +21,10 @@ from onefit.penalties import Coordinates, PiecewiseRows, Tangent
 from onefit.solvers import conic
 from onefit.solvers.line_search import toward
 from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
+from onefit.solvers.stationary import is_stationary
 
 STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already
 SETTLED = 1e-11  # change of the linear predictors in a step, relative to 1 + |η|, at which to stop
-STATIONARY = 1e-7  # error of a subgradient, relative to the largest gradient, that is none
 FLAT = 1e-12  # curvature, relative to the largest, that is none
 
 
@@ -56,7 +56,7 @@ def solve(start: Fit) -> Fit:
 
 def _checked(fit: Fit) -> Fit:
     """Refuse a point that is optimal on its piece and nowhere else."""
-    if fit.problem.penalty.is_stationary(fit.coef[:, None], fit.loss_gradient[:, None], STATIONARY).all():
+    if is_stationary(fit):
         return fit
     raise SolverError(
         "the active pattern of the penalty did not settle: the columns of X are of very different size, or "

@@ -16,11 +16,11 @@ from onefit.curvature import Direction, Pinned, factor
 from onefit.fit import Fit
 from onefit.losses import Mixture
 from onefit.losses.mixture import straight_part
+from onefit.solvers.stationary import is_stationary
 
 STEPS = 6
 SETTLED = 1e-12  # change of η in a step, relative to 1 + |η|, at which to stop
 TIE = 1e-9  # of a dual past the end of its interval, relative to the largest, that is rounding
-STATIONARY = 1e-7  # error of a subgradient, relative to the largest gradient, that is none
 
 
 def solve(fit: Fit) -> Fit | None:
@@ -39,7 +39,7 @@ def solve(fit: Fit) -> Fit | None:
     for _ in range(STEPS):
         fit, change = _stepped(fit)
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
-            return fit if _duals_hold(fit) and _penalty_holds(fit) else None
+            return fit if _duals_hold(fit) and (not fit.is_kinked or is_stationary(fit)) else None
     return None
 
 
@@ -48,7 +48,7 @@ def _stepped(fit: Fit) -> tuple[Fit, float]:
     problem, curvature = fit.problem, factor(fit)
     residual = Direction(
         fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
-        np.where(problem.intercept, fit.gradient.sum(axis=0), 0.0),
+        fit.intercept_gradient,
     )
     step = curvature.solve(residual)
     moved = fit.moved(fit.coef - step.coef, fit.intercept - step.intercept)
@@ -68,17 +68,7 @@ def _duals_hold(fit: Fit) -> bool:
     assert isinstance(problem.loss, Mixture)
     y, eta, weights = problem.y[held], fit.eta[held], problem.weights[held]
     own = fit.gradient[held] - weights * problem.loss.curved_gradient(y, eta)
-    slopes, kink = (
-        straight.slopes(y) * weights[:, None],
-        np.abs(eta[:, None] - straight.kinks(y)).argmin(axis=1),
-    )
+    slopes = straight.slopes(y) * weights[:, None]
+    kink = np.abs(eta[:, None] - straight.kinks(y)).argmin(axis=1)
     every, tie = np.arange(len(held)), TIE * float(np.abs(slopes).max())
     return bool(np.all((own >= slopes[every, kink] - tie) & (own <= slopes[every, kink + 1] + tie)))
-
-
-def _penalty_holds(fit: Fit) -> bool:
-    """Whether minus the gradient of the loss is a subgradient of the penalty."""
-    if not fit.is_kinked:
-        return True
-    gradient = fit.loss_gradient[:, None]
-    return bool(fit.problem.penalty.is_stationary(fit.coef[:, None], gradient, STATIONARY).all())

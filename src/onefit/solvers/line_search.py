@@ -14,6 +14,7 @@ from onefit.numerics import TINY
 Point = TypeVar("Point")
 HALVINGS = 60  # after which a step has no length
 MANY_HALVINGS = 25  # the same for one of several problems: others wait
+DECREASE = 1e-4  # share of what a quadratic model promises that a step must bring
 ROUNDING = 1e-12  # of an objective, relative to it
 
 

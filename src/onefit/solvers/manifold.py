@@ -47,8 +47,7 @@ class _Point(NamedTuple):
     @classmethod
     def at(cls, fit: Fit) -> _Point:
         ridge = fit.problem.penalty.ridge(fit.coef.shape)
-        level = np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0)
-        return cls(fit, Direction(fit.loss_gradient + ridge * fit.coef, level))
+        return cls(fit, Direction(fit.loss_gradient + ridge * fit.coef, fit.intercept_gradient))
 
 
 def solve(start: Fit) -> Solution:

@@ -17,12 +17,10 @@ from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
-from onefit.fit import Fit
+from onefit.fit import Fit, curved
 from onefit.losses import CoupledLoss
 from onefit.penalties import Tangent
-from onefit.solvers.line_search import backtrack
-
-DECREASE = 1e-4  # share of what the model promises that a step must bring
+from onefit.solvers.line_search import DECREASE, backtrack
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
@@ -119,17 +117,17 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
             continue
         gradient = Direction(
             np.where(tangent.support, fit.loss_gradient + tangent.gradient, 0.0),
-            np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0),
+            fit.intercept_gradient,
         )
         direction = Direction(*(-part for part in curvature.solve(gradient)))
         wrong = (fit.coef == 0) & (orthant != 0) & (np.sign(direction.coef) == -orthant)
         if not wrong.any():
             break
         orthant = np.where(wrong, 0.0, orthant)
-    decrement = -_inner(fit, gradient, direction)
+    decrement = -direction.inner(fit.problem.X, gradient)
     if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.intercept)
-        decrement = _inner(fit, gradient, gradient)
+        decrement = gradient.inner(fit.problem.X, gradient)
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
@@ -158,11 +156,6 @@ def _idle(fit: Fit, orthant: Array) -> Mask:
     pull, inside = np.abs(fit.loss_gradient), (orthant != 0) & (fit.coef != 0)
     unbalanced = np.max(np.abs(pull - l1), where=inside, initial=0.0)
     return (orthant != 0) & (fit.coef == 0) & (pull - l1 <= unbalanced)
-
-
-def _inner(fit: Fit, gradient: Direction, direction: Direction) -> float:
-    coef = _linalg.pairing(fit.problem.X, gradient.coef, direction.coef)
-    return coef + float(np.sum(gradient.intercept * direction.intercept))
 
 
 def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool]:
@@ -220,9 +213,7 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
 def _is_rounding(fit: Fit) -> bool:
     """Whether the gradients of the rows are no more than rounding of linear predictors makes of them."""
     moved = 8.0 * np.finfo(float).eps * (1.0 + np.abs(fit.eta))
-    size = np.abs(fit.hessian)
-    bent = np.einsum("nkl,nl->nk", size, moved) if size.ndim == 3 else size * moved
-    return bool(np.all(np.abs(fit.gradient) <= bent))
+    return bool(np.all(np.abs(fit.gradient) <= curved(np.abs(fit.hessian), moved)))
 
 
 def is_short(fit: Fit, change: Array) -> bool:
@@ -272,11 +263,10 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
 
 def _unremoved(fit: Fit, step: _Step) -> Direction:
     """The part of the gradient that no step removes: it lies where K is singular."""
-    gradient, coupled = step.gradient, isinstance(fit.problem.loss, CoupledLoss)
+    gradient = step.gradient
     if not step.is_fresh:
         return gradient
-    change = step.curvature.predict(step.direction)
-    bent = np.einsum("nkl,nl->nk", fit.hessian, change) if coupled else fit.hessian * change
+    bent = fit.bent(step.curvature.predict(step.direction))
     removed = _linalg.transposed_times(fit.problem.X, bent) + step.tangent.curve(step.direction.coef)
     return Direction(
         np.where(step.tangent.support, gradient.coef + removed, 0.0),

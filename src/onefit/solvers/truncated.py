@@ -14,14 +14,12 @@ from typing import TypeAlias
 import numpy as np
 
 from onefit import _linalg, cost
-from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
-from onefit.problem import Problem
-from onefit.solvers.line_search import ROUNDING, backtrack
+from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
@@ -29,7 +27,6 @@ MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
 FALLING = 0.25  # of a decrement that the next one must be, near the end
 ROUGHLY = 0.1  # error of the first steps, relative to the gradient
-DECREASE = 1e-4  # share of what the model promises that a step must bring
 
 Solve: TypeAlias = Callable[[Direction], Direction]
 
@@ -80,12 +77,15 @@ def approach(start: Fit, solve: Solve) -> Fit:
     """
     fit, first, last = start, np.inf, np.inf
     for _ in range(MOST_STEPS):
-        gradient = _gradient(fit)
-        size = _inner(fit.problem, gradient, solve(gradient))
+        X, gradient = (
+            fit.problem.X,
+            Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient),
+        )
+        size = solve(gradient).inner(X, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction = _conjugate(fit, gradient, solve, loosely)
-        decrement = -_inner(fit.problem, gradient, direction)
+        decrement = -direction.inner(X, gradient)
         near = decrement <= 1e-12 * abs(fit.objective)
         if not decrement > NEAR**2 * abs(fit.objective) or (near and decrement > FALLING * last):
             break
@@ -97,36 +97,22 @@ def approach(start: Fit, solve: Solve) -> Fit:
     return fit
 
 
-def _gradient(fit: Fit) -> Direction:
-    return Direction(
-        fit.loss_gradient + fit.tangent.gradient,
-        np.where(fit.problem.intercept, fit.gradient.sum(axis=0), 0.0),
-    )
-
-
-def _inner(problem: Problem, gradient: Direction, direction: Direction) -> float:
-    coef = _linalg.pairing(problem.X, gradient.coef, direction.coef)
-    return coef + float(np.sum(gradient.intercept * direction.intercept))
-
-
 def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
     """Minus K⁻¹ gradient, to an error of ``loosely`` of the gradient in the norm of the preconditioner."""
-    problem = fit.problem
-    left = gradient
-    solved = solve(left)
-    size = first = _inner(problem, left, solved)
+    X, left, solved = fit.problem.X, gradient, solve(gradient)
+    size = first = solved.inner(X, left)
     direction = Direction(np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept))
     along = Direction(-solved.coef, -solved.intercept)
     for _ in range(MOST_PRODUCTS):
         bent = _curved(fit, along)
-        curved = _inner(problem, bent, along)
+        curved = along.inner(X, bent)
         if not curved > 0:
             break
         length = size / curved
         direction = _sum(direction, length, along)
         left = _sum(left, length, bent)
         solved = solve(left)
-        last, size = size, _inner(problem, left, solved)
+        last, size = size, solved.inner(X, left)
         if not size > loosely**2 * first:
             break
         along = Direction(
@@ -142,15 +128,9 @@ def _sum(one: Direction, length: float, other: Direction) -> Direction:
 def _curved(fit: Fit, direction: Direction) -> Direction:
     """K times a direction."""
     problem = fit.problem
-    rows = _bent(fit, problem.linear_predictor(*direction))
+    rows = fit.bent(problem.linear_predictor(*direction))
     coef = _linalg.transposed_times(problem.X, rows) + fit.tangent.curve(direction.coef)
     return Direction(coef, np.where(problem.intercept, rows.sum(axis=0), 0.0))
-
-
-def _bent(fit: Fit, change: Array) -> Array:
-    if fit.hessian.ndim == 3:
-        return np.einsum("nab,nb->na", fit.hessian, change)
-    return np.asarray(fit.hessian * change)
 
 
 def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:

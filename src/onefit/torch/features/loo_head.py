@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from onefit.torch.features.heads import HEADS, EstimatorHead, Head, JudgedHead
 from onefit.torch.numerics.rows import as_device, check_counts
 
 
+@dataclass(eq=False, repr=False)
 class LeaveOneOutHead(BaseEstimator):
     """A linear head on the features of a frozen module: tuned by leave-one-out, which says how good it is.
 
@@ -93,26 +95,15 @@ class LeaveOneOutHead(BaseEstimator):
     (5,)
     """
 
-    def __init__(
-        self,
-        module: nn.Module | None = None,
-        *,
-        head: Any = "logistic",
-        n_strengths: int | None = None,
-        exact: bool = False,
-        scale: bool = True,
-        batch_size: int = 256,
-        device: str | torch.device = "cpu",
-        autocast: torch.dtype | None = None,
-    ) -> None:
-        self.module = module
-        self.head = head
-        self.n_strengths = n_strengths
-        self.exact = exact
-        self.scale = scale
-        self.batch_size = batch_size
-        self.device = device
-        self.autocast = autocast
+    module: nn.Module | None = None
+    _: KW_ONLY
+    head: Any = "logistic"
+    n_strengths: int | None = None
+    exact: bool = False
+    scale: bool = True
+    batch_size: int = 256
+    device: str | torch.device = "cpu"
+    autocast: torch.dtype | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Compute the features, tune and judge the head.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -47,6 +48,7 @@ class Losses(NamedTuple):
     retrained: float
 
 
+@dataclass(eq=False, repr=False)
 class ValueFunctionSearch(BaseEstimator):
     """Search for the strengths of the penalties of a model, without gradients of the training in them.
 
@@ -168,58 +170,31 @@ class ValueFunctionSearch(BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        module: nn.Module | GeneralizedLinear,
-        loss: Loss | None = None,
-        penalties: Mapping[str, Penalty | str] | None = None,
-        bounds: Mapping[str, tuple[float, float]] | None = None,
-        *,
-        scale: Literal["log", "linear"] = "log",
-        validation_loss: Loss | None = None,
-        n_samples: int | None = None,
-        n_rounds: int = 4,
-        weight: float = 2.0,
-        multiplier: float = 2.0,
-        growth: float = 1.5,
-        slopes: bool = True,
-        check_rounds: bool = True,
-        warm_start: bool = True,
-        max_iter: int = 2000,
-        tol: float = 1e-8,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        dtype: torch.dtype | None = None,
-        checkpoint: str | Path | None = None,
-        n_jobs: int | None = None,
-        callback: Report | None = None,
-        device: str | torch.device = "cpu",
-        random_state: Any = 0,
-    ) -> None:
-        self.module = module
-        self.loss = loss
-        self.penalties = penalties
-        self.bounds = bounds
-        self.scale = scale
-        self.validation_loss = validation_loss
-        self.n_samples = n_samples
-        self.n_rounds = n_rounds
-        self.weight = weight
-        self.multiplier = multiplier
-        self.growth = growth
-        self.slopes = slopes
-        self.check_rounds = check_rounds
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.callback = callback
-        self.device = device
-        self.random_state = random_state
+    module: nn.Module | GeneralizedLinear
+    loss: Loss | None = None
+    penalties: Mapping[str, Penalty | str] | None = None
+    bounds: Mapping[str, tuple[float, float]] | None = None
+    _: KW_ONLY
+    scale: Literal["log", "linear"] = "log"
+    validation_loss: Loss | None = None
+    n_samples: int | None = None
+    n_rounds: int = 4
+    weight: float = 2.0
+    multiplier: float = 2.0
+    growth: float = 1.5
+    slopes: bool = True
+    check_rounds: bool = True
+    warm_start: bool = True
+    max_iter: int = 2000
+    tol: float = 1e-8
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    dtype: torch.dtype | None = None
+    checkpoint: str | Path | None = None
+    n_jobs: int | None = None
+    callback: Report | None = None
+    device: str | torch.device = "cpu"
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any, X_val: Any, y_val: Any) -> Self:
         """Search.

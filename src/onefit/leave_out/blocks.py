@@ -163,10 +163,10 @@ class Blocks:
                 rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
                 yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
 
-    def hat(self, curvature: Curvature) -> Hat:
-        """Z K⁻¹ Zᵀ times columns; as a matrix where many sets make that worth it."""
+    def hat(self, curvature: Curvature, sets: int) -> Hat:
+        """Z K⁻¹ Zᵀ times columns; as a matrix where so many sets make that worth it."""
         n = self.fit.problem.n
-        if not isinstance(curvature, Dual) or len(self.folds) * USUAL_STEPS < n:
+        if not isinstance(curvature, Dual) or sets * USUAL_STEPS < n:
             return curvature.hat
         if id(curvature) not in self.hats:
             self.hats[id(curvature)] = curvature.hat_matrix()
@@ -325,7 +325,8 @@ def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
-    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, blocks.hat(batch.curvature))
+    hat = blocks.hat(batch.curvature, len(batch.which))
+    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, hat)
     refits = blocks.refits(batch.which)
     end = steps_in_rows(refits, step.respond, batch.rows, most, tol, batch.shrink)
     reach = _reach(blocks, batch, forms, kept, forms.slack)

@@ -76,6 +76,17 @@ def draw(correction: Array, weights: Array, m: int, rng: np.random.Generator) ->
     return Draw(held[chosen], probabilities[chosen])
 
 
+def expected_spread(correction: Array, weights: Array, m: int) -> float:
+    """Standard error of the sum over m rows drawn by ``draw``, if each changes by what that is drawn by.
+
+    √Σ (1 − π_i)/π_i (w_i Δ_i)²: 0 where all rows are drawn, and that of rows drawn for certain is none.
+    """
+    held = np.flatnonzero(weights > 0)
+    size = _size(np.abs(correction[held]), weights[held], m)
+    probabilities = _inclusion(size, m)
+    return float(np.sqrt(np.sum((1.0 - probabilities) / probabilities * size**2)))
+
+
 def _size(correction: Array, weights: Array, m: int) -> Array:
     """What each row is thought to contribute to the error of the risk, and a floor: (n,), positive."""
     finite = np.isfinite(correction)

@@ -9,8 +9,6 @@ sets is solved instead, and corrects the mean (``sample``).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from onefit import cost
@@ -23,15 +21,13 @@ from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.stages import State
+from onefit.leave_out.stages import LITTLE_SLACK, State
 from onefit.leave_out.yardstick import Yardstick
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
-COLUMNS_A_STEP = 10.0  # that a curved fit with kinks takes in or lets go in a fit's worth of steps
 IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
-LITTLE_SLACK = 0.2  # slack below which one step may be far off where nothing checks it
 
 
 def leave_out(
@@ -75,6 +71,8 @@ def leave_out(
     state.progress = progress
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
+        if fit.is_kinked and not fit.problem.loss.is_quadratic:
+            state.shorten(state.trusted)
         sample(state, yardstick, left)
         state.tighten(IN_PASSING)
     return state.found
@@ -96,15 +94,12 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
         which = state.wanting().which
         if which.size and state.cost_of_chords().times(which.size).seconds < IN_PASSING:
             state.iterate(which)
-    else:  # as if no row had less slack than a little
-        damped = np.minimum(found.slack / LITTLE_SLACK, 1.0).reshape(-1, *(1,) * (fit.eta.ndim - 1))
-        state.found = replace(found, eta=fit.eta + np.maximum(damped, 0.0) * (found.eta - fit.eta))
+    else:
+        state.shorten(state.trusted)
     return state.found
 
 
 def _affordable(fit: Fit) -> float:
     n, p = fit.problem.X.shape
     one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
-    if fit.is_kinked and not fit.problem.loss.is_quadratic:  # its pattern is found a few columns at a time
-        one = one.times(max(1.0, fit.tangent.size / COLUMNS_A_STEP))
     return max(AT_LEAST, AFFORDABLE * one.seconds)

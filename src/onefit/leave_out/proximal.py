@@ -40,7 +40,7 @@ ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 PATTERNS = 10  # changes of the pattern in a step
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
-AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
+AT_ONCE = 2**20  # numbers in an array of rows by problems
 
 
 class Ends(NamedTuple):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.leave_out.draws import Draw, draw, spread
+from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.result import Correction, LeftOut
-from onefit.leave_out.yardstick import Yardstick
+from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.losses import CoupledLoss
 from onefit.numerics import TINY
 
@@ -25,28 +25,42 @@ if TYPE_CHECKING:
 
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
+MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
+QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
+SHARES = 11  # of a step, between which one is chosen
+SIZES = 20  # of a sample between which one is chosen
 NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside the sample may make up
 RESOLUTION = 1e-3  # of the risk: nothing finer is claimed of rows without a bound, which may never be drawn
 
 
 def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) -> None:
     """Correct the mean where bounds leave too much open, in about so many seconds or with the fewest sets."""
-    own, room = state.errors(), state.room
-    if own.sum() <= room:
+    before, most = state.found, max(FEWEST, int(affordable / state.stages()[0].each.seconds))
+    if state.errors().sum() <= state.room:
         return
-    part = _Part.of(state, yardstick, own, room)
-    most = max(FEWEST, int(min(affordable / state.stages()[0].each.seconds, own.size)))
+    generator, room = np.random.default_rng(rng), _rough_room(state, yardstick)
+    part = _Part.of(state, yardstick, state.room)
     if part.frame.size <= most:
-        state.settle(part.frame, 0.0)
+        state.refine(np.inf)
         return
-    generator = np.random.default_rng(rng)
-    found = part.correction(part.drawn(FEWEST, generator))
-    if found.error > room:
-        more = FEWEST * (found.error / room) ** 2 if room > 0 else np.inf
-        if (m := int(min(1.2 * more, most))) > FEWEST:
-            found = part.correction(part.drawn(m, generator))
+    drawn, room = part.drawn(FEWEST, generator, room)
+    found = part.correction(drawn, before)
+    if found.error > room and most > FEWEST:
+        share = part.best_share(drawn)
+        m = part.enough(drawn, share, room, most)
+        if m > MOST * part.frame.size:
+            state.refine(np.inf)
+            return
+        state.shorten(np.full(before.count, share))
+        part = _Part.of(state, yardstick, NEGLIGIBLE * room)
+        found = part.correction(part.drawn(m, generator, room)[0], before)
     if found.error < state.errors().sum():
         state.found = replace(state.found, correction=found)
+
+
+def _rough_room(state: State, yardstick: Yardstick) -> float:
+    """Error that may be left, if the losses were right."""
+    return allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
 
 
 class _Part(NamedTuple):
@@ -61,11 +75,11 @@ class _Part(NamedTuple):
     weights: Array  # (r,), share of each set in the mean
     losses: Array  # (r,), mean loss of each set
     effect: Array  # (r,), what each may change
-    room: float
 
     @classmethod
-    def of(cls, state: State, yardstick: Yardstick, own: Array, room: float) -> _Part:
+    def of(cls, state: State, yardstick: Yardstick, room: float) -> _Part:
         """All sets but those that together may change next to nothing."""
+        own = state.errors()
         order = np.argsort(own, kind="stable")
         outside = np.cumsum(own[order]) <= NEGLIGIBLE * room
         frame = np.sort(order[~outside])
@@ -78,25 +92,57 @@ class _Part(NamedTuple):
         largest = np.max(bound, where=np.isfinite(bound), initial=0.0)
         effect = np.where(np.isfinite(bound), bound, np.maximum(change, largest))
         rest = float(own[order[outside]].sum())
-        return cls(state, yardstick, found, frame, own[frame], rest, weights, _finite(losses), effect, room)
+        return cls(state, yardstick, found, frame, own[frame], rest, weights, _finite(losses), effect)
 
-    def drawn(self, m: int, rng: np.random.Generator) -> Draw:
-        """Draw so many sets, and solve them."""
+    def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[Draw, float]:
+        """Draw so many sets, and solve them; and the error that may be left, which they tell best."""
         found = draw(self.effect, self.weights, m, rng)
-        self.state.settle(self.frame[found.rows], NEGLIGIBLE * self.room / m * found.probabilities)
-        return found
+        numbers, limits = self.frame[found.rows], NEGLIGIBLE / m * found.probabilities
+        self.state.settle(numbers, room * limits)
+        stand_for = np.ones(self.before.count)
+        stand_for[self.frame] = 0.0
+        stand_for[numbers] = 1.0 / found.probabilities
+        told = allowed(self.state.found, self.yardstick, self.state.max_error, stand_for)
+        self.state.settle(numbers, min(room, told) * limits)
+        return found, min(room, told)
 
-    def correction(self, drawn: Draw) -> Correction:
-        """What a sample says about the mean."""
-        now, numbers = self.state.found, self.frame[drawn.rows]
-        change = _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
+    def best_share(self, drawn: Draw) -> float:
+        """Share of steps of which nothing is known that would have been the best guess for those drawn."""
+        shares = np.linspace(0.0, 1.0, SHARES)
+        return float(shares[np.argmin([self._expanded(drawn, share) for share in shares])])
+
+    def _expanded(self, drawn: Draw, share: float) -> float:
+        """Standard error of the difference that a sample tells, had steps been a share as long."""
+        before, exact = self.before, self.losses + self._change()
+        known = np.isfinite(before.bounds).reshape(-1, *(1,) * (before.eta.ndim - 1))
+        base = before.fit.eta[before.rows]
+        eta = np.where(known, before.eta, base + share * (before.eta - base))
+        off = self.weights * (exact - _finite(_means(before, self.yardstick, eta)[self.frame]))
+        return _spread(off[drawn.rows], drawn)[0]
+
+    def enough(self, drawn: Draw, share: float, room: float, most: int) -> int:
+        """Sets to draw for an error of so much, by how far off those drawn are beside what was thought."""
+        error = self._expanded(drawn, share)
+        expected = expected_spread(self.effect, self.weights, len(drawn.rows))
+        wanted = room * expected / (QUANTILE * error) if error > 0 else np.inf
+        sizes = np.unique(np.geomspace(FEWEST, most, SIZES).astype(int))
+        short = sum(expected_spread(self.effect, self.weights, m) > wanted for m in sizes.tolist())
+        return int(sizes[min(short, len(sizes) - 1)])
+
+    def _change(self) -> Array:
+        """By how much the loss of each set is not what it was before: (r,)."""
+        now = self.state.found
+        return _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
+
+    def correction(self, drawn: Draw, before: LeftOut) -> Correction:
+        """What a sample says about the mean; ``before`` it something was known of the sets that it solved."""
+        change = self._change()
         off = (self.weights * change)[drawn.rows]
-        chance = 1.0 - drawn.probabilities
-        error, quantile = spread(off / drawn.probabilities, chance, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
-        left = _finite(self.state.errors()[numbers] / drawn.probabilities).sum()
+        error, quantile = _spread(off, drawn)
+        left = _finite(self.state.errors()[self.frame[drawn.rows]] / drawn.probabilities).sum()
         half = max(quantile * error, self._unseen(np.abs(off), drawn)) + float(left) + self.rest
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
-        return Correction(difference, half, _tightness(self.before, now, numbers))
+        return Correction(difference, half, _tightness(before, self.state.found))
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
         """What sets that were not drawn may change: a small share of the draws, all as far off as any.
@@ -116,6 +162,12 @@ class _Part(NamedTuple):
         return floor if bounded.all() else max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
 
 
+def _spread(off: Array, drawn: Draw) -> tuple[float, float]:
+    """Standard error of a sum of which a sample is known, and the quantile that goes with it."""
+    chance = 1.0 - drawn.probabilities
+    return spread(off / drawn.probabilities, chance, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
+
+
 def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:
     """Mean loss of each set at some linear predictors: (f,)."""
     weights = yardstick.weights[found.rows]
@@ -129,8 +181,9 @@ def _finite(values: Array) -> Array:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _tightness(before: LeftOut, now: LeftOut, numbers: Index) -> float:
-    """Largest share of its bound by which a value was off, among sets that were solved."""
+def _tightness(before: LeftOut, now: LeftOut) -> float:
+    """Largest share of its bound by which a value was off, among sets that were solved since."""
+    numbers = np.setdiff1d(np.union1d(now.stepped, now.anew), np.union1d(before.stepped, before.anew))
     own = np.isin(before.fold, numbers) & np.isfinite(before.bounds) & (before.bounds > 0)
     if not own.any():
         return 1.0

@@ -15,6 +15,7 @@ from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 from onefit.leave_out.sets import Folds
+from onefit.solvers.path import approached
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
 ROUNDS = 2.0  # times what a row takes that settles at once
@@ -65,6 +66,11 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
         if int(rows[place]) in solved:
             eta[place] = solved[int(rows[place])].eta[0]
     return eta
+
+
+def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
+    """Linear predictors of rows that leave together, as near as solvers come without a factor."""
+    return approached(Fit(fit.problem.without(rows), fit.coef, fit.intercept), curvature).eta[rows]
 
 
 def _nearly(fit: Fit, rows: Index) -> Array:

@@ -29,6 +29,7 @@ from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
+LITTLE_SLACK = 0.2  # below which one step may be far off where nothing checks it
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -180,6 +181,20 @@ class State:
         todo = np.setdiff1d(which, np.union1d(self.found.stepped, self.found.anew))
         if self.found.correction is None and 0 < todo.size * stage.each.seconds <= affordable:
             stage.act(todo, affordable)
+
+    @property
+    def trusted(self) -> Array:
+        """Share of the step of each set that is trusted: (f,), as if none had less slack than a little."""
+        return np.clip(self.found.slack / LITTLE_SLACK, 0.0, 1.0)
+
+    def shorten(self, shares: Array) -> None:
+        """Take these shares, (f,), of the steps of which nothing is known."""
+        found = self.found
+        done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed])
+        share = np.where(np.isin(found.fold, done) | np.isfinite(found.bounds), 1.0, shares[found.fold])
+        base = self.fit.eta[found.rows]
+        eta = base + share.reshape(-1, *(1,) * (base.ndim - 1)) * (found.eta - base)
+        self.found = replace(found, eta=eta)
 
     def settle(self, which: Index, limits: Array | float) -> None:
         """Solve some sets, until none may make the mean wrong by more than its limit."""

@@ -43,17 +43,31 @@ def errors(found: LeftOut, yardstick: Yardstick | None) -> Array:
     return np.asarray(weights * np.where(weights > 0, own, 0.0) / max(float(weights.sum()), TINY))
 
 
-def allowed(found: LeftOut, yardstick: Yardstick | None, max_error: float) -> float:
-    """Error of the mean that may be left."""
+def allowed(
+    found: LeftOut, yardstick: Yardstick | None, max_error: float, stand_for: Array | None = None
+) -> float:
+    """Error of the mean that may be left, in units of it.
+
+    Parameters
+    ----------
+    found : LeftOut
+    yardstick : Yardstick or None
+    max_error : float
+        Standard errors of the mean.
+    stand_for : (f,) array, optional
+        Sets that each stands for where a sample tells the standard error, 0 for those that it lacks.  By
+        default those of which something is proven tell it: others may be so far off that they inflate it.
+    """
     if yardstick is None:
         return max_error
     losses, weights = yardstick.losses(found.rows, found.eta), yardstick.weights[found.rows]
-    known = (weights > 0) & np.isfinite(losses) & np.isfinite(found.bounds)
+    count = np.isfinite(found.bounds).astype(np.float64) if stand_for is None else stand_for[found.fold]
+    known = (weights > 0) & np.isfinite(losses) & (count > 0)
     if known.sum() < 2:
         return 0.0
-    # rows far off inflate it: those of which nothing is known have no say
-    deviation = weights[known] * (losses[known] - np.average(losses[known], weights=weights[known]))
-    return max_error * float(np.sqrt(np.sum(deviation**2)) / weights[known].sum())
+    losses, weights, count = losses[known], weights[known], count[known]
+    deviation = weights * (losses - np.average(losses, weights=weights * count))
+    return max_error * float(np.sqrt(np.sum(count * deviation**2)) / np.sum(weights * count))
 
 
 def far_off(found: LeftOut, yardstick: Yardstick) -> Mask:

@@ -54,7 +54,7 @@ $(VENV)-papers/.ready: pyproject.toml
 	touch $@
 
 docs: $(VENV)-docs/.ready  ## the site, with every example run; a warning is an error
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)-docs/bin/sphinx-build -W --keep-going -j $(JOBS) docs docs/_build/html $(DOCS_ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)-docs/bin/sphinx-build -W --keep-going -j $(JOBS) -d docs/_build/doctrees docs docs/_build/html $(DOCS_ARGS)
 
 site-check: $(VENV)-docs/.ready  ## links of the built site, and the site in a browser
 	$(VENV)-docs/bin/python -m pytest -q -rs -c /dev/null -p no:cacheprovider --rootdir docs docs/check_site.py

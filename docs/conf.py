@@ -28,12 +28,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "formulas",
     "tutorials",
 ]
 exclude_patterns = [
@@ -165,4 +165,9 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
-html_sidebars = {"index": [], "start": [], "choosing": [], "papers": [], "how_right": [], "how_fast": []}
+html_math_renderer = "mathml"
+# Pages without pages below them have nothing to list at their side.
+html_sidebars = {
+    page: []
+    for page in ("index", "start", "choosing", "how_it_works", "engine", "how_right", "how_fast", "papers")
+}

@@ -3,7 +3,8 @@ A convex program of your own
 ============================
 
 A curve that never falls and has few steps, written in cvxpy with a penalty and a constraint.  onefit reads the program,
-leaves rows out of it, a tenth at a time, and so chooses its strength.
+leaves rows out of it, a tenth at a time, and so chooses its strength.  Here the constraint regularises enough: the less
+penalty, the better.
 """
 
 import cvxpy as cp

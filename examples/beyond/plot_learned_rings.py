@@ -27,7 +27,11 @@ plane = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
 share = learned.predict_proba(plane)[:, 1].reshape(80, 80)
 left.contourf(side, side, share, levels=10, cmap="RdBu", vmin=0, vmax=1, alpha=0.8)
-left.scatter(*X.T, c=y, cmap="RdBu", edgecolor="black")
+for ring, colour, marker in [(0, "darkred", "s"), (1, "navy", "o")]:
+    left.scatter(
+        *X[y == ring].T, color=colour, marker=marker, edgecolor="white", label=["outer", "inner"][ring]
+    )
+left.legend(loc="upper left", fontsize="small")
 left.set_aspect("equal")
 right.plot(learned.risk_path_)
 right.set(xlabel="step", ylabel="held-out log-loss")

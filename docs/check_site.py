@@ -18,12 +18,10 @@ import pytest
 SITE = Path(__file__).parent / "_build" / "html"
 SCREENS = Path(__file__).parent / "_build" / "screenshots"
 PAGES = [
-    "index.html",
-    "start.html",
-    "choosing.html",
-    "guide/risk.html",
-    "gallery/index.html",
-    "api/index.html",
+    *("index.html", "start.html", "choosing.html", "how_it_works.html", "how_right.html", "how_fast.html"),
+    *("papers.html", "gallery/index.html", "gallery/risk/plot_risk_path.html", "api/index.html"),
+    *("api/generated/onefit.loo.html", "api/generated/onefit.LassoLOO.html"),
+    *(f"guide/{page.stem}.html" for page in sorted((Path(__file__).parent / "guide").glob("*.md"))),
 ]
 
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="no site: run `make docs` first")

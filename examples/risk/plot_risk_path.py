@@ -27,7 +27,7 @@ for rule, model in [("smallest risk", best), ("one standard error", sparse)]:
 some = best.alphas_[5::14]
 refits = []
 for alpha in some:
-    left_out = cross_val_predict(Lasso(alpha, tol=1e-8), X, y, cv=LeaveOneOut())
+    left_out = cross_val_predict(Lasso(alpha, tol=1e-8), X.to_numpy(), y, cv=LeaveOneOut())
     refits.append(np.mean((y - left_out) ** 2))
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4))

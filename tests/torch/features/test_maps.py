@@ -413,7 +413,7 @@ def test_features_that_are_worth_it_are_not_warned_of():
     X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
-    model = FeatureMapClassifier(module, random_state=0).fit(X, y)
+    model = FeatureMapClassifier(module, n_splits=16, random_state=0).fit(X, y)
     assert model.check_.learned < 0.7 * model.check_.linear
     assert model.risk_ < model.initial_risk_
     assert FeatureMapClassifier(module, max_iter=1, random_state=0).fit(X[:30], y[:30]).check_ is None

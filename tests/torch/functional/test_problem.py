@@ -357,7 +357,7 @@ def test_exact_gradient_of_a_network_by_differences(curvature):
 
 @pytest.mark.parametrize(("method", "exact"), [("exact", False), ("refits", True)])
 def test_gradient_of_the_elastic_net_by_differences(method, exact):
-    X, y = (part[:18] for part in regression())
+    X, y = (part[:12] for part in regression())
     problem, strengths = FunctionalProblem(half_square, [l1(5), ridge], start=6), [4.0, 2.0]
 
     def risk(at):

@@ -418,7 +418,7 @@ def test_nothing_free(fit_intercept):
     np.testing.assert_allclose(curvature.hat(np.eye(N)), np.full((N, N), expected), rtol=1e-12)
 
 
-# --- one output: every product of every curvature, rows in corners included -------------------------
+# --- one output: every product of every curvature, rows on kinks included -------------------------
 
 
 def _free_directions(fit):
@@ -493,10 +493,10 @@ def _check_solutions(fit, curvature, Z, P, B, tol):
 
 
 def _check_middle(fit, curvature, Z, P, tol):
-    """Q = K⁻¹ Zᵀ E Z K⁻¹, whole along a basis, its diagonal on coordinates; rows in corners have none."""
+    """Q = K⁻¹ Zᵀ E Z K⁻¹, whole along a basis, its diagonal on coordinates; rows on kinks have none."""
     middle = np.random.default_rng(11).normal(size=N)
     if fit.pinned.any():
-        with pytest.raises(TypeError, match="in a corner"):
+        with pytest.raises(TypeError, match="on a kink"):
             curvature.sandwich(middle)
         return
     Q = P @ (Z.T * middle) @ Z @ P
@@ -532,7 +532,7 @@ def _check_steps(fit, curvature, Z, B, steps, tol):
 
 
 def _point(penalty, p=12, fit_intercept=True, bend="weights", pins=0, seed=0):
-    """A point on a piece of the penalty, with a bend of its own for each row, and rows in corners."""
+    """A point on a piece of the penalty, with a bend of its own for each row, and rows on kinks."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, p)) + 0.5
     start, kinked = rng.normal(size=p), penalty.without_ridge()
@@ -571,10 +571,10 @@ def test_along_a_basis(name, bend, fit_intercept):
 
 @pytest.mark.parametrize("name", ALONG)
 @pytest.mark.parametrize("pins", [1, 3])
-def test_rows_in_corners_along_a_basis(name, pins, fit_intercept):
+def test_rows_in_kinks_along_a_basis(name, pins, fit_intercept):
     fit = _point(ALONG[name], fit_intercept=fit_intercept, pins=pins)
     if pins > fit.tangent.size + fit_intercept:
-        pytest.skip("more corners than directions")
+        pytest.skip("more kinks than directions")
     curvature = factor(fit)
     assert isinstance(curvature, Pinned)
     assert isinstance(curvature.inner, Along)
@@ -606,7 +606,7 @@ def test_every_product_in_the_dual(pins, bend, fit_intercept):
 
 @pytest.mark.parametrize("p", [12, 140])
 def test_flat_losses_with_a_ridge(p, fit_intercept):
-    """Support vector machines: no bend but in the corners."""
+    """Support vector machines: no bend but on the kinks."""
     fit = _point(L2(0.7), p=p, fit_intercept=fit_intercept, bend="none", pins=8)
     _check_products(fit, factor(fit), tol=1e-7)
 
@@ -619,8 +619,8 @@ def test_the_only_row_that_holds_a_direction_has_an_infinite_form():
 
 
 @pytest.mark.parametrize("penalty", [L2(0.7), FusedLasso(1.0)], ids=repr)
-def test_what_rows_in_corners_do_when_others_leave(penalty, fit_intercept):
-    """K Δ + Z_Vᵀ δ = z_i c_i, and the rows in corners stay; one of them that leaves gives up its dual."""
+def test_what_rows_in_kinks_do_when_others_leave(penalty, fit_intercept):
+    """K Δ + Z_Vᵀ δ = z_i c_i, and the rows on kinks stay; one of them that leaves gives up its dual."""
     fit = _point(penalty, fit_intercept=fit_intercept, pins=2)
     curvature, pins = factor(fit), np.flatnonzero(fit.pinned)
     Z, C, B = _free_directions(fit)

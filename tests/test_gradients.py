@@ -316,34 +316,34 @@ def test_leave_one_out_of_a_singular_curvature(name, fit_intercept):
     _check_leave_one_out(problem, model.response, lambda t: L2(strength * np.exp(t)), 1e-6)
 
 
-def _one_step_of_corners(fit):
-    """Every row on its own, by dense algebra: on a piece its slope leaves, in a corner its hold."""
+def _one_step_of_kinks(fit):
+    """Every row on its own, by dense algebra: on a piece its slope leaves, on a kink its hold."""
     h = np.array(factor(fit).quadratic_forms())
     return fit.eta + np.where(np.isinf(h), 0.0, h) * fit.gradient
 
 
-def _loo_risk_of_corners(response, fit):
-    return _share(fit.problem) @ response.losses(fit.problem.y, _one_step_of_corners(fit))
+def _loo_risk_of_kinks(response, fit):
+    return _share(fit.problem) @ response.losses(fit.problem.y, _one_step_of_kinks(fit))
 
 
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("weighting", ["", "real"])
 @pytest.mark.parametrize("name", CORNERS)
-def test_leave_one_out_with_rows_in_corners(name, weighting, ridge, fit_intercept):
+def test_leave_one_out_with_rows_in_kinks(name, weighting, ridge, fit_intercept):
     model, penalty_at = CORNERS[name], lambda t: RIDGES[ridge](t).scaled(10.0)
     problem = _problem(model, penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept)
     fit = _solved(problem, penalty_at(0.0))
     assert fit.pinned.any()
     left_out, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    np.testing.assert_allclose(left_out.eta, _one_step_of_corners(fit), rtol=1e-12)
+    np.testing.assert_allclose(left_out.eta, _one_step_of_kinks(fit), rtol=1e-12)
     ours = cotangent.along(_change(penalty_at, fit))
-    risk = lambda there: _loo_risk_of_corners(model.response, there)  # noqa: E731
+    risk = lambda there: _loo_risk_of_kinks(model.response, there)  # noqa: E731
     expected = _derivative(risk, problem, penalty_at, fit)
     np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", ["mean-scaled", "kinks"])
-def test_leave_one_out_with_rows_in_corners_refuses(case):
+def test_leave_one_out_with_rows_in_kinks_refuses(case):
     model = CORNERS["median"]
     weighting = "mean" if case == "mean-scaled" else ""
     problem = _problem(model, L2(10.0) if case == "mean-scaled" else L1(3.0), weighting=weighting)
@@ -552,7 +552,7 @@ def test_held_out(name, weighting, ridge, fit_intercept):
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("weighting", ["", "real"])
 @pytest.mark.parametrize("name", CORNERS)
-def test_held_out_with_rows_in_corners(name, weighting, ridge, fit_intercept):
+def test_held_out_with_rows_in_kinks(name, weighting, ridge, fit_intercept):
     model, penalty_at = CORNERS[name], lambda t: RIDGES[ridge](t).scaled(10.0)
     problem = _problem(model, penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept)
     fit = _check_held_out(model, problem, penalty_at, 1e-6)
@@ -583,12 +583,12 @@ def test_held_out_of_matrices_of_low_rank(name, fit_intercept):
     assert 0 < fit.tangent.size < 12
 
 
-# --- corners: the small system, and losses that change -----------------------------------------------
+# --- kinks: the small system, and losses that change -----------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", [False, True])
 @pytest.mark.parametrize("name", CORNERS)
-def test_rows_in_corners_answer_as_the_whole_curvature_does(name, kernel, fit_intercept):
+def test_rows_in_kinks_answer_as_the_whole_curvature_does(name, kernel, fit_intercept):
     """u = K⁻¹ v and the forces on the rows, from a system of their size."""
     model = CORNERS[name]
     problem = _problem(model, L2(10.0), fit_intercept=fit_intercept)
@@ -602,7 +602,7 @@ def test_rows_in_corners_answer_as_the_whole_curvature_does(name, kernel, fit_in
     np.testing.assert_allclose(small.hold(v), whole.hold(v), atol=1e-9)
 
 
-def test_the_small_system_is_for_ridge_penalties_and_corners():
+def test_the_small_system_is_for_ridge_penalties_and_kinks():
     for model, penalty in (("median", L1(3.0)), ("median", L2(np.r_[0.0, np.ones(P - 1)]))):
         assert gradients.InCorners.of(solve(Fit.at_start(_problem(CORNERS[model], penalty))).fit) is None
     assert gradients.InCorners.of(solve(Fit.at_start(_problem(SMOOTH["huber"], L2()))).fit) is None
@@ -660,13 +660,13 @@ def test_held_out_as_the_loss_changes(name, weighting, fit_intercept):
 def test_leave_one_out_as_the_loss_changes(name, weighting, fit_intercept):
     model, loss_at = LOSSES[name]
     if model in CORNERS.values() and weighting.startswith("mean"):
-        pytest.skip("refits of a penalty that shrinks have no gradient in corners")
+        pytest.skip("refits of a penalty that shrinks have no gradient on kinks")
     penalty = _suited(model, lambda t: L2(3.0 * np.exp(t)))(0.0)
     problem = _problem(model, penalty, weighting=weighting, fit_intercept=fit_intercept)
     problem = replace(problem, loss=loss_at(0.0))
     fit = solve(Fit.at_start(problem)).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
+    risk_of = _loo_risk_of_kinks if problem.loss.is_kinked else _loo_risk
     expected = _of_losses(lambda there: risk_of(model.response, there), problem, loss_at, fit)
     np.testing.assert_allclose(_along_loss(cotangent, loss_at, fit), expected, rtol=1e-6)
 
@@ -744,7 +744,7 @@ def test_leave_one_out_as_the_kernel_changes(name, weighting, kernel, fit_interc
     model, at = _kernel_problem(name, kernel, weighting=weighting, fit_intercept=fit_intercept)
     fit = solve(Fit.at_start(at(0.0))).fit
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, fit.problem))
-    risk_of = _loo_risk_of_corners if fit.problem.loss.is_kinked else _loo_risk
+    risk_of = _loo_risk_of_kinks if fit.problem.loss.is_kinked else _loo_risk
     expected = _of_widths(lambda there: risk_of(model.response, there), at, fit)
     np.testing.assert_allclose(_along_gram(cotangent, at), expected, rtol=1e-6)
 
@@ -757,7 +757,7 @@ def test_leave_one_out_of_kernels_as_the_penalty_changes(name, weighting, fit_in
     penalty_at = lambda t: problem.penalty.scaled(np.exp(t))  # noqa: E731
     fit = _solved(problem, penalty_at(0.0))
     _, cotangent = gradients.leave_one_out(fit, _slopes_of_rows(model.response, problem))
-    risk_of = _loo_risk_of_corners if problem.loss.is_kinked else _loo_risk
+    risk_of = _loo_risk_of_kinks if problem.loss.is_kinked else _loo_risk
     risk = lambda there: risk_of(model.response, there)  # noqa: E731
     expected = _of_widths(risk, lambda t: replace(problem, penalty=penalty_at(t)), fit)
     np.testing.assert_allclose(cotangent.along(_change(penalty_at, fit)), expected, rtol=1e-6, atol=1e-9)

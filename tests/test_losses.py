@@ -239,7 +239,7 @@ def test_counts_that_are_all_zero_have_a_finite_start(power):
     assert start < -10
 
 
-# --- corners, and jumps of the second derivative ---------------------------------------------------
+# --- kinks, and jumps of the second derivative ---------------------------------------------------
 
 WITH_CORNERS = [
     Hinge(),
@@ -259,7 +259,7 @@ WITH_JUMPS = [
 ]
 
 
-def _away_from_corners(loss, seed=0):
+def _away_from_kinks(loss, seed=0):
     """Responses, and linear predictors at least 0.05 from where a derivative jumps."""
     rng = np.random.default_rng(seed)
     of_classes = isinstance(loss, OF_CLASSES)
@@ -284,9 +284,9 @@ def _by_hand(loss, y, eta):
             return np.maximum(np.abs(y - eta) - epsilon, 0.0)
         case SquaredHinge():
             return np.maximum(0.0, 1.0 - (2 * y - 1) * eta) ** 2
-        case SmoothedHinge(width=width):  # the mean of hinges with corners spread over the width
-            corners = 1.0 - width * (np.arange(2000) + 0.5) / 2000
-            return np.maximum(0.0, corners - ((2 * y - 1) * eta)[:, None]).mean(axis=1)
+        case SmoothedHinge(width=width):  # the mean of hinges with kinks spread over the width
+            kinks = 1.0 - width * (np.arange(2000) + 0.5) / 2000
+            return np.maximum(0.0, kinks - ((2 * y - 1) * eta)[:, None]).mean(axis=1)
         case SquaredEpsilonInsensitive(epsilon=epsilon):
             return np.maximum(np.abs(y - eta) - epsilon, 0.0) ** 2
     raise TypeError(loss)
@@ -295,15 +295,15 @@ def _by_hand(loss, y, eta):
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
 @pytest.mark.parametrize("seed", range(3))
 def test_values_by_their_definition(loss, seed):
-    y, eta = _away_from_corners(loss, seed)
+    y, eta = _away_from_kinks(loss, seed)
     rounding = 1e-7 if isinstance(loss, SmoothedHinge) else 1e-14
     np.testing.assert_allclose(loss.value(y, eta), _by_hand(loss, y, eta), atol=rounding)
 
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
 @pytest.mark.parametrize("seed", range(3))
-def test_three_derivatives_away_from_corners(loss, seed):
-    y, eta = _away_from_corners(loss, seed)
+def test_three_derivatives_away_from_kinks(loss, seed):
+    y, eta = _away_from_kinks(loss, seed)
     unit = np.ones(N)
     close(loss.gradient(y, eta), five_point(lambda e: loss.value(y, e), eta, unit))
     close(loss.hessian(y, eta), five_point(lambda e: loss.gradient(y, e), eta, unit))
@@ -313,39 +313,39 @@ def test_three_derivatives_away_from_corners(loss, seed):
 
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, *WITH_JUMPS], ids=repr)
-def test_convex_across_corners(loss):
-    y, eta = _away_from_corners(loss)
-    other = _away_from_corners(loss, 5)[1]
+def test_convex_across_kinks(loss):
+    y, eta = _away_from_kinks(loss)
+    other = _away_from_kinks(loss, 5)[1]
     middle = loss.value(y, 0.5 * (eta + other))
     assert np.all(middle <= 0.5 * (loss.value(y, eta) + loss.value(y, other)) + 1e-12)
     assert np.all(loss.hessian(y, eta) >= 0)
 
 
 @pytest.mark.parametrize("loss", WITH_CORNERS, ids=repr)
-def test_corners_are_where_the_slope_changes(loss):
-    y, _ = _away_from_corners(loss)
-    corners, slopes = loss.kinks(y), loss.slopes(y)
-    assert slopes.shape == (N, corners.shape[1] + 1)
+def test_kinks_are_where_the_slope_changes(loss):
+    y, _ = _away_from_kinks(loss)
+    kinks, slopes = loss.kinks(y), loss.slopes(y)
+    assert slopes.shape == (N, kinks.shape[1] + 1)
     assert np.all(np.diff(slopes, axis=1) > 0)
-    assert np.all(np.diff(corners, axis=1) > 0)
-    np.testing.assert_allclose(loss.value(y, corners[:, 0]), 0.0, atol=1e-14)
-    for k, corner in enumerate(corners.T):
+    assert np.all(np.diff(kinks, axis=1) > 0)
+    np.testing.assert_allclose(loss.value(y, kinks[:, 0]), 0.0, atol=1e-14)
+    for k, kink in enumerate(kinks.T):
         for side, which in ((-1.0, k), (1.0, k + 1)):
-            ahead = corner + side * np.array([[1e-3], [2e-3]])
+            ahead = kink + side * np.array([[1e-3], [2e-3]])
             rise = loss.value(y, ahead[1]) - loss.value(y, ahead[0])
             np.testing.assert_allclose(rise / (side * 1e-3), slopes[:, which], atol=1e-9)
             np.testing.assert_array_equal(loss.piece(y, ahead[0]), which)
             np.testing.assert_array_equal(loss.gradient(y, ahead[0]), slopes[:, which])
-        np.testing.assert_array_equal(loss.piece(y, corner), k)  # the one before
+        np.testing.assert_array_equal(loss.piece(y, kink), k)  # the one before
 
 
 @pytest.mark.parametrize("loss", WITH_CORNERS, ids=repr)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_piece_is_the_steepest_line_below(loss, seed):
     """A convex piecewise linear function is the largest of its lines."""
-    y, eta = _away_from_corners(loss, seed)
-    corners, slopes = loss.kinks(y), loss.slopes(y)
-    joints = np.column_stack([corners[:, :1], corners])  # a point on every piece
+    y, eta = _away_from_kinks(loss, seed)
+    kinks, slopes = loss.kinks(y), loss.slopes(y)
+    joints = np.column_stack([kinks[:, :1], kinks])  # a point on every piece
     heights = np.column_stack([loss.value(y, joint) for joint in joints.T])
     pieces = heights + slopes * (eta[:, None] - joints)
     np.testing.assert_allclose(loss.value(y, eta), pieces.max(axis=1), atol=1e-13)
@@ -363,7 +363,7 @@ def test_what_a_loss_says_of_itself(loss):
 
 @pytest.mark.parametrize("loss", WITH_JUMPS, ids=repr)
 def test_the_slope_is_continuous_where_the_curvature_jumps(loss):
-    y, _ = _away_from_corners(loss)
+    y, _ = _away_from_kinks(loss)
     at = 2 * y - 1 if isinstance(loss, OF_CLASSES) else y + loss.epsilon
     np.testing.assert_allclose(loss.gradient(y, at - 1e-9), loss.gradient(y, at + 1e-9), atol=1e-8)
     jump = np.abs(loss.hessian(y, at - 1e-9) - loss.hessian(y, at + 1e-9))
@@ -373,8 +373,8 @@ def test_the_slope_is_continuous_where_the_curvature_jumps(loss):
 
 @pytest.mark.parametrize("loss", [*WITH_CORNERS, SquaredEpsilonInsensitive(0.0), SquaredHinge()], ids=repr)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_start_of_losses_with_corners_is_the_best_constant(loss, weighted):
-    y, _ = _away_from_corners(loss)
+def test_start_of_losses_with_kinks_is_the_best_constant(loss, weighted):
+    y, _ = _away_from_kinks(loss)
     weights = np.random.default_rng(3).uniform(0, 2, N) if weighted else np.ones(N)
 
     def total(level):
@@ -387,9 +387,9 @@ def test_start_of_losses_with_corners_is_the_best_constant(loss, weighted):
 
 
 def test_margin_and_pinball_losses_are_those_of_scikit_learn():
-    y, eta = _away_from_corners(Hinge())
+    y, eta = _away_from_kinks(Hinge())
     np.testing.assert_allclose(Hinge().value(y, eta).mean(), hinge_loss(2 * y - 1, eta), rtol=1e-12)
-    y, eta = _away_from_corners(Quantile())
+    y, eta = _away_from_kinks(Quantile())
     expected = mean_pinball_loss(y, eta, alpha=0.3)
     np.testing.assert_allclose(Quantile(0.3).value(y, eta).mean(), expected, rtol=1e-12)
 
@@ -398,8 +398,8 @@ def test_margin_and_pinball_losses_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize("width", [0.05, 0.5])
-def test_the_smoothed_hinge_is_the_hinge_outside_its_corner(width):
-    y, eta = _away_from_corners(Hinge())
+def test_the_smoothed_hinge_is_the_hinge_outside_its_kink(width):
+    y, eta = _away_from_kinks(Hinge())
     np.testing.assert_allclose(SmoothedHinge(width).value(y, eta), Hinge().value(y, eta), atol=width)
     margin = 1.0 - (2.0 * y - 1.0) * eta
     outside = (margin < 0) | (margin > width)
@@ -462,7 +462,7 @@ def test_what_a_mixture_says_of_itself():
 )
 def test_mixtures_with_kinks_are_a_straight_part_and_a_curved_one(losses, weights):
     mixed = Mixture(losses, weights)
-    y, eta = _away_from_corners(losses[0])
+    y, eta = _away_from_kinks(losses[0])
     assert mixed.pieces is Pieces.KINKED
     assert mixed.self_concordance() is None
     straight = straight_part(mixed)

@@ -169,10 +169,8 @@ def test_a_factor_after_any_changes_is_that_of_what_is_in(X, changes, rhs):
     gram, factor, inside = X.T @ X + 0.1 * np.eye(7), UpdatableCholesky(2), []
     for joins, column in changes:
         if joins and column not in inside:
-            corner = np.asfortranarray(gram[np.ix_([column], [column])])
-            joined = factor.append(
-                np.asfortranarray(gram[np.ix_(inside, [column])]), corner, np.array([1e-9])
-            )
+            kink = np.asfortranarray(gram[np.ix_([column], [column])])
+            joined = factor.append(np.asfortranarray(gram[np.ix_(inside, [column])]), kink, np.array([1e-9]))
             assert joined.tolist() == [0]
             inside.append(column)
         elif not joins and inside:

@@ -22,7 +22,7 @@ COIN = np.repeat([0, 1], 20)  # says nothing about X
     "ignore:the hinge loss:onefit.UnreliableWarning"
 )  # its intercept is not determined
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_machine_without_rows_in_a_corner_is_judged_by_its_refits(kernel):
+def test_a_machine_without_rows_in_a_kink_is_judged_by_its_refits(kernel):
     """With equal classes and a small C any intercept of an interval will do, until a row leaves."""
     model = SVC(kernel=kernel, C=1e-3).fit(X, COIN)
     quick, exact = onefit.loo(model, X, COIN), onefit.loo(model, X, COIN, exact=True)

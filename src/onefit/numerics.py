@@ -37,9 +37,9 @@ def rounding_of_slack(condition: float, size: float = 1.0) -> float:
 
 
 def size_of_duals(duals: Array, widest: float, moving: float) -> float:
-    """What rounding in the duals of a loss with corners is relative to.
+    """What rounding in the duals of a loss with kinks is relative to.
 
-    Their largest, at least ``moving``, which moves linear predictors by as much as their corners are; beside
+    Their largest, at least ``moving``, which moves linear predictors by as much as their kinks are; beside
     a weak penalty both are far smaller than the ``widest`` interval that duals may be in.
     """
     return min(max(float(np.abs(duals).max(initial=0.0)), moving), widest)

@@ -182,7 +182,7 @@ def test_bounds_that_do_not_bind_are_not_there(ridge):
     assert bounded.certified.all()
 
 
-# --- losses with corners ---------------------------------------------------------------------------
+# --- losses with kinks ---------------------------------------------------------------------------
 
 OF_CORNERS = {"ridge": L2(2.0), "l1": L1(2.0), "chain": FusedLasso(2.0)}
 
@@ -190,7 +190,7 @@ OF_CORNERS = {"ridge": L2(2.0), "l1": L1(2.0), "chain": FusedLasso(2.0)}
 @pytest.mark.parametrize("name", OF_CORNERS)
 @pytest.mark.parametrize("loss", CORNERS)
 @either
-def test_corners_and_penalties(name, loss, weighted, fit_intercept):
+def test_kinks_and_penalties(name, loss, weighted, fit_intercept):
     X, y = _data(loss, n=40)
     weights = _weights(40) if weighted else None
     model = GeneralizedLinear(CORNERS[loss], OF_CORNERS[name], fit_intercept=fit_intercept)

@@ -100,7 +100,7 @@ def test_it_is_where_the_first_kink_gives_way(loss, name, fit_intercept):
     strength = null_strength(problem)
     assert strength > 0
     assert _kinked_part(problem, 1.0001 * strength) <= 1e-9
-    if loss == "hinge" and fit_intercept:  # a whole class is in its corner: its duals are not unique
+    if loss == "hinge" and fit_intercept:  # a whole class is on its kink: its duals are not unique
         return
     assert _kinked_part(problem, 0.97 * strength) > 1e-6
 

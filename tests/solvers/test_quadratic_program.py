@@ -1,4 +1,4 @@
-"""Polyhedral penalties with dependent rows, and corners on both sides: optimality, and Clarabel."""
+"""Polyhedral penalties with dependent rows, and kinks on both sides: optimality, and Clarabel."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_families_are_equations_eight_to_ten(shape, centred, store):
         np.testing.assert_allclose(family.coefficients(parameters), coefficients[:, :1], atol=1e-12)
         norms = family.criterion.norms(family.fits(parameters)[0])
         np.testing.assert_allclose(norms, np.linalg.norm(Y - X @ coefficients, axis=0), atol=1e-12)
-        assert np.all(norms <= 1.0)  # never worse than the null model: the criterion has no corner
+        assert np.all(norms <= 1.0)  # never worse than the null model: the criterion has no kink
 
 
 @pytest.mark.parametrize("shape", [(25, 6), (12, 30), (10, 10)])

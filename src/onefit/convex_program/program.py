@@ -129,7 +129,7 @@ class SplitProgram:
         return np.inf if np.isnan(value) else value
 
     def slopes_at(self, u: Array) -> Array:
-        """Derivative of L, one of them in a corner: (n,), NaN outside the domain."""
+        """Derivative of L, one of them on a kink: (n,), NaN outside the domain."""
         return _gradient(self.loss, self.predictor, u)
 
     def penalty_at(self, coef: Array) -> float:

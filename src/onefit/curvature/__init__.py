@@ -10,7 +10,7 @@ Newton steps and hyperparameter gradients all come from two methods:
 ``factor`` picks the side: k × k (``Primal``), n × n when there are more free columns than rows and all of
 them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``CoupledBlock``).  The
 intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
-Free directions that are not coordinates are made so (``Along``), and rows in a corner of the loss are held
+Free directions that are not coordinates are made so (``Along``), and rows on a kink of the loss are held
 there (``Pinned``).
 """
 

@@ -63,13 +63,13 @@ class Along(ScalarCurvature):
 
 @dataclass(frozen=True)
 class Pinned(ScalarCurvature):
-    """K on the directions that leave some rows V where they are: those in a corner of the loss.
+    """K on the directions that leave some rows V where they are: those on a kink of the loss.
 
     With any curvature ρ > 0 on these rows, K_ρ = K + ρ Z_Vᵀ Z_V, S = Z_V K_ρ⁻¹ Z_Vᵀ and R = K_ρ⁻¹ Z_Vᵀ S⁻¹,
 
         K⁻¹ on {Z_V θ = 0}  =  K_ρ⁻¹ − R S Rᵀ,        T = S⁻¹ − ρ I  (= (Z_V K⁻¹ Z_Vᵀ)⁻¹ where K has one)
 
-    whatever ρ is (Wang et al. 2018, section 4.2: the limit of ever sharper smooth corners).  A pinned row i
+    whatever ρ is (Wang et al. 2018, section 4.2: the limit of ever sharper smooth kinks).  A pinned row i
     that leaves is released: its form is then z_iᵀ K⁻¹ z_i = 1 / T_ii and K⁻¹ z_i = R e_i / T_ii, infinite
     where nothing but that row held the fit in its place.
     """
@@ -167,9 +167,7 @@ class Pinned(ScalarCurvature):
         return self.inner.hat(rows) - self._columns @ pulled
 
     def sandwich(self, middle: Array) -> Sandwich:
-        raise TypeError(
-            "rows in a corner of the loss answer to the weights of no row: Q says nothing of them"
-        )
+        raise TypeError("rows on a kink of the loss answer to the weights of no row: Q says nothing of them")
 
     def hat_matrix(self) -> Array:
         return self.inner.hat_matrix() - _linalg.product(self.lifted_rows, self._columns.T)

@@ -132,8 +132,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     Gradients are exact in what changes the penalty, in parameters of a loss, and in those of a kernel: the
     width of ``SVC``, ``SVR`` and ``KernelRidge``, or one length scale a feature where their kernel is an
     object of ``sklearn.gaussian_process.kernels`` (``kernel__length_scale``).  What changes the columns
-    themselves goes by differences of the risk, as does leave-one-out of kernels and of losses with corners
-    whose weights are balanced or whose penalty shrinks with the rows, and GCV of losses with corners.
+    themselves goes by differences of the risk, as does leave-one-out of kernels and of losses with kinks
+    whose weights are balanced or whose penalty shrinks with the rows, and GCV of losses with kinks.
 
     Examples
     --------

@@ -8,8 +8,8 @@ same K that leave-one-out has.  So a risk is pulled back in two steps:
 2. from the parameters to the problem, by one solve u = K⁻¹ v, whatever the number of hyperparameters.
 
 What is left is a ``Cotangent``: the derivative of the risk in what makes up the problem at the fit.  That is
-the penalty, by ∇P and C on the tangent; the loss, by the slopes g, the bends d and the corners that rows sit
-in; and, for a kernel model, the Gram matrix G.  With it,
+the penalty, by ∇P and C on the tangent; the loss, by the slopes g, the bends d and the kinks that rows sit
+on; and, for a kernel model, the Gram matrix G.  With it,
 
     ∂R/∂λ_m = ⟨∂R/∂∇P, ∂_m ∇P⟩ + ⟨∂R/∂C, ∂_m C⟩ + ⟨∂R/∂g, ∂_m g⟩ + ⟨∂R/∂d, ∂_m d⟩ + ⟨∂R/∂G, ∂_m G⟩
 
@@ -17,7 +17,7 @@ for every λ_m (Beirami et al. 2017, section 4; Wang et al. 2019, section 3 and 
 
 Where the rows are known by their Gram matrix only, a fit has η = G a + b with α a = −g, and a direction u of
 its parameters has dual coordinates c with α c = v − D (G c + u_b) − μ, μ the forces that hold rows in
-corners.  Therefore vᵀ dη = α cᵀ dG a: the derivative in G is α c aᵀ, of rank one, and what is tested needs no
+kinks.  Therefore vᵀ dη = α cᵀ dG a: the derivative in G is α c aᵀ, of rank one, and what is tested needs no
 case of its own, since rows without weight have α c_i = v_i.
 """
 

@@ -22,9 +22,9 @@ ONE_SIDED = np.arange(5.0), np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
 class OfLoss(NamedTuple):
     """Derivative of a risk in the loss of the rows, weights included, at the predictors that they have."""
 
-    gradient: Array  # ∂R/∂g: the shape of η; zero for rows in corners, whose duals are what the others leave
+    gradient: Array  # ∂R/∂g: the shape of η; zero for rows on kinks, whose duals are what the others leave
     hessian: Array | None = None  # ∂R/∂d: the shape of d; None where the risk does not depend on it
-    corner: Array | None = None  # ∂R/∂κ, of the corners that rows sit in: (n,); None where there are none
+    kink: Array | None = None  # ∂R/∂κ, of the kinks that rows sit on: (n,); None where there are none
 
 
 class OfGram(NamedTuple):
@@ -75,7 +75,7 @@ class Cotangent:
         total = float(np.sum(self.loss.gradient * change.gradient))
         if self.loss.hessian is not None:
             total += float(np.sum(self.loss.hessian * change.hessian))
-        return total if self.loss.corner is None else total + float(self.loss.corner @ change.corner)
+        return total if self.loss.kink is None else total + float(self.loss.kink @ change.kink)
 
     def by_coordinate(self, change: TangentChange) -> Array:
         """The same as a sum over features: (p,).  For a penalty that treats each on its own."""
@@ -108,11 +108,11 @@ class TangentChange(NamedTuple):
 
 
 class LossChange(NamedTuple):
-    """∂_m g, ∂_m d and ∂_m κ at fixed predictors, weights included; κ are the corners that rows sit in."""
+    """∂_m g, ∂_m d and ∂_m κ at fixed predictors, weights included; κ are the kinks that rows sit on."""
 
     gradient: Array
     hessian: Array
-    corner: Array
+    kink: Array
 
 
 class Stencil(NamedTuple):
@@ -164,9 +164,9 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
 
 
 def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
-    """Σ of some losses' slopes, bends and corners at a fit, times weights: a derivative of the loss.
+    """Σ of some losses' slopes, bends and kinks at a fit, times weights: a derivative of the loss.
 
-    Rows of a loss with corners stay on the piece, or in the corner, that they are on.
+    Rows of a loss with kinks stay on the piece, or on the kink, that they are on.
 
     Parameters
     ----------
@@ -186,10 +186,10 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
         return LossChange(problem.per_row(slope), problem.per_row(bend), none)
     pieces = [loss for loss in losses if isinstance(loss, PiecewiseLinear)]
     nearest = np.abs(eta[:, None] - own.kinks(y)).argmin(axis=1)[:, None]
-    corners = _sum(weights, [np.take_along_axis(one.kinks(y), nearest, 1)[:, 0] for one in pieces])
+    kinks = _sum(weights, [np.take_along_axis(one.kinks(y), nearest, 1)[:, 0] for one in pieces])
     on = own.piece(y, eta)[:, None]
     slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
-    return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, corners, 0.0))
+    return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, kinks, 0.0))
 
 
 def _sum(weights: Array, parts: Sequence[Array]) -> Array:

@@ -53,7 +53,7 @@ def leave_one_out(
     curvature = factor(fit) if curvature is None else curvature
     _check_linear_pattern(fit)
     if fit.problem.loss.is_kinked:
-        return _out_of_corners(fit, by_row, curvature)
+        return _off_kinks(fit, by_row, curvature)
     of_refits = curvature_of_refits(fit, curvature)
     step = Step.of(fit, of_refits)
     left_out = step.taken(fit)
@@ -137,12 +137,12 @@ def _through_forms(fit: Fit, curvature: Curvature, middle: Array) -> _PulledForm
     return _PulledForms(rows.reshape(middle.shape), free.reshape(fit.coef.shape), gram)
 
 
-def _out_of_corners(
+def _off_kinks(
     fit: Fit, by_row: Callable[[LeftOut], Array], curvature: Curvature
 ) -> tuple[LeftOut, Cotangent]:
     """One step for every row of a piecewise linear loss, on the pattern of the fit, and its gradient.
 
-    A row on a piece leaves η̃_i = η_i + h_i g_i; one in a corner η̃_i = κ_i + g_i / T_ii, with
+    A row on a piece leaves η̃_i = η_i + h_i g_i; one on a kink η̃_i = κ_i + g_i / T_ii, with
     dg_V = −Rᵀ d(∇P) and d(1/T_ii) = −R_iᵀ dC R_i / T_ii², where R = ``Pinned.lift``.
     """
     h = curvature.quadratic_forms()

@@ -38,13 +38,13 @@ def implicit(fit: Fit, curvature: Solves, of_parameters: Direction) -> Answer:
 
 
 def through_solution(fit: Fit, u: Direction, held: Array | None = None) -> Cotangent:
-    """∂R/∂(Zᵀ g + ∇P) = −u, of the problem's parts; ``held`` is what the risk owes to corners that hold."""
+    """∂R/∂(Zᵀ g + ∇P) = −u, of the problem's parts; ``held`` is what the risk owes to kinks that hold."""
     along = fit.problem.linear_predictor(*u)
-    slope, corner = -along, None
+    slope, kink = -along, None
     if held is not None:
-        slope, corner = np.where(fit.pinned, 0.0, slope), np.zeros(fit.problem.n)
-        corner[fit.pinned] = held
-    loss = OfLoss(slope, corner=corner)
+        slope, kink = np.where(fit.pinned, 0.0, slope), np.zeros(fit.problem.n)
+        kink[fit.pinned] = held
+    loss = OfLoss(slope, kink=kink)
     if _linalg.has_columns(fit.problem.X):
         return Cotangent(-u.coef, loss=loss)
     gram = OfGram(as_columns(u.coef), as_columns(fit.tangent.gradient))
@@ -58,7 +58,7 @@ def as_columns(values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class InCorners:
-    """K⁻¹ on the directions that leave rows V in their corners, where nothing bends but a ridge penalty Λ.
+    """K⁻¹ on the directions that leave rows V on their kinks, where nothing bends but a ridge penalty Λ.
 
     With S = X Λ⁻¹ Xᵀ, K u = v is Λ u = v − X_Vᵀ μ, where the forces μ hold the rows:
 

@@ -2,7 +2,7 @@
 
 Where loss and penalty are quadratic in pieces, the solution moves in straight lines while a row fades, with
 one pivot at each change of the active pattern (for the lasso: Wang et al. 2018, eq. 11).  Three solvers have
-such paths: the lasso, what is a lasso in other coordinates, and losses with corners and a ridge penalty.
+such paths: the lasso, what is a lasso in other coordinates, and losses with kinks and a ridge penalty.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work, pivots_of_a_row
 from onefit.fit import Fit
-from onefit.leave_out import follow_corners, follow_lasso
+from onefit.leave_out import follow_kinks, follow_lasso
 from onefit.leave_out.result import SolvedWithout
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.path import least_squares_path
 
-PIVOTS = 10.0  # that a row in a corner takes
+PIVOTS = 10.0  # that a row on a kink takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
 # Calls of a pivot of a lasso, which solves a small system in what has changed so far, and more for each pivot
 # before it (``benchmarks/follow_cost.py``).
@@ -51,7 +51,7 @@ def follow(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     if rows.size == 0:
         return {}
     if fit.problem.loss.is_kinked:
-        return _out_of_corners(fit, rows)
+        return _off_kinks(fit, rows)
     lasso = _lasso(fit.problem)
     if not isinstance(lasso, LassoCoordinates):
         return _along_lasso(fit, rows)
@@ -89,8 +89,8 @@ def _along_lasso(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     return _by_row(rows[done], own, coef, ends.intercept[done])
 
 
-def _out_of_corners(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
-    ends = follow_corners.leave_out_along_path(fit, rows)
+def _off_kinks(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
+    ends = follow_kinks.leave_out_along_path(fit, rows)
     done = ends.solved
     return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
 

@@ -1,11 +1,11 @@
 """What a loss of straight pieces leaves open, so that a refit has several optima: its intercept, and more.
 
 With the coefficients as they are the objective is convex and straight in pieces as a function of the
-intercept.  Where no row sits strictly inside a corner it has a flat bottom, and every intercept there is as
+intercept.  Where no row sits strictly inside a kink it has a flat bottom, and every intercept there is as
 good.  libsvm then takes the middle one; so do we, and the bound reaches to the ends.
 
 Where the penalty does not curve either, coefficients may be open, too.  They are determined if the rows that
-are held strictly inside a corner have full rank on the columns that no kink of the penalty strictly holds:
+are held strictly inside a kink have full rank on the columns that no kink of the penalty strictly holds:
 then the optimal face of the linear program has no direction.
 """
 
@@ -23,7 +23,7 @@ from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
-from onefit.solvers.corners import size_of_duals
+from onefit.solvers.kinks import size_of_duals
 
 TIE = 1e-8  # distance from the end of a dual's interval, relative to its size, that is none
 FLAT = 1e-8  # slope, relative to those of all rows together, that is none
@@ -69,7 +69,7 @@ class _Face:
 
     fit: Fit
     free: Index  # coordinates that no kink strictly holds at zero
-    held: Mask  # rows strictly inside a corner
+    held: Mask  # rows strictly inside a kink
     Z: Array  # (n, f) rows on the free coordinates, and the intercept
 
     @classmethod
@@ -139,16 +139,16 @@ def is_straight(fit: Fit) -> bool:
 
 
 def interval_of_duals(fit: Fit) -> tuple[Array, Array]:
-    """Slopes of the pieces that adjoin the corner nearest to each row: (n,) each."""
-    corners, slopes = _pieces(fit)
-    return _two_of(slopes, np.abs(corners - fit.eta[:, None]).argmin(axis=1))
+    """Slopes of the pieces that adjoin the kink nearest to each row: (n,) each."""
+    kinks, slopes = _pieces(fit)
+    return _two_of(slopes, np.abs(kinks - fit.eta[:, None]).argmin(axis=1))
 
 
 def ends_of_pieces(fit: Fit) -> tuple[Array, Array]:
     """Ends of the piece that each row is on, by its slope: (n,) each."""
-    corners, slopes = _pieces(fit)
-    edge = np.full(len(corners), np.inf)
-    ends = np.column_stack([-edge, corners, edge])
+    kinks, slopes = _pieces(fit)
+    edge = np.full(len(kinks), np.inf)
+    ends = np.column_stack([-edge, kinks, edge])
     return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
 
 
@@ -165,7 +165,7 @@ def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
     return values[rows, first], values[rows, first + 1]
 
 
-def strictly_held(dual: Array, least: Array, most: Array, in_corner: Mask, tie: float) -> Mask:
-    """Problems, along the last axis, in which a row strictly inside its corner holds the intercept."""
-    inside = in_corner & (dual > least + tie) & (dual < most - tie)
+def strictly_held(dual: Array, least: Array, most: Array, on_kink: Mask, tie: float) -> Mask:
+    """Problems, along the last axis, in which a row strictly inside its kink holds the intercept."""
+    inside = on_kink & (dual > least + tie) & (dual < most - tie)
     return np.asarray(inside.any(axis=0))

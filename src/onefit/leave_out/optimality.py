@@ -1,8 +1,8 @@
-"""Whether left-out parameters solve the problem without their row, for any polyhedral penalty and corners.
+"""Whether left-out parameters solve the problem without their row, for any polyhedral penalty and kinks.
 
 The parameters θ̃⁽ⁱ⁾ = θ + K⁻¹ z_i c_i are the refit if the conditions of optimality hold there, without row i:
 
-* rows on a piece of the loss are still on it, and the duals of those in a corner still between the
+* rows on a piece of the loss are still on it, and the duals of those on a kink still between the
   slopes of the adjoining pieces;
 * minus the gradient of the loss is still a subgradient of the penalty.
 """
@@ -20,10 +20,10 @@ from onefit.fit import Fit
 from onefit.leave_out.loose import ends_of_pieces, interval_of_duals, is_straight, strictly_held
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
-from onefit.solvers.corners import size_of_duals
+from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.stationary import sizes_of_gradients
 
-TIE = 1e-8  # distance past a corner, and past the end of a dual's interval, that is rounding
+TIE = 1e-8  # distance past a kink, and past the end of a dual's interval, that is rounding
 
 
 class _Moved(NamedTuple):
@@ -79,14 +79,14 @@ def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slo
 
 
 def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
-    """Whether all rows but the one that left are still on their piece, or in their corner."""
+    """Whether all rows but the one that left are still on their piece, or on their kink."""
     problem = fit.problem
     if not problem.loss.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
     assert isinstance(problem.loss, PiecewiseLinear)
-    corners = problem.loss.kinks(problem.y)
+    kinks = problem.loss.kinks(problem.y)
     low, high = ends_of_pieces(fit)
-    tie = TIE * (1.0 + np.abs(corners).max())
+    tie = TIE * (1.0 + np.abs(kinks).max())
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
     tie = TIE * size_of_duals(fit)

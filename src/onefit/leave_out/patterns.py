@@ -2,7 +2,7 @@
 
 For a quadratic loss with an ℓ2, ℓ1 or elastic-net penalty the Newton step lands on the refit as long as
 the active pattern stays: the signs on the support, and |x_lᵀ g| ≤ l1_l for every coordinate l off it, at
-the left-out residual (``optimality`` has the other polyhedral penalties, and corners of the
+the left-out residual (``optimality`` has the other polyhedral penalties, and kinks of the
 loss).  With c_i = g_i + d_i (η̃_i − η_i), f_i = w_i/Σw for penalties that shrink with the rows (else 0),
 u_i = K⁻¹ z_i and v = K⁻¹ ∇P:
 
@@ -30,7 +30,7 @@ TIE = 1e-9  # relative excess of a correlation that is none: copies of an active
 
 
 def leaves_nothing(fit: Fit) -> Mask:
-    """Rows without weight, or without a slope in a loss that has corners, whose refit is the fit: (n,)."""
+    """Rows without weight, or without a slope in a loss that has kinks, whose refit is the fit: (n,)."""
     problem = fit.problem
     gone = problem.never_counts
     if not problem.loss.is_kinked or not problem.refits_keep_the_rest:

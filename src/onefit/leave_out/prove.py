@@ -27,7 +27,7 @@ from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import Subspace
-from onefit.solvers.corners import size_of_duals
+from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, sizes_of_gradients
 
@@ -146,7 +146,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
         fit.intercept_gradient,
     )
-    if not _holds_off_its_pattern(fit) or not _corners_hold(fit, gradient):
+    if not _holds_off_its_pattern(fit) or not _kinks_hold(fit, gradient):
         return np.full(len(rows), np.inf)
     if not is_determined(fit):
         return reach_of_optima(fit, rows)
@@ -176,8 +176,8 @@ def _is_removed(fit: Fit, K: Curvature, gradient: Direction, step: Direction) ->
     return bool(np.abs(gradient.coef - removed).max(initial=0.0) <= STATIONARY * terms)
 
 
-def _corners_hold(fit: Fit, gradient: Direction) -> bool:
-    """Whether the duals of rows in a corner of the loss are between its slopes, and balance the penalty."""
+def _kinks_hold(fit: Fit, gradient: Direction) -> bool:
+    """Whether the duals of rows on a kink of the loss are between its slopes, and balance the penalty."""
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear) and not fit.pinned.any():
         return True
@@ -199,7 +199,7 @@ def _corners_hold(fit: Fit, gradient: Direction) -> bool:
 
 
 def _duals_hold(fit: Fit) -> bool:
-    """Whether duals are between the slopes of their corner; losses that tell none have looked at it."""
+    """Whether duals are between the slopes of their kink; losses that tell none have looked at it."""
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear):
         return True
@@ -212,7 +212,7 @@ def _duals_hold(fit: Fit) -> bool:
 def _holds_off_its_pattern(fit: Fit) -> bool:
     """Whether minus the gradient of the loss is a subgradient of the penalty, off the free directions.
 
-    What is left along those the Newton step tells, unless rows in corners hide some of it.
+    What is left along those the Newton step tells, unless rows on kinks hide some of it.
     """
     if not fit.is_kinked:
         return True

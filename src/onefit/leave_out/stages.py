@@ -24,7 +24,7 @@ from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
-from onefit.leave_out.step import Step, leave_corners_out
+from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
@@ -76,7 +76,7 @@ class State:
         found = _in_dual(fit, sets)
         if found is None and sets is None:
             if fit.problem.loss.has_kinks:
-                found = leave_corners_out(fit)
+                found = leave_kinks_out(fit)
             else:
                 step = Step.of(fit, curvature_of_refits(fit, curvature))
                 found = step.taken(fit)
@@ -321,10 +321,10 @@ def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:
 
 
 def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
-    """One step for every set; none where rows in a corner and rows that are not leave together."""
+    """One step for every set; none where rows on a kink and rows that are not leave together."""
     removed_share(sets, fit.problem.weights)
     if fit.problem.loss.has_kinks:
-        leverages = leave_corners_out(fit).leverages
+        leverages = leave_kinks_out(fit).leverages
         nothing = np.full(len(sets.rows), np.inf)
         return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None
     blocks = Blocks.of(fit, curvature, sets)

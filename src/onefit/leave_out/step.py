@@ -72,7 +72,7 @@ def _separable(fit: Fit, step: Step) -> LeftOut:
 
 
 def _released(fit: Fit, step: Step) -> LeftOut:
-    """Rows in a corner of the loss hold it themselves, and are released: η̃_i = η_i + g_i / T_ii.
+    """Rows on a kink of the loss hold it themselves, and are released: η̃_i = η_i + g_i / T_ii.
 
     Without some of them the fit is not determined on its pattern: they have no slack.
     """
@@ -104,7 +104,7 @@ def largest_share(D: Array, H: Array) -> Array:
     return np.asarray(np.linalg.eigvalsh(R.swapaxes(-1, -2) @ D @ R)[..., -1])
 
 
-def leave_corners_out(fit: Fit) -> LeftOut:
+def leave_kinks_out(fit: Fit) -> LeftOut:
     """One step for a loss with kinks; without curvature rows without a slope leave nothing behind."""
     problem = fit.problem
     if not problem.refits_keep_the_rest or not problem.loss.is_kinked:

@@ -2,7 +2,7 @@
 
 On its tangent B at a point the penalty is P + gᵀz + ½ zᵀCz + O(z³), and with the eigenvectors of C as
 coordinates, z = V u, a step of Newton's method is a quadratic program with diagonal curvature, which the
-active-set method of ``corners`` solves exactly: the rows of the loss, and a straight row for each gᵀV u.  The
+active-set method of ``kinks`` solves exactly: the rows of the loss, and a straight row for each gᵀV u.  The
 rows that sit on kinks, and their duals, come out of it.  A penalty with kinks of its own needs its pattern
 first: that of the start is tried, then that of the conic program.
 """

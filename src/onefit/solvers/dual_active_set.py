@@ -1,6 +1,6 @@
 """The active-set method on the dual: which rows are on pieces of their loss, and which on kinks.
 
-``corners`` has the mathematics.
+``kinks`` has the mathematics.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BLOCK_ROUNDS = 40
 _ACCEPTED = 1e-8
 # Steps of length zero in a row after which the smallest index decides.
 _PATIENCE = 8
-# Change of a dual, relative to its interval, that is rounding: it must not cost a row its corner.
+# Change of a dual, relative to its interval, that is rounding: it must not cost a row its kink.
 _NO_MOVE = 1e-12
 _STUCK = (
-    "the rows did not settle on the pieces and in the corners of the loss: the columns of X are of very "
+    "the rows did not settle on the pieces and on the kinks of the loss: the columns of X are of very "
     "different size, or nearly dependent; standardise them, or give a stronger penalty"
 )
 
@@ -32,8 +32,8 @@ _STUCK = (
 class DualActiveSet(PinnedRows):
     """Changes of the states until none is wrong; parameters and attributes are those of ``PinnedRows``."""
 
-    def __init__(self, rows: WeightedRows, corners: Array, ends: Array) -> None:
-        super().__init__(rows, corners, ends)
+    def __init__(self, rows: WeightedRows, kinks: Array, ends: Array) -> None:
+        super().__init__(rows, kinks, ends)
         self._stalled = 0
         self._best = (self.duals, self.eta)  # with the fewest rows in a wrong state
 
@@ -71,7 +71,7 @@ class DualActiveSet(PinnedRows):
         return False
 
     def _let_change(self, past: Array, enter: Mask, outside: Array, leave: Mask) -> None:
-        """Pin the rows that crossed a corner, and free those whose dual left its interval."""
+        """Pin the rows that crossed a kink, and free those whose dual left its interval."""
         gone = self.pins[leave]
         self.state[gone] += outside[leave] > 0
         self.state[enter & (past < 0)] -= 1
@@ -114,8 +114,8 @@ class DualActiveSet(PinnedRows):
         gap = np.abs(g[:, None] - self.ends)
         piece = gap.argmin(axis=1)
         inside = gap.min(axis=1) > 1e-11 * self._units(self.ends[:, -1] - self.ends[:, 0])
-        corner = np.asarray((g[:, None] > self.ends[:, 1:-1]).sum(axis=1))
-        self.state = np.where(inside, corner, piece)
+        kink = np.asarray((g[:, None] > self.ends[:, 1:-1]).sum(axis=1))
+        self.state = np.where(inside, kink, piece)
         self.duals = np.where(inside, g, self.ends[np.arange(len(g)), piece])
         self.pull = self.rows.times(self.duals)
         self.pins = np.empty(0, dtype=np.intp)
@@ -162,7 +162,7 @@ class DualActiveSet(PinnedRows):
         return needed & bool(Q.shape[1])
 
     def _drop(self, place: int, *, upwards: bool) -> None:
-        """Take a pinned row out of its corner, to the piece whose slope its dual has reached."""
+        """Take a pinned row off its kink, to the piece whose slope its dual has reached."""
         row = self.pins[place]
         self.state[row] += upwards
         self.duals[row] = self.ends[row, self.state[row]]
@@ -171,7 +171,7 @@ class DualActiveSet(PinnedRows):
             self._factor.delete(np.array([place]))
 
     def _enter(self) -> bool:
-        """Let a row that crossed a corner into it; where it depends on others there, one of these leaves."""
+        """Let a row that crossed a kink into it; where it depends on others there, one of these leaves."""
         past = self._crossing()
         wrong = np.flatnonzero(np.abs(past) > self._eta_rounding())
         if wrong.size == 0:

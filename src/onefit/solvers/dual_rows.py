@@ -1,6 +1,6 @@
 """The rows of a problem as its dual sees them: their Gram matrix, and the directions that are free.
 
-``corners`` has the mathematics.
+``kinks`` has the mathematics.
 """
 
 from __future__ import annotations

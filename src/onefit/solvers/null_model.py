@@ -12,7 +12,7 @@ from onefit.fit import Fit
 from onefit.losses import Squared, UnitDispersion
 from onefit.penalties import L2, Coordinates, Penalty, SeparablePenalty, Subspace, Tangent
 from onefit.problem import Problem
-from onefit.solvers import corners, newton, quadratic_program
+from onefit.solvers import kinks, newton, quadratic_program
 
 DECADES = 12  # above and below a first guess, in which the strength is looked for
 BISECTIONS = 40
@@ -83,7 +83,7 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
     solver = _newton if not problem.loss.has_kinks else quadratic_program.solve
-    found = (corners.solve if problem.loss.is_kinked else solver)(inner_start)
+    found = (kinks.solve if problem.loss.is_kinked else solver)(inner_start)
     fit = Fit(problem, np.asarray(basis @ found.coef), found.intercept).known(
         eta=found.eta, gradient=found.gradient
     )

@@ -1,6 +1,6 @@
-"""Rows on pieces of their loss and in corners of it, and the solution for them as they are.
+"""Rows on pieces of their loss and on kinks of it, and the solution for them as they are.
 
-``corners`` has the mathematics.
+``kinks`` has the mathematics.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from onefit.cholesky import UpdatableCholesky
 from onefit.numerics import EPS, size_of_duals
 from onefit.solvers.dual_rows import WeightedRows
 
-# Distance from a corner of the start, relative to 1 + |η|, that counts as none.
+# Distance from a kink of the start, relative to 1 + |η|, that counts as none.
 AT_CORNER = 1e-6
-# A row whose squared distance from the span of those in corners is below this share of its squared length
+# A row whose squared distance from the span of those on kinks is below this share of its squared length
 # counts as dependent.
 DEPENDENT = 1e-11
-# Error of a linear predictor or of a dual, relative to the largest corner or the interval, that is rounding.
+# Error of a linear predictor or of a dual, relative to the largest kink or the interval, that is rounding.
 ROUNDING = 1e-10
 
 
 class Target(NamedTuple):
-    """Where the duals of the rows in corners would go, and the free directions with them."""
+    """Where the duals of the rows on kinks would go, and the free directions with them."""
 
     change: Array  # (v,)
     free: Array  # (f,)
 
 
 class PinnedRows:
-    """State of every row: on a piece, or in a corner with its dual free.
+    """State of every row: on a piece, or on a kink with its dual free.
 
     Parameters
     ----------
     rows : WeightedRows
-    corners : (n, q) array
+    kinks : (n, q) array
     ends : (n, q + 1) array
-        Duals on the pieces, ascending; the dual in corner k lies between ends k and k + 1.
+        Duals on the pieces, ascending; the dual on kink k lies between ends k and k + 1.
 
     Attributes
     ----------
@@ -48,22 +48,22 @@ class PinnedRows:
     free : (f,) array
         θ.
     pins : (v,) int array
-        Rows in corners, in the order of the factor.
+        Rows on kinks, in the order of the factor.
     """
 
-    def __init__(self, rows: WeightedRows, corners: Array, ends: Array) -> None:
-        self.rows, self.corners, self.ends = rows, corners, ends
+    def __init__(self, rows: WeightedRows, kinks: Array, ends: Array) -> None:
+        self.rows, self.kinks, self.ends = rows, kinks, ends
         n, f = rows.free.shape
         self.pins: Index = np.empty(0, dtype=np.intp)
-        self.state: Index = np.zeros(n, dtype=np.intp)  # number of the piece, or of the corner
+        self.state: Index = np.zeros(n, dtype=np.intp)  # number of the piece, or of the kink
         self.duals, self.pull = np.zeros(n), np.zeros(n)  # g and G g
         self.eta, self.free = np.zeros(n), np.zeros(f)
         self._factor = UpdatableCholesky()
         finite = ends[np.isfinite(ends)]
         self._scale = float(np.abs(finite).max(initial=0.0)) or 1.0
-        self._reach = float(np.abs(corners[np.isfinite(corners)]).max(initial=0.0))
+        self._reach = float(np.abs(kinks[np.isfinite(kinks)]).max(initial=0.0))
         self._moving = (self._reach or 1.0) / (float(rows.squared_norms.max(initial=0.0)) or 1.0)
-        self._always = np.isneginf(ends[:, 0]) & np.isposinf(ends[:, 1])  # never out of their corner
+        self._always = np.isneginf(ends[:, 0]) & np.isposinf(ends[:, 1])  # never off their kink
 
     # The state of the rows
 
@@ -73,16 +73,16 @@ class PinnedRows:
 
     def held_at(self, rows: Index) -> Array:
         """Corners that rows are in: (len(rows),)."""
-        return self.corners[rows, self.state[rows]]
+        return self.kinks[rows, self.state[rows]]
 
     def place(self, eta: Array, duals: Array | None) -> None:
         """Guess the states from linear predictors, and from duals where they are known."""
         self.eta = eta
         if duals is not None:
             self.duals = duals
-        distance = np.abs(eta[:, None] - self.corners)
+        distance = np.abs(eta[:, None] - self.kinks)
         nearest = distance.argmin(axis=1)
-        piece = np.asarray((eta[:, None] > self.corners).sum(axis=1))
+        piece = np.asarray((eta[:, None] > self.kinks).sum(axis=1))
         inside = distance.min(axis=1) <= AT_CORNER * (1.0 + np.abs(eta))
         if duals is not None:
             gap = np.abs(duals[:, None] - self.ends)
@@ -97,7 +97,7 @@ class PinnedRows:
         return np.concatenate([np.flatnonzero(rows & self._always), np.flatnonzero(rows & ~self._always)])
 
     def _pin(self, candidates: Index) -> None:
-        """Take as many independent rows into their corners as there are, and enough to fix θ."""
+        """Take as many independent rows onto their kinks as there are, and enough to fix θ."""
         self.pins = np.empty(0, dtype=np.intp)
         self._factor.clear()
         refused = candidates[~self._join(candidates)]
@@ -109,13 +109,13 @@ class PinnedRows:
         self.pull = self.rows.times(self.duals)
 
     def _to_nearest_end(self, rows: Index) -> None:
-        """Put rows that are in a corner, but held there by others, on the piece nearer to their dual."""
+        """Put rows that are on a kink, but held there by others, on the piece nearer to their dual."""
         k = self.state[rows]
         below, above = (np.abs(self.duals[rows] - self.ends[rows, k + end]) for end in (0, 1))
         self.state[rows] = k + (above < below)
 
     def _join(self, rows: Index) -> Mask:
-        """Add the independent ones among some rows to those in corners; say which they are."""
+        """Add the independent ones among some rows to those on kinks; say which they are."""
         joined = np.zeros(len(rows), dtype=bool)
         if len(rows) > 0:
             floor = np.maximum(DEPENDENT * self.rows.squared_norms[rows], np.finfo(float).tiny)
@@ -126,11 +126,11 @@ class PinnedRows:
         return joined
 
     def _missing_directions(self) -> Index:
-        """Rows that with the pinned ones determine θ, near to their corners, and put into them."""
+        """Rows that with the pinned ones determine θ, near to their kinks, and put into them."""
         added: list[int] = []
         if self.rows.free.shape[1] == 0:
             return np.array(added, dtype=np.intp)
-        nearest, distance = self._adjacent_corners()
+        nearest, distance = self._adjacent_kinks()
         scale = float(np.max(np.sum(self.rows.free**2, axis=1)))
         held = self.rows.free[self.pins]
         while True:
@@ -145,14 +145,14 @@ class PinnedRows:
             added.append(row)
             held = np.vstack([held, self.rows.free[row]])
 
-    def _adjacent_corners(self) -> tuple[Index, Array]:
-        """For rows on a piece, the nearer one of its two corners, and how far it is."""
-        places = np.arange(self.corners.shape[1])
+    def _adjacent_kinks(self) -> tuple[Index, Array]:
+        """For rows on a piece, the nearer one of its two kinks, and how far it is."""
+        places = np.arange(self.kinks.shape[1])
         beside = (places == self.state[:, None]) | (places == self.state[:, None] - 1)
-        gap = np.where(beside, np.abs(self.eta[:, None] - self.corners), np.inf)
+        gap = np.where(beside, np.abs(self.eta[:, None] - self.kinks), np.inf)
         return gap.argmin(axis=1), gap.min(axis=1)
 
-    # The solution for some rows in corners
+    # The solution for some rows on kinks
 
     def _target(self) -> Target:
         """Solve for the duals of the pinned rows and θ, all others staying as they are: for their changes."""
@@ -187,9 +187,9 @@ class PinnedRows:
         return ROUNDING * max(self._reach, 1e-300) + 10 * noise
 
     def _crossing(self) -> Array:
-        """How far rows on a piece are past its corners: positive beyond the upper, negative the lower."""
+        """How far rows on a piece are past its kinks: positive beyond the upper, negative the lower."""
         n = len(self.eta)
-        bounds = np.column_stack([np.full(n, -np.inf), self.corners, np.full(n, np.inf)])
+        bounds = np.column_stack([np.full(n, -np.inf), self.kinks, np.full(n, np.inf)])
         every = np.arange(n)
         below, above = (
             bounds[every, self.state],

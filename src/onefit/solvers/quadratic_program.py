@@ -1,4 +1,4 @@
-"""Losses and penalties that both have corners: an exact quadratic program.
+"""Losses and penalties that both have kinks: an exact quadratic program.
 
 A polyhedral penalty is a piecewise linear loss on further rows: α‖Dβ‖₁ is the absolute loss on the rows of D
 with response 0, bounds are a loss with infinite slopes, and the sorted ℓ1 norm is a sum of such terms with a
@@ -7,7 +7,7 @@ threshold each,
     sum of the k largest |β_j|  =  min over t of  k t + Σ_j max(0, β_j − t) + Σ_j max(0, −β_j − t).
 
 A squared loss adds 1/w to the diagonal of G; with n > p, at most p + 1 rows have the same sum of squares
-(QR).  So the active-set method of ``corners`` solves all of them, whether or not the rows of D are dependent.
+(QR).  So the active-set method of ``kinks`` solves all of them, whether or not the rows of D are dependent.
 Other losses are solved by Newton's method: each step is a squared loss with the same penalty, and with the
 kinks of the loss itself, if it has any.
 """
@@ -30,9 +30,9 @@ from onefit.losses.mixture import straight_part
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
 from onefit.solvers import held_kinks
-from onefit.solvers.corners import intervals
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
+from onefit.solvers.kinks import intervals
 from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
@@ -40,7 +40,7 @@ SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which
 NEAR = 1e-4  # the same, at which its pattern of kinks may be that of the optimum
 TROUBLE = 4  # status of a linear program that failed for numerical reasons
 FLAT = 1e-12  # curvature of a row in a Newton step, relative to the largest, at least
-SNAP = 1e-11  # distance of a coefficient from a corner of its penalty, relative to the largest, that is none
+SNAP = 1e-11  # distance of a coefficient from a kink of its penalty, relative to the largest, that is none
 
 
 def solve(start: Fit) -> Fit:
@@ -226,21 +226,21 @@ def _sizes(rows: PiecewiseRows) -> Array:
 
 def _rounding(rows: PiecewiseRows, coef: Array, sizes: Array) -> Array:
     """Sizes of coefficients that are none: they move linear predictors by no more than rounding."""
-    corners = np.abs(rows.kinks[np.isfinite(rows.kinks)]).max(initial=0.0)
-    return SNAP * max(float(np.abs(coef * sizes).max(initial=0.0)), float(corners)) / sizes
+    kinks = np.abs(rows.kinks[np.isfinite(rows.kinks)]).max(initial=0.0)
+    return SNAP * max(float(np.abs(coef * sizes).max(initial=0.0)), float(kinks)) / sizes
 
 
 def _snapped(coef: Array, penalised: PiecewiseRows, penalty: Penalty, rounding: Array) -> Array:
-    """Put coefficients that are in a corner of a penalty on their own exactly there."""
+    """Put coefficients that are on a kink of a penalty on their own exactly there."""
     if np.all(np.abs(coef) <= rounding) and np.all(penalty.value(np.zeros_like(coef)) == 0):
         return np.zeros_like(coef)
     X = sp.csr_array(penalised.X)
     if np.any(np.diff(X.indptr) != 1) or np.any(X.data != 1):  # not one coefficient a row
         return coef
     columns = X.indices
-    which, corner = np.nonzero(np.abs(coef[columns, None] - penalised.kinks) <= rounding[columns, None])
+    which, kink = np.nonzero(np.abs(coef[columns, None] - penalised.kinks) <= rounding[columns, None])
     coef = coef.copy()
-    coef[columns[which]] = penalised.kinks[which, corner]
+    coef[columns[which]] = penalised.kinks[which, kink]
     return coef
 
 

@@ -16,7 +16,7 @@ from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty
 from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
-from onefit.solvers import corners, curved_program, manifold, newton, quadratic_program
+from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import approached, least_squares_path, newton_path
@@ -96,7 +96,7 @@ def _solve_by_newton(start: Fit) -> Solution:
 def _solve_with_kinks(start: Fit) -> Fit:
     penalty = start.problem.penalty
     if penalty.is_ridge(start.coef.shape) and start.problem.loss.is_kinked:
-        return corners.solve(start)
+        return kinks.solve(start)
     if not _linalg.has_columns(start.problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     if isinstance(penalty.without_ridge(), Polyhedral):

@@ -21,7 +21,7 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.some import leave_some_out
-from onefit.leave_out.step import leave_corners_out, one_step
+from onefit.leave_out.step import leave_kinks_out, one_step
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.penalties import SeparablePenalty
@@ -292,8 +292,8 @@ class GeneralisedJudge(Judge):
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
-        else:  # corners of the loss and several outputs have degrees of freedom of their own
-            df = (leave_corners_out if problem.loss.has_kinks else one_step)(fit).effective_df
+        else:  # kinks of the loss and several outputs have degrees of freedom of their own
+            df = (leave_kinks_out if problem.loss.has_kinks else one_step)(fit).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.metric.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf

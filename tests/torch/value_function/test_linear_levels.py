@@ -181,7 +181,7 @@ def _interpolated(both):
     return TangentKriging.fit(*columns)
 
 
-def test_several_classes_and_a_loss_with_corners():
+def test_several_classes_and_a_loss_with_kinks():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 5))
     three = np.argmax(X[:, :3] + rng.normal(size=(120, 3)), axis=1)

@@ -1,4 +1,4 @@
-"""The active-set method for losses with corners: optimality, Clarabel's objective, and ties."""
+"""The active-set method for losses with kinks: optimality, Clarabel's objective, and ties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile, Squared
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.solvers import corners
+from onefit.solvers import kinks
 
 
 def _load(name):
@@ -63,11 +63,11 @@ def _problem(loss, penalty=PENALTIES["per feature"], weighted=False, fit_interce
 
 
 def _solve(problem):
-    return corners.solve(Fit.at_start(problem))
+    return kinks.solve(Fit.at_start(problem))
 
 
 def _check_duals(fit):
-    """Duals of rows on a piece are its slope; those in a corner lie between the slopes beside it."""
+    """Duals of rows on a piece are its slope; those on a kink lie between the slopes beside it."""
     problem, tie = fit.problem, 1e-8
     at, slopes = problem.loss.kinks(problem.y), problem.loss.slopes(problem.y) * problem.weights[:, None]
     size = tie * (1 + np.abs(fit.eta).max())
@@ -153,7 +153,7 @@ def test_warm_starts_lead_to_the_same(loss):
         cold.moved(cold.coef + 1e-9, cold.intercept),
     ]
     for start in starts:
-        np.testing.assert_allclose(corners.solve(start).eta, cold.eta, atol=1e-8)
+        np.testing.assert_allclose(kinks.solve(start).eta, cold.eta, atol=1e-8)
 
 
 @every
@@ -189,7 +189,7 @@ def test_copies_of_columns(loss, strength):
 
 @every
 def test_responses_on_a_grid_have_ties(loss):
-    """Many rows meet in corners at once."""
+    """Many rows meet on kinks at once."""
     problem = _problem(loss, L2(0.5))
     y = problem.y if isinstance(loss, Hinge) else np.round(problem.y)
     _check(_solve(replace(problem, X=np.round(problem.X), y=y)))
@@ -214,7 +214,7 @@ def test_a_rare_class():
 
 @pytest.mark.parametrize("free", [0, 2])
 def test_no_penalty_on_anything_is_quantile_regression(free):
-    """A linear program: at a vertex as many rows are in corners as there are parameters."""
+    """A linear program: at a vertex as many rows are on kinks as there are parameters."""
     problem = _problem(Quantile(0.3), L2(np.where(np.arange(P) < free, 1e-9, 0.0)), weighted=True)
     fit = _solve(problem)
     Z = np.column_stack([problem.X, np.ones(N)])
@@ -233,7 +233,7 @@ def test_rows_are_pinned_no_more_than_there_are_dimensions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     problem = Problem(EpsilonInsensitive(0.0), L2(1e-6), X, X @ np.array([1.0, 2.0]) + 3.0, np.ones(40))
-    fit = _solve(problem)  # every row is in its corner, or next to it
+    fit = _solve(problem)  # every row is on its kink, or next to it
     np.testing.assert_allclose(fit.eta, problem.y, atol=1e-6)
     assert np.count_nonzero(fit.pinned) <= 3
     _check_duals(fit)

@@ -1,10 +1,10 @@
-"""Exact leave-one-out of losses with corners, along the path on which one row fades away.
+"""Exact leave-one-out of losses with kinks, along the path on which one row fades away.
 
 Row i acts through its dual g_i.  As it fades, g_i (1 − s) from s = 0 to 1, all else moves in straight lines
-until a row reaches a corner of its loss or the end of its interval there; then its linear predictor and its
+until a row reaches a kink of its loss or the end of its interval there; then its linear predictor and its
 dual change places, one pivot, as in decremental support vector learning (Cauwenberghs and Poggio 2001).
 
-All rows share one tableau.  With the rows V in corners, the others N, and H, R, T of ``curvature.Pinned``,
+All rows share one tableau.  With the rows V on kinks, the others N, and H, R, T of ``curvature.Pinned``,
 
     (Δg_V, Δη_N) = M (Δη_V, Δg_N),      M = [[−T, −(Z_N R)ᵀ], [Z_N R, −H_NN]],
 
@@ -25,11 +25,11 @@ from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
 from onefit.leave_out.loose import strictly_held
 from onefit.losses import PiecewiseLinear
-from onefit.solvers.corners import size_of_duals
+from onefit.solvers.kinks import size_of_duals
 
 MOST_PIVOTS = 400
 MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
-ROUNDING = 1e-10  # of a linear predictor, relative to the largest corner, or of a dual, to their size
+ROUNDING = 1e-10  # of a linear predictor, relative to the largest kink, or of a dual, to their size
 ACCEPTED = 1e-8  # the same for the last check
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
 
@@ -48,7 +48,7 @@ class CornerEnds(NamedTuple):
 
 
 def leave_out_along_path(fit: Fit, rows: Index) -> CornerEnds:
-    """Leave single rows out of a fit whose loss has corners and whose penalty is quadratic, exactly.
+    """Leave single rows out of a fit whose loss has kinks and whose penalty is quadratic, exactly.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ class _CornerPaths:
         return factor_scalar(self.fit, self.fit.tangent)
 
     @cached_property
-    def in_corner(self) -> Mask:
+    def on_kink(self) -> Mask:
         """Rows V: (n,)."""
         return self.fit.pinned
 
     @cached_property
-    def corners(self) -> Array:
+    def kinks(self) -> Array:
         """Corners between an infinite one on either side: (n, q + 2)."""
         problem = self.fit.problem
         assert isinstance(problem.loss, PiecewiseLinear)
@@ -111,14 +111,14 @@ class _CornerPaths:
     @cached_property
     def place(self) -> Index:
         """Corner that a row of V is in, 1 … q; piece that another is on, 0 … q."""
-        corner = np.abs(self.corners[:, 1:-1] - self.fit.eta[:, None]).argmin(axis=1) + 1
+        kink = np.abs(self.kinks[:, 1:-1] - self.fit.eta[:, None]).argmin(axis=1) + 1
         piece = np.abs(self.slopes - self.fit.gradient[:, None]).argmin(axis=1)
-        return np.where(self.in_corner, corner, piece)
+        return np.where(self.on_kink, kink, piece)
 
     @cached_property
     def base(self) -> Array:
-        """What stands on the left of the tableau: g of rows in corners, η of others."""
-        return np.where(self.in_corner, self.fit.gradient, self.fit.eta)
+        """What stands on the left of the tableau: g of rows on kinks, η of others."""
+        return np.where(self.on_kink, self.fit.gradient, self.fit.eta)
 
     @cached_property
     def _tableau(self) -> tuple[Array, Mask]:
@@ -139,7 +139,7 @@ class _CornerPaths:
         if not isinstance(K, Pinned):
             return -K.hat_columns(which)
         M = np.empty((self.fit.problem.n, which.size))
-        pinned = self.in_corner[which]
+        pinned = self.on_kink[which]
         own = np.searchsorted(K.pins, which[pinned])
         M[:, pinned] = K.lifted_rows[:, own]
         M[np.ix_(K.pins, pinned)] = -K.tension[:, own]
@@ -150,9 +150,9 @@ class _CornerPaths:
     @cached_property
     def tie(self) -> Array:
         """Rounding of what stands on the left: (n,)."""
-        finite = np.abs(self.corners[:, 1:-1])
+        finite = np.abs(self.kinks[:, 1:-1])
         size = 1.0 + np.max(finite[np.isfinite(finite)], initial=0.0)
-        return ROUNDING * np.where(self.in_corner, self.size_of_duals, size)
+        return ROUNDING * np.where(self.on_kink, self.size_of_duals, size)
 
     def follow(self, i: int) -> tuple[Array, int] | None:
         """Right-hand sides, Δη of V and Δg of N, at the end of the path of row i, and its pivots."""
@@ -161,7 +161,7 @@ class _CornerPaths:
     def ends(self, rows: Index, changes: Array, pivots: Index, reached: Mask) -> CornerEnds:
         """Parameters at the ends, and whether they are optimal."""
         fit, K = self.fit, self.curvature
-        forces = np.where(self.in_corner[:, None], 0.0, -changes)
+        forces = np.where(self.on_kink[:, None], 0.0, -changes)
         gradient = _linalg.transposed_times(fit.problem.X, forces)
         coef, level = K.solve(Direction(gradient, forces.sum(axis=0)))
         if isinstance(K, Pinned):
@@ -170,7 +170,7 @@ class _CornerPaths:
         eta = fit.eta[:, None] + K.predict(Direction(coef, level))
         moving = np.flatnonzero(changes.any(axis=1))
         along = _linalg.product(self.columns(moving).T, changes[moving])
-        dual = fit.gradient[:, None] + np.where(self.in_corner[:, None], along, changes)
+        dual = fit.gradient[:, None] + np.where(self.on_kink[:, None], along, changes)
         dual[rows, np.arange(rows.size)] = 0.0
         solved = reached & self._optimal(rows, eta, dual)
         own = eta[rows, np.arange(rows.size)]
@@ -178,7 +178,7 @@ class _CornerPaths:
 
     def _optimal(self, rows: Index, eta: Array, dual: Array) -> Mask:
         """Whether every dual is a slope of its row's loss there: (r,)."""
-        inner = self.corners[:, 1:-1]
+        inner = self.kinks[:, 1:-1]
         size = ACCEPTED * (1.0 + np.max(np.abs(inner[np.isfinite(inner)]), initial=0.0))
         below = (eta[:, None, :] > inner[:, :, None] + size).sum(axis=1)
         above = (eta[:, None, :] >= inner[:, :, None] - size).sum(axis=1)
@@ -189,10 +189,10 @@ class _CornerPaths:
         held[own] = True
         if not np.any(self.fit.problem.intercept):
             return held.all(axis=0)
-        in_corner = above > below
-        in_corner[own] = False
+        on_kink = above > below
+        on_kink[own] = False
         return held.all(axis=0) & strictly_held(
-            dual, self.slopes[n, below], self.slopes[n, above], in_corner, slack
+            dual, self.slopes[n, below], self.slopes[n, above], on_kink, slack
         )
 
 
@@ -202,11 +202,11 @@ class _Path:
     def __init__(self, paths: _CornerPaths, i: int) -> None:
         self.paths, self.i = paths, i
         self.place = paths.place.copy()
-        self.in_corner = paths.in_corner.copy()  # at present
+        self.on_kink = paths.on_kink.copy()  # at present
         self.given = np.zeros(len(self.place))  # right-hand sides that are given
         self.wanted: dict[int, float] = {}  # left-hand sides of the rows that changed places, less their base
-        if paths.in_corner[i]:  # it keeps no corner: its dual is given, and fades
-            self.in_corner[i] = False
+        if paths.on_kink[i]:  # it keeps no kink: its dual is given, and fades
+            self.on_kink[i] = False
             self.wanted[i] = 0.0
 
     def walk(self) -> tuple[Array, int] | None:
@@ -229,7 +229,7 @@ class _Path:
         fading = -float(paths.fit.gradient[i])
         constant, slope = self.given.copy(), np.zeros(len(self.place))
         U = np.fromiter(self.wanted, dtype=np.intp)
-        if not paths.in_corner[i]:
+        if not paths.on_kink[i]:
             slope[i] = fading
         if U.size == 0:
             return constant, slope
@@ -237,7 +237,7 @@ class _Path:
         rhs = np.zeros((U.size, 2))
         rhs[:, 0] = np.array(list(self.wanted.values())) - constant[known] @ paths.columns(known)[:, U]
         rhs[:, 1] = np.where(i == U, fading, 0.0)
-        if not paths.in_corner[i]:
+        if not paths.on_kink[i]:
             rhs[:, 1] = -paths.columns(np.array([i]))[0, U] * slope[i]
         system = paths.columns(U)[:, U].T
         try:
@@ -257,7 +257,7 @@ class _Path:
         left, pace = paths.base + constant[moving] @ columns, slope[moving] @ columns
         changed = np.fromiter(self.wanted, dtype=np.intp)
         # a row that changed places moves on the other side of the tableau
-        own = np.where(paths.in_corner[changed], paths.fit.eta[changed], paths.fit.gradient[changed])
+        own = np.where(paths.on_kink[changed], paths.fit.eta[changed], paths.fit.gradient[changed])
         left[changed], pace[changed] = own + constant[changed], slope[changed]
         low, high = self._room()
         low[self.i], high[self.i] = -np.inf, np.inf
@@ -272,27 +272,27 @@ class _Path:
         return float(steps[row]), row, bool(up[row] <= down[row])
 
     def _room(self) -> tuple[Array, Array]:
-        """Interval of what moves of each row: its dual in a corner, its linear predictor on a piece."""
+        """Interval of what moves of each row: its dual on a kink, its linear predictor on a piece."""
         paths, rows = self.paths, np.arange(len(self.place))
         last = paths.slopes.shape[1] - 1
         place = self.place
         here, before = np.minimum(place, last), np.maximum(place - 1, 0)
-        low = np.where(self.in_corner, paths.slopes[rows, before], paths.corners[rows, here])
-        high = np.where(self.in_corner, paths.slopes[rows, here], paths.corners[rows, here + 1])
+        low = np.where(self.on_kink, paths.slopes[rows, before], paths.kinks[rows, here])
+        high = np.where(self.on_kink, paths.slopes[rows, here], paths.kinks[rows, here + 1])
         return low, high
 
     def _pass(self, row: int, *, up: bool) -> None:
-        """Move a row from its corner onto a piece, or from a piece into a corner."""
+        """Move a row from its kink onto a piece, or from a piece onto a kink."""
         paths = self.paths
-        if self.in_corner[row]:
-            self.place[row] += 0 if up else -1  # the piece after corner k is number k
-            self.in_corner[row] = False
+        if self.on_kink[row]:
+            self.place[row] += 0 if up else -1  # the piece after kink k is number k
+            self.on_kink[row] = False
             target = paths.slopes[row, self.place[row]] - paths.fit.gradient[row]
         else:
-            self.place[row] += 1 if up else 0  # the corner after piece k is number k + 1
-            self.in_corner[row] = True
-            target = paths.corners[row, self.place[row]] - paths.fit.eta[row]
-        if self.in_corner[row] == paths.in_corner[row]:
+            self.place[row] += 1 if up else 0  # the kink after piece k is number k + 1
+            self.on_kink[row] = True
+            target = paths.kinks[row, self.place[row]] - paths.fit.eta[row]
+        if self.on_kink[row] == paths.on_kink[row]:
             self.wanted.pop(row)
             self.given[row] = target if abs(target) > paths.tie[row] else 0.0
         else:

@@ -1,4 +1,4 @@
-"""Paths out of a fit whose loss has corners, against refits without the row."""
+"""Paths out of a fit whose loss has kinks, against refits without the row."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import scipy.sparse as sp
 
 from onefit._linalg import RowGram
 from onefit.fit import Fit
-from onefit.leave_out.follow_corners import leave_out_along_path
+from onefit.leave_out.follow_kinks import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
-from onefit.leave_out.step import leave_corners_out
+from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.solvers import corners
+from onefit.solvers import kinks
 
 N, P = 50, 6
 PLAIN = L2(0.5)
@@ -47,7 +47,7 @@ def _problem(loss, penalty=PLAIN, weighted=False, fit_intercept=True, n=N, p=P, 
 
 
 def _fit(problem):
-    return corners.solve(Fit.at_start(problem))
+    return kinks.solve(Fit.at_start(problem))
 
 
 def _check(fit, rows=None, most_unsolved=0.05):
@@ -73,7 +73,7 @@ def _check(fit, rows=None, most_unsolved=0.05):
     ids=["intercept", "weighted", "both"],
 )
 def test_every_row(loss, strength, weighted, fit_intercept):
-    """With few rows in corners, the last that holds the intercept may have to leave: that path ends."""
+    """With few rows on kinks, the last that holds the intercept may have to leave: that path ends."""
     fit = _fit(_problem(loss, L2(strength), weighted, fit_intercept))
     rows = np.flatnonzero(fit.problem.weights)[::3]
     ends = _check(fit, rows, most_unsolved=0.1 if strength < 1 else 0.6)
@@ -133,7 +133,7 @@ def test_a_row_without_a_dual_leaves_nothing(loss):
 @every
 def test_rows_whose_certificate_holds_need_no_pivot(loss):
     fit = _fit(_problem(loss, L2(20.0)))
-    step = leave_corners_out(fit)
+    step = leave_kinks_out(fit)
     ends = leave_out_along_path(fit, np.arange(N))
     held = pattern_stays(fit, step.eta) & ends.solved
     assert held.any()

@@ -1,25 +1,25 @@
-"""The exact active-set method for losses with corners and a quadratic penalty.
+"""The exact active-set method for losses with kinks and a quadratic penalty.
 
 It solves, for a piecewise linear loss (hinge, quantile, absolute, epsilon-insensitive),
 
     minimise over (β, b):   Σ_i w_i ℓ(y_i, η_i) + ½ Σ_j l2_j β_j²,      η = Xβ + b.
 
-At the optimum a row is on a piece of its loss, where its dual g_i is w_i times the slope, or in a corner c,
+At the optimum a row is on a piece of its loss, where its dual g_i is w_i times the slope, or on a kink c,
 where η_i = c and g_i is anything between the slopes of the two pieces.  With Λ the strengths of the
 penalised columns, G = X Λ⁻¹ Xᵀ over them, and Q an orthonormal basis of the free directions (the intercept
 and the columns without a penalty), stationarity is
 
     η = −G g + Q θ,      Qᵀ g = 0,
 
-the optimality of the dual, a quadratic program in a box.  Given the rows V in corners,
+the optimality of the dual, a quadratic program in a box.  Given the rows V on kinks,
 
     G_VV g_V − Q_V θ = −c_V − G_VN g_N,      Q_Vᵀ g_V = −Q_Nᵀ g_N,
 
 one Cholesky factor of G_VV + τ Q_V Q_Vᵀ, which is the same system for every τ > 0 and positive definite where
-the system is regular.  Rows whose dual leaves its interval leave their corner, rows that cross a corner enter
+the system is regular.  Rows whose dual leaves its interval leave their kink, rows that cross a kink enter
 it: first all at once, which takes a few rounds and may cycle, then one at a time along feasible duals, which
 ends (Best 1984; ties are broken by the smallest index, Chang and Cottle 1980).  V is kept independent:
-duplicated rows, and corners that more rows meet in than there are dimensions, leave all but so many of them
+duplicated rows, and kinks that more rows meet in than there are dimensions, leave all but so many of them
 at the ends of their intervals.
 """
 
@@ -51,13 +51,13 @@ def solve(start: Fit) -> Fit:
     Returns
     -------
     Fit
-        With ``eta``, ``slope`` (the duals of rows in corners included) and ``pinned`` (the independent rows
-        in corners) known.
+        With ``eta``, ``slope`` (the duals of rows on kinks included) and ``pinned`` (the independent rows
+        on kinks) known.
 
     Raises
     ------
     SolverError
-        If the rows do not settle on pieces and in corners.
+        If the rows do not settle on pieces and on kinks.
     """
     problem = start.problem
     rows = np.flatnonzero(problem.weights > 0)
@@ -83,14 +83,14 @@ def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:
 
 
 def size_of_duals(fit: Fit) -> float:
-    """What rounding in the duals of a fit is relative to; 0 for a loss without corners."""
+    """What rounding in the duals of a fit is relative to; 0 for a loss without kinks."""
     problem, rows = fit.problem, np.flatnonzero(fit.problem.weights > 0)
     if not isinstance(problem.loss, PiecewiseLinear):
         return 0.0
-    corners, slopes = (np.abs(part[np.isfinite(part)]) for part in intervals(problem, rows))
+    kinks, slopes = (np.abs(part[np.isfinite(part)]) for part in intervals(problem, rows))
     l2 = problem.penalty.ridge(fit.coef.shape)
     longest = float(_linalg.squared_lengths(problem.X, rows).max(initial=0.0)) or 1.0
-    moving = float(corners.max(initial=0.0) or 1.0) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
+    moving = float(kinks.max(initial=0.0) or 1.0) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
     return numerics.size_of_duals(fit.gradient, float(slopes.max(initial=0.0)), moving)
 
 
@@ -118,7 +118,7 @@ def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
         off > CERTIFIED * (1.0 + np.abs(held)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
     ):
         raise SolverError(
-            "the coefficients do not bring rows into the corners of the loss that they hold: the columns of "
+            "the coefficients do not bring rows onto the kinks of the loss that they hold: the columns of "
             "X are of very different size, or very large; standardise them"
         )
     eta[rows[dual.pins]] = held

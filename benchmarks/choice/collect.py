@@ -11,15 +11,16 @@ import argparse
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.special import xlogy
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from choice.refits import Elastic, Logistic, Refits, Ridge
-from choice.tables import CLASSIFICATION, REGRESSION, Source, Table, tables
+from choice.refits import FARTHEST, NOBODY, Elastic, Logistic, Poisson, Refits, Ridge
+from choice.tables import CLASSIFICATION, COUNTS, REGRESSION, Source, Table, tables
 
 Array = np.ndarray
 DRAWS = {60: 4, 200: 2, 1000: 1}
@@ -44,6 +45,8 @@ class Model:
     count : int
     sources : tuple of Source
     l1_ratio : float
+    expected : dict
+        Names of further losses, (n, J), and what gives them from refits and strengths.
     """
 
     refits: Callable[[Array, Array, float], Refits]
@@ -51,24 +54,34 @@ class Model:
     count: int
     sources: tuple[Source, ...]
     l1_ratio: float
+    expected: Mapping[str, Callable[[Refits, Array], Array]] = field(default_factory=dict)
 
     @property
     def is_logistic(self) -> bool:
         return self.sources is CLASSIFICATION
 
     def losses(self, y: Array, eta: Array) -> Array:
-        """Loss of each row: (n, J)."""
+        """Loss of each row, of counts half the deviance: (n, J)."""
+        if self.sources is COUNTS:
+            eta, y = np.minimum(eta, FARTHEST), y[:, None]
+            return np.exp(eta) - y * eta + xlogy(y, y) - y
         if self.is_logistic:
             return np.logaddexp(0.0, eta) - y[:, None] * eta
         return (y[:, None] - eta) ** 2
 
 
+EXPECTED = {
+    "expected5": lambda fits, strengths: fits.expected_folds(strengths, 0.2),
+    "spread5": lambda fits, strengths: fits.spread_errors(strengths, 0.2),
+}
 MODELS = {
     "lasso": Model(Elastic, (0.0, -3.0), 32, REGRESSION, 1.0),
     "elastic net": Model(Elastic, (0.0, -3.5), 32, REGRESSION, 0.5),
-    "ridge": Model(Ridge, (1.0, -7.0), 48, REGRESSION, 0.0),
+    "ridge": Model(Ridge, (1.0, -7.0), 48, REGRESSION, 0.0, EXPECTED),
     "logistic l1": Model(Logistic, (0.0, -2.5), 20, CLASSIFICATION, 1.0),
     "logistic l2": Model(Logistic, (1.0, -6.0), 24, CLASSIFICATION, 0.0),
+    "poisson l1": Model(Poisson, (0.0, -2.5), 20, COUNTS, 1.0),
+    "poisson l2": Model(Poisson, (1.0, -6.0), 24, COUNTS, 0.0),
 }
 
 
@@ -85,6 +98,8 @@ def draws(model: Model, table: Table) -> Iterator[tuple[str, Array, Array, Array
         y = table.y[own]
         if model.is_logistic and min(y.sum(), n - y.sum()) < 10:
             continue
+        if model.sources is COUNTS and np.count_nonzero(y) < 10:
+            continue
         spread = table.X[own].std(axis=0)
         kept = spread > 1e-10 * (1.0 + np.abs(table.X[own]).max(axis=0))
         mean, spread = table.X[own][:, kept].mean(axis=0), spread[kept]
@@ -95,17 +110,46 @@ def draws(model: Model, table: Table) -> Iterator[tuple[str, Array, Array, Array
 
 def folds(model: Model, fits: Refits, strengths: Array, count: int, seed: int) -> tuple[Array, Array]:
     """Losses of each row by the fit on the other folds, (n, J), and its fold: (n,)."""
-    kind = StratifiedKFold if model.is_logistic else KFold
-    losses, number = np.empty((len(fits.y), len(strengths))), np.empty(len(fits.y))
-    for k, (_, test) in enumerate(kind(count, shuffle=True, random_state=seed).split(fits.X, fits.y)):
+    number = fold_numbers(model, fits, count, seed)
+    losses = np.empty((len(fits.y), len(strengths)))
+    for test in (np.flatnonzero(number == k) for k in range(count)):
         losses[test] = model.losses(fits.y[test], fits.predicted(strengths, test, fits.X[test]))
-        number[test] = k
     return losses, number
+
+
+def near_folds(model: Model, fits: Refits, strengths: Array, count: int, seed: int) -> Array:
+    """The same by one Newton step from the fits to all rows: (n, J)."""
+    number = fold_numbers(model, fits, count, seed)
+    losses = np.empty((len(fits.y), len(strengths)))
+    for test in (np.flatnonzero(number == k) for k in range(count)):
+        losses[test] = model.losses(fits.y[test], fits.nearby(strengths, test))
+    return losses
+
+
+def fold_numbers(model: Model, fits: Refits, count: int, seed: int) -> Array:
+    """Fold of each row: (n,)."""
+    kind, numbers = StratifiedKFold if model.is_logistic else KFold, np.empty(len(fits.y))
+    for k, (_, test) in enumerate(kind(count, shuffle=True, random_state=seed).split(fits.X, fits.y)):
+        numbers[test] = k
+    return numbers
+
+
+def predictions(
+    model: Model, fits: Refits, strengths: Array, others: Array, response: Array
+) -> dict[str, Array]:
+    """Linear predictors of the rows held out, their responses, and folds by a Newton step."""
+    found = {
+        f"near{count}": np.stack([near_folds(model, fits, strengths, count, s) for s in range(repeats)])
+        for count, repeats in REPEATS.items()
+    }
+    found |= {name: expected(fits, strengths) for name, expected in model.expected.items()}
+    found["others"] = fits.predicted(strengths, NOBODY, others)
+    return {key: values.astype(np.float32) for key, values in found.items()} | {"response": response}
 
 
 def record(model: Model, X: Array, y: Array, others: Array, response: Array) -> dict[str, Array]:
     """All that rules may ask for on one draw; nothing where it takes too long."""
-    start, nobody = time.process_time(), np.empty(0, dtype=np.int64)
+    start = time.process_time()
     fits = model.refits(np.ascontiguousarray(X), y, model.l1_ratio)
     high, low = model.decades
     strengths = fits.scale() * np.geomspace(10.0**high, 10.0**low, model.count)
@@ -125,11 +169,11 @@ def record(model: Model, X: Array, y: Array, others: Array, response: Array) -> 
         "strengths": strengths,
         "parameters": fits.parameters(strengths),
         "loo": model.losses(y, own),
-        "train": model.losses(y, fits.predicted(strengths, nobody, X)),
-        "held_out": model.losses(response, fits.predicted(strengths, nobody, others)).mean(axis=0),
+        "train": model.losses(y, fits.predicted(strengths, NOBODY, X)),
+        "held_out": model.losses(response, fits.predicted(strengths, NOBODY, others)).mean(axis=0),
         "seconds": np.array([time.process_time() - start]),
     }
-    return found
+    return found | predictions(model, fits, strengths, others, response)
 
 
 def study(name: str, table: Table) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -166,7 +210,8 @@ def main() -> None:
         part = file.with_name(f"part-{file.name}")  # an end in the middle leaves no broken file of this name
         np.savez(part, **kept)
         part.rename(file)
-        print(f"{table.name:<50}{len(kept) // 10:>4} draws {time.process_time() - start:6.1f} s", flush=True)
+        count = sum(key.endswith("/loo") for key in kept)
+        print(f"{table.name:<50}{count:>4} draws {time.process_time() - start:6.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Refits by brute force, independent of the library: coordinate descent and active sets, compiled by numba.
 
 All fits of a problem differ in which rows are held, and each starts at the fit to all rows.  Penalties are
-α(ρ‖β‖₁ + (1 − ρ)‖β‖²/2), beside half the mean of squared residuals or the sum of logistic losses.
+α(ρ‖β‖₁ + (1 − ρ)‖β‖²/2), beside half the mean of squared residuals or the sum of logistic or Poisson losses.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ ROUNDS = 60
 STEPS = 30  # of Newton
 MOST_PARAMETERS = 0.7  # a row, after which a path ends
 NOBODY = np.empty(0, dtype=np.int64)
+FARTHEST = 30.0  # linear predictors beyond which losses are not followed
 FLAT = 1e-10  # ridge of active sets whose columns are dependent, relative to their curvature
 
 
@@ -127,41 +128,56 @@ def squared_path(X, y, out, parts, alphas, l1_ratio, starts):
 
 
 @njit(cache=True)
-def _objective(y, held, eta, coef, l1, l2):
-    """Sum of logistic losses and the penalty."""
-    losses = np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta))) - y * eta
+def _objective(y, held, eta, coef, l1, l2, poisson):
+    """Sum of logistic or Poisson losses and the penalty."""
+    if poisson:
+        losses = np.exp(np.minimum(eta, FARTHEST)) - y * eta
+    else:
+        losses = np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta))) - y * eta
     return (held * losses).sum() + l1 * np.abs(coef).sum() + 0.5 * l2 * (coef * coef).sum()
 
 
 @njit(cache=True)
-def _newton_step(X, y, held, coef, level, l1, l2, small):
+def _expected(eta, poisson):
+    """Expected responses, and how fast they rise."""
+    bounded = np.minimum(np.maximum(eta, -FARTHEST), FARTHEST)
+    if poisson:
+        counts = np.exp(bounded)
+        return counts, np.maximum(counts, 1e-6)
+    share = 1.0 / (1.0 + np.exp(-bounded))
+    return share, np.maximum(share * (1.0 - share), 1e-6)
+
+
+@njit(cache=True)
+def _newton_step(X, y, held, coef, level, l1, l2, small, poisson):
     """Coefficients and intercept that minimise the quadratic model of the losses."""
     eta = X @ coef + level
-    share = 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(eta, -30.0), 30.0)))
-    curvature = np.maximum(share * (1.0 - share), 1e-6)
-    means, mean, gram, products = _centred(X, eta + (y - share) / curvature, held * curvature)
+    expected, curvature = _expected(eta, poisson)
+    means, mean, gram, products = _centred(X, eta + (y - expected) / curvature, held * curvature)
     found = coef.copy()
     _least_squares(gram, products - gram @ found, found, l1, l2, small)
     return found, mean - (means * found).sum()
 
 
 @njit(cache=True)
-def logistic_path(X, y, held, alphas, l1_ratio, starts, intercepts):
-    """Coefficients (J, p) and intercepts (J,) of the sum of logistic losses over the rows that are held."""
+def curved_path(X, y, held, alphas, l1_ratio, starts, intercepts, poisson):
+    """Coefficients (J, p) and intercepts (J,) of the sum of losses over the rows that are held."""
     coefs, levels = starts.copy(), intercepts.copy()
     small = SMALL * held.sum()
     for k in range(len(alphas)):
         coef, level = coefs[k], levels[k]
         l1, l2 = alphas[k] * l1_ratio, alphas[k] * (1.0 - l1_ratio)
-        value = _objective(y, held, X @ coef + level, coef, l1, l2)
+        value = _objective(y, held, X @ coef + level, coef, l1, l2, poisson)
         for _ in range(STEPS):
-            found, at = _newton_step(X, y, held, coef, level, l1, l2, small)
-            after = _objective(y, held, X @ found + at, found, l1, l2)
+            found, at = _newton_step(X, y, held, coef, level, l1, l2, small, poisson)
+            after = _objective(y, held, X @ found + at, found, l1, l2, poisson)
             for _ in range(20):
                 if after <= value:
                     break
                 found, at = 0.5 * (found + coef), 0.5 * (at + level)
-                after = _objective(y, held, X @ found + at, found, l1, l2)
+                after = _objective(y, held, X @ found + at, found, l1, l2, poisson)
+            if not after <= value:  # nothing is gained along the step, or the loss is beyond all numbers
+                break
             gain, value = value - after, after
             coef, level = found, at
             if gain <= 1e3 * small:
@@ -190,6 +206,13 @@ class Refits(ABC):
     @abstractmethod
     def predicted(self, strengths: Array, out: Array, rows: Array) -> Array:
         """Linear predictors (m, J) of rows by the fits without the rows that are out."""
+
+    @abstractmethod
+    def nearby(self, strengths: Array, out: Array) -> Array:
+        """Linear predictors (m, J) of the rows that are out by one Newton step from the fits to all rows.
+
+        The columns in use stay: exact for ridge, near for the others where few columns come and go.
+        """
 
     @abstractmethod
     def parameters(self, strengths: Array) -> Array:
@@ -225,6 +248,19 @@ class Elastic(Refits):
         coefs, levels = self._path(strengths, out, self._start(strengths))
         return rows @ coefs.T + levels
 
+    def nearby(self, strengths: Array, out: Array) -> Array:
+        n, m = len(self.y), len(out)
+        means, mean, found = self._parts[0], self._parts[1], np.empty((m, len(strengths)))
+        for k, (alpha, coef) in enumerate(zip(strengths, self._start(strengths), strict=True)):
+            active = np.flatnonzero(coef)
+            columns = np.column_stack([np.ones(n), self.X[:, active] - means[active]])
+            fitted = mean + columns[:, 1:] @ coef[active]
+            curvature = np.ones(n)
+            slope = columns.T @ (self.y - fitted) * m / n  # the mean of fewer squares, and less penalty
+            ridge = alpha * (1.0 - self.l1_ratio) * (n - m)
+            found[:, k] = fitted[out] + _step_without(columns, curvature, self.y - fitted, slope, ridge, out)
+        return found
+
     def parameters(self, strengths: Array) -> Array:
         found = []
         for alpha, coef in zip(strengths, self._start(strengths), strict=False):
@@ -236,26 +272,88 @@ class Elastic(Refits):
 
 
 class Ridge(Refits):
-    """Ridge regression: half the sum of squares beside α‖β‖²/2."""
+    """Ridge regression: half the sum of squares beside α‖β‖²/2, fits without rows in closed form."""
+
+    def __init__(self, X: Array, y: Array, l1_ratio: float) -> None:
+        super().__init__(X, y, l1_ratio)
+        self._means, self._mean = self.X.mean(axis=0), float(self.y.mean())
+        left, self._values, right = np.linalg.svd(self.X - self._means, full_matrices=False)
+        self._turn, self._scores = right.T, left * self._values
+        self._products = self._scores.T @ (self.y - self._mean)
 
     def scale(self) -> float:
-        return float(np.mean((self.X - self.X.mean(axis=0)) ** 2) * self.X.shape[1]) * len(self.y)
+        return float(np.mean((self.X - self._means) ** 2) * self.X.shape[1]) * len(self.y)
 
     def predicted(self, strengths: Array, out: Array, rows: Array) -> Array:
-        kept = np.delete(np.arange(len(self.y)), out)
-        means, mean = self.X[kept].mean(axis=0), self.y[kept].mean()
-        left, values, right = np.linalg.svd(self.X[kept] - means, full_matrices=False)
-        scores = (rows - means) @ right.T
-        shrunk = (values * (left.T @ (self.y[kept] - mean)))[:, None] / (values[:, None] ** 2 + strengths)
-        return mean + scores @ shrunk
+        scores, found = (rows - self._means) @ self._turn, np.empty((len(rows), len(strengths)))
+        own = self._scores[out]
+        for k, alpha in enumerate(strengths):
+            inverse = 1.0 / (self._values**2 + alpha)
+            coef = inverse * self._products
+            residuals = self.y[out] - self._mean - own @ coef
+            leverages = 1.0 / len(self.y) + (own * inverse) @ own.T
+            heavier = np.linalg.solve(np.eye(len(out)) - leverages, residuals)
+            found[:, k] = (
+                self._mean + scores @ (coef - inverse * (own.T @ heavier)) - heavier.sum() / len(self.y)
+            )
+        return found
+
+    def nearby(self, strengths: Array, out: Array) -> Array:
+        return self.predicted(strengths, out, self.X[out])
+
+    def _left_out(self, strength: float) -> tuple[Array, Array]:
+        """Left-out residuals (n,) and the hat matrix (n, n)."""
+        shrunk = self._scores / (self._values**2 + strength)
+        hat = shrunk @ self._scores.T + 1.0 / len(self.y)
+        residuals = self.y - self._mean - shrunk @ self._products
+        return residuals / (1.0 - hat.diagonal()), hat
+
+    def expected_folds(self, strengths: Array, share: float) -> Array:
+        """Losses of rows by fits without a random share of the others, in the mean over all shares: (n, J).
+
+        To second order.  Without a share q of the rows X'X is (1 − q) X'X in the mean, a fit at the strength
+        α/(1 − q); that some rows are gone and others are not adds q/(1 − q) Σ h_ij² e_j²/(1 − h_ii)².
+        """
+        losses = np.empty((len(self.y), len(strengths)))
+        for k, alpha in enumerate(strengths):
+            errors, hat = self._left_out(alpha / (1.0 - share))
+            slack = 1.0 - hat.diagonal()
+            np.fill_diagonal(hat, 0.0)
+            losses[:, k] = errors**2 + share / (1.0 - share) * (hat**2 @ errors**2) / slack**2
+        return losses
+
+    def spread_errors(self, strengths: Array, share: float) -> Array:
+        """Left-out losses with what each row's own error adds to others: (n, J).
+
+        The same in sum, nearly, but for the strength, at the price of leave-one-out: row j counts
+        e_j² (1 + q/(1 − q) Σ_i h_ij²/(1 − h_jj)²).
+        """
+        losses = np.empty((len(self.y), len(strengths)))
+        for k, alpha in enumerate(strengths):
+            errors, hat = self._left_out(alpha)
+            slack = 1.0 - hat.diagonal()
+            np.fill_diagonal(hat, 0.0)
+            losses[:, k] = errors**2 * (1.0 + share / (1.0 - share) * (hat**2).sum(axis=0) / slack**2)
+        return losses
 
     def parameters(self, strengths: Array) -> Array:
-        squares = np.linalg.svd(self.X - self.X.mean(axis=0), compute_uv=False) ** 2
-        return 1.0 + (squares[:, None] / (squares[:, None] + strengths)).sum(axis=0)
+        squares = self._values[:, None] ** 2
+        return 1.0 + (squares / (squares + strengths)).sum(axis=0)
 
 
-class Logistic(Refits):
-    """Logistic regression: the sum of losses beside an elastic net."""
+def _step_without(columns, curvature, residuals, slope, ridge, out):
+    """Change of the predictors of the rows that are out by the Newton step of the other rows: (m,)."""
+    own = columns[out]
+    matrix = (columns.T * curvature) @ columns - (own.T * curvature[out]) @ own
+    matrix[np.diag_indices_from(matrix)] += ridge + FLAT * np.trace(matrix) / len(matrix)
+    matrix[0, 0] -= ridge
+    return own @ np.linalg.solve(matrix, slope - own.T @ residuals[out])
+
+
+class Curved(Refits):
+    """The sum of losses that are not squares beside an elastic net."""
+
+    poisson: bool
 
     def __init__(self, X: Array, y: Array, l1_ratio: float) -> None:
         super().__init__(X, y, l1_ratio)
@@ -266,19 +364,21 @@ class Logistic(Refits):
         self._starts: tuple[Array, Array] | None = None
 
     def scale(self) -> float:
-        share = self.y.mean()
+        mean = self.y.mean()
         if self.l1_ratio:
-            return float(np.abs(self.X.T @ (self.y - share)).max() / self.l1_ratio)
-        return float(share * (1.0 - share) * ((self.X - self.X.mean(axis=0)) ** 2).sum())
+            return float(np.abs(self.X.T @ (self.y - mean)).max() / self.l1_ratio)
+        curvature = mean if self.poisson else mean * (1.0 - mean)
+        return float(curvature * ((self.X - self.X.mean(axis=0)) ** 2).sum())
 
     def _path(self, strengths: Array, held: Array, coefs: Array, levels: Array) -> tuple[Array, Array]:
-        return logistic_path(self._turned, self.y, held, strengths, self.l1_ratio, coefs, levels)
+        start = (strengths, self.l1_ratio, coefs, levels)
+        return curved_path(self._turned, self.y, held, *start, self.poisson)
 
     def _start(self, strengths: Array) -> tuple[Array, Array]:
         if self._starts is None:
-            share, coefs, levels = self.y.mean(), [], []
+            mean, coefs, levels = self.y.mean(), [], []
             coef = np.zeros((1, self._turned.shape[1]))
-            level = np.array([np.log(share / (1.0 - share))])
+            level = np.log(np.array([mean if self.poisson else mean / (1.0 - mean)]))
             for k in range(len(strengths)):  # each from the last one
                 if self.l1_ratio and np.count_nonzero(coef) > MOST_PARAMETERS * len(self.y):
                     break
@@ -294,5 +394,28 @@ class Logistic(Refits):
         coefs, levels = self._path(strengths, held, *self._start(strengths))
         return rows @ self._turn @ coefs.T + levels
 
+    def nearby(self, strengths: Array, out: Array) -> Array:
+        found = np.empty((len(out), len(strengths)))
+        for k, (alpha, coef, level) in enumerate(zip(strengths, *self._start(strengths), strict=True)):
+            active = np.flatnonzero(coef)
+            columns = np.column_stack([np.ones(len(self.y)), self._turned[:, active]])
+            eta = columns @ np.append(level, coef[active])
+            expected, curvature = _expected(eta, self.poisson)
+            slope, ridge = np.zeros(columns.shape[1]), alpha * (1.0 - self.l1_ratio)
+            found[:, k] = eta[out] + _step_without(columns, curvature, self.y - expected, slope, ridge, out)
+        return found
+
     def parameters(self, strengths: Array) -> Array:
         return 1.0 + (np.abs(self._start(strengths)[0]) > 0).sum(axis=1)
+
+
+class Logistic(Curved):
+    """Logistic regression."""
+
+    poisson = False
+
+
+class Poisson(Curved):
+    """Poisson regression, log link."""
+
+    poisson = True

@@ -18,10 +18,12 @@ import scipy
 import sklearn
 
 import onefit
-from choice.rules import PEERS, RULES, excess
+from choice.collect import MODELS
+from choice.rules import AVERAGES, OF_MODEL, PEERS, RULES, excess, excess_of_average
 
 Array = np.ndarray
 TRIM = 0.05
+KINDS = {"logistic": "classification", "poisson": "counts"}  # of tables
 
 
 def problems(folder: Path, model: str) -> dict[str, list[dict[str, Array]]]:
@@ -44,11 +46,14 @@ def problems(folder: Path, model: str) -> dict[str, list[dict[str, Array]]]:
 
 def excesses(folder: Path, model: str) -> dict[str, dict[str, list[float]]]:
     """Excess of each rule on each problem of each table."""
-    return {
-        table: {name: [excess(one, rule(one)) for one in records] for name, rule in RULES.items()}
-        for table, records in problems(folder, model).items()
-        if records
-    }
+    losses, rules, found = MODELS[model].losses, RULES | OF_MODEL.get(model, {}), {}
+    for table, records in problems(folder, model).items():
+        own = {name: [excess(one, rule(one)) for one in records] for name, rule in rules.items()}
+        for name, averaging in AVERAGES.items():
+            own[name] = [excess_of_average(one, averaging(one), losses) for one in records]
+        if records:
+            found[table] = own
+    return found
 
 
 def halves(model: str, tables: list[str]) -> tuple[list[str], list[str]]:
@@ -57,7 +62,7 @@ def halves(model: str, tables: list[str]) -> tuple[list[str], list[str]]:
     Those of regression that rules were first looked at on, for the lasso, are to choose on.
     """
     kinds = json.loads((Path(__file__).parent / "halves.json").read_text())
-    own = kinds["classification" if model.startswith("logistic") else "regression"]
+    own = kinds[KINDS.get(model.split()[0], "regression")]
     return [t for t in own["choosing"] if t in tables], [t for t in own["reporting"] if t in tables]
 
 
@@ -95,8 +100,8 @@ def study(folder: Path, model: str) -> dict[str, object]:
     if min(len(choosing), len(reporting)) < 2:
         return {}
     return {
-        "chosen on": {rule: summary(values, choosing, rule) for rule in RULES},
-        "reported on": {rule: summary(values, reporting, rule) for rule in RULES},
+        half: {rule: summary(values, tables, rule) for rule in values[tables[0]]}
+        for half, tables in (("chosen on", choosing), ("reported on", reporting))
     }
 
 

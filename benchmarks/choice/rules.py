@@ -1,7 +1,8 @@
-"""Rules that choose a strength from the losses of a path.
+"""Rules that choose a strength from the losses of a path, or average over its strengths.
 
 A rule takes the left-out losses of the rows at all strengths, strongest penalty first, what 5 and 10
-folds say, and the fits' own losses and degrees of freedom, and gives the position of a strength.
+folds say, and the fits' own losses and degrees of freedom, and gives the position of a strength or the
+share of each strength in an average of all coefficients.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from onefit.tuning.selection import BAGGINGS, Bagging, bagged, paired_errors, sm
 Array = np.ndarray
 Record = Mapping[str, Array]
 Rule = Callable[[Record], int]
+Averaging = Callable[[Record], Array]
 Losses = Callable[[Record], Array]
 NAMES = {bagging[:2]: f"selection={name!r}" for name, bagging in BAGGINGS.items()}
 
@@ -38,6 +40,29 @@ def bagging(losses: Array, spread: float, errors: float) -> int:
     held = {tuple(one[:2]): one for one in BAGGINGS.values()}
     own = held.get((spread, errors), Bagging(spread, errors))
     return bagged(found.risks, found.covariance, found.positions, own)
+
+
+def shares(losses: Array, spread: float, errors: float, weaker: float = 1.0, draws: int = 400) -> Array:
+    """How often each strength is the choice of a draw: (J,), in all 1.
+
+    As ``bagging``, without its mean position; a draw that chooses a penalty clearly too weak counts for the
+    weakest one that is not.
+    """
+    weights, risks = np.ones(len(losses)), losses.mean(axis=0)
+    found = contest([(losses, risks, paired_errors(losses, weights, smallest(risks)))], weights)
+    values, vectors = np.linalg.eigh(found.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    half = np.random.default_rng(0).standard_normal((draws // 2, len(root))) @ root.T
+    drawn = found.risks + spread * np.vstack([half, -half])
+    variances = found.covariance.diagonal()
+    apart = np.sqrt(np.maximum(np.add.outer(variances, variances) - 2.0 * found.covariance, 0.0))
+    same = 1e-4 * np.sqrt(variances.max())
+    best, least = drawn.argmin(axis=1), drawn.min(axis=1, keepdims=True)
+    chosen = (drawn <= least + same + errors * apart[best]).argmax(axis=1)
+    at = int(found.risks.argmin())
+    weakest = np.flatnonzero(found.risks <= found.risks[at] + weaker * apart[at])[-1]
+    places = found.positions[np.minimum(chosen, weakest)]
+    return np.bincount(places, minlength=len(risks)) / len(places)
 
 
 def weighted(losses: Array, shape: float = 1.0, draws: int = 300) -> Array:
@@ -105,6 +130,15 @@ def with_folds(count: int) -> Losses:
     return lambda record: 0.5 * (record["loo"] + record[f"folds{count}"][0])
 
 
+def near(count: int, repeats: int = 1) -> Losses:
+    """Losses of each row without its fold by one Newton step from the fit to all rows."""
+    return lambda record: record[f"near{count}"][:repeats].mean(axis=0)
+
+
+def with_near(count: int, repeats: int = 1) -> Losses:
+    return lambda record: 0.5 * (record["loo"] + near(count, repeats)(record))
+
+
 def like_cv(count: int, repeats: int = 1) -> Rule:
     """The smallest mean over folds of the folds' means, as the CV classes choose."""
 
@@ -136,6 +170,10 @@ def _rules() -> dict[str, Rule]:
         "5 folds, 4 times": of_folds(5, 4),
         "loo and 5 folds": with_folds(5),
         "loo and 10 folds": with_folds(10),
+        "loo and near 5 folds": with_near(5),
+        "loo and near 5 folds, 4 times": with_near(5, 4),
+        "loo and near 10 folds, twice": with_near(10, 2),
+        "near 5 folds, 4 times": near(5, 4),
         "loo as on 0.8 n rows": lambda r: on_fewer(r, 0.8),
         "loo as on 0.65 n rows": lambda r: on_fewer(r, 0.65),
         "loo winsorised at 2 %": lambda r: winsorised(loo(r), 0.02),
@@ -147,7 +185,7 @@ def _rules() -> dict[str, Rule]:
         if "folds" not in name:
             rules[f"minimum of {name}"] = lambda r, f=source: minimum(f(r))
         rules[f"draws x 1 of {name}"] = lambda r, f=source: bagging(f(r), 1.0, 0.0)
-    for name in ("10 folds", "loo and 5 folds", "loo and 10 folds"):
+    for name in (source for source in sources if "folds" in source):
         rules[f"draws x 2 within 0.5 of {name}"] = lambda r, f=sources[name]: bagging(f(r), 2.0, 0.5)
     for spread in (1.0, 1.5, 2.0, 3.0):
         for errors in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -157,10 +195,50 @@ def _rules() -> dict[str, Rule]:
     return rules
 
 
+def _averages() -> dict[str, Averaging]:
+    averages: dict[str, Averaging] = {
+        "averaged over Bayesian bootstrap": lambda r: (
+            np.bincount(weighted(loo(r)), minlength=r["loo"].shape[1]) / 300.0
+        ),
+    }
+    for spread in (1.0, 2.0, 3.0):
+        for errors in (0.0, 0.5, 0.75):
+            averages[f"averaged over draws x {spread:g} within {errors:g}"] = lambda r, s=spread, c=errors: (
+                shares(loo(r), s, c)
+            )
+    for name, source in (
+        ("loo and near 5 folds, 4 times", with_near(5, 4)),
+        ("loo and 5 folds", with_folds(5)),
+    ):
+        averages[f"averaged over draws x 2 within 0.5 of {name}"] = lambda r, f=source: shares(f(r), 2.0, 0.5)
+    return averages
+
+
+def _of_model() -> dict[str, dict[str, Rule]]:
+    """Rules on losses that one model alone has."""
+    return {
+        "ridge": {
+            f"draws x {spread:g} within {errors:g} of {name}": (
+                lambda r, k=key, s=spread, c=errors: bagging(r[k], s, c)
+            )
+            for key, name in (("expected5", "5 folds in the mean"), ("spread5", "loo with spread errors"))
+            for spread, errors in ((1.0, 0.0), (2.0, 0.5))
+        }
+    }
+
+
 RULES = _rules()
+OF_MODEL = _of_model()
+AVERAGES = _averages()
 PEERS = ("5 folds", "10 folds")
 
 
 def excess(record: Record, position: int) -> float:
     """Held-out loss above that of the best strength of the path, relatively."""
     return float(record["held_out"][position] / record["held_out"].min() - 1.0)
+
+
+def excess_of_average(record: Record, own: Array, losses: Callable[[Array, Array], Array]) -> float:
+    """The same of the fit whose coefficients are the average of the path's."""
+    loss = losses(record["response"], record["others"] @ own[:, None]).mean()
+    return float(loss / record["held_out"].min() - 1.0)

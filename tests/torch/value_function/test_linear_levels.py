@@ -39,6 +39,7 @@ def mean_loss(model, X, y):
 
 
 def search(loss, penalty, bounds, **settings):
+    settings = {"n_rounds": 2, **settings}
     return ValueFunctionSearch(onefit.GeneralizedLinear(loss, penalty), bounds=bounds, **settings)
 
 

@@ -1,4 +1,4 @@
-"""The two pictures of the front page and of "How fast?": ``python docs/pictures.py [path] [scaling]``."""
+"""Pictures of the front page, "How fast?" and "How it works": ``python docs/pictures.py [NAME ...]``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_diabetes
-from sklearn.linear_model import Lasso, Ridge
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.preprocessing import PolynomialFeatures, scale
 
@@ -91,7 +91,26 @@ def scaling() -> None:
     )
 
 
+def step() -> None:
+    """How far predictors move when their row leaves: by refits, one step, and the influence function."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = scale(X)[:150], y[:150]
+    model = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X, y)
+    est = onefit.loo(model, X, y, exact=True)
+    probability = model.predict_proba(X)[:, 1]
+    gradient, hessian = probability - y, probability * (1 - probability)
+    moved = est.leverages / hessian * gradient
+    refits = est.decision - est.fitted
+    fig, ax = plt.subplots(figsize=(6, 3.6), dpi=100)
+    ax.axline((0, 0), slope=1, color="gray", linewidth=1)
+    ax.plot(refits, moved, "x", color="#d06a2a", label="influence function")
+    ax.plot(refits, moved / (1 - est.leverages), ".", color="#2a86ad", label="one step")
+    ax.set(xlabel="move by refits", ylabel="move by formula")
+    ax.legend(frameon=False)
+    fig.savefig(STATIC / "step.png")
+
+
 if __name__ == "__main__":
     plt.rcParams.update(LOOK)
-    for name in sys.argv[1:] or ["path", "scaling"]:
-        {"path": path, "scaling": scaling}[name]()
+    for name in sys.argv[1:] or ["path", "scaling", "step"]:
+        {"path": path, "scaling": scaling, "step": step}[name]()

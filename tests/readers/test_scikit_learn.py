@@ -75,7 +75,7 @@ EXACT = {
     "LinearRegression, two outputs": (LinearRegression(), "outputs"),
     "Ridge": (Ridge(2.0), "diabetes"),
     "Ridge, two outputs": (Ridge(2.0), "outputs"),
-    "Ridge, two strengths": (Ridge([0.5, 20.0]), "outputs"),
+    "Ridge, two strengths": (Ridge(np.array([0.5, 20.0])), "outputs"),
     "RidgeClassifier": (RidgeClassifier(2.0), "cancer"),
     "RidgeClassifier, three classes": (RidgeClassifier(2.0), "wine"),
     "RidgeClassifier, class weights": (RidgeClassifier(2.0, class_weight={0: 3.0, 2: 0.5}), "wine"),

@@ -81,6 +81,10 @@ class Dual(ScalarCurvature):
         return _linalg.condition(self._cholesky)
 
     def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
         forms, well = self._gram.diagonal().copy(), self.d > FLAT * self.d.max()
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)

@@ -16,8 +16,10 @@ from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 from onefit.leave_out.sets import Folds
 from onefit.solvers.path import approached
+from onefit.solvers.truncated import Seconds
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
+DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 ROUNDS = 2.0  # times what a row takes that settles at once
 
 
@@ -68,9 +70,15 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     return eta
 
 
+def is_dear_to_factor(fit: Fit, fits: int) -> bool:
+    """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
+    takes = Seconds.of(fit)
+    return takes.factored > DEARER * fits * takes.singly
+
+
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     """Linear predictors of rows that leave together, as near as solvers come without a factor."""
-    return approached(Fit(fit.problem.without(rows), fit.coef, fit.intercept), curvature).eta[rows]
+    return approached(Fit(fit.problem.without(rows), fit.coef, fit.intercept), curvature).fit.eta[rows]
 
 
 def _nearly(fit: Fit, rows: Index) -> Array:

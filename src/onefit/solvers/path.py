@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature import Curvature, Direction, Sandwich, ScalarCurvature
+from onefit.curvature import Curvature, Direction, Sandwich, ScalarCurvature, factor
 from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, truncated
@@ -23,23 +23,38 @@ def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
         start = Fit.at_start(problem)
         if last is not None:
             start = Fit(problem, last.fit.coef, last.fit.intercept)
-        last = newton.solve(approached(start, None if last is None else last.curvature))
+        last = solved(start, None if last is None else last.curvature)
         yield last
 
 
-def approached(start: Fit, last: Curvature | None = None) -> Fit:
-    """Return a point near the optimum, where getting there without factors of one's own is cheaper.
+def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
+    """Minimise by Newton's method; K is factored only when somebody asks, where steps without do.
 
     Parameters
     ----------
     start : Fit
     last : Curvature, optional
-        Factored, of a problem like this one.
+        Of a problem like this one.
+    """
+    near = approached(start, last)
+    return newton.Solution(near.fit, factor(near.fit)) if near.is_there else newton.solve(near.fit)
+
+
+def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:
+    """Go near the optimum, where getting there without factors of one's own is cheaper.
+
+    Parameters
+    ----------
+    start : Fit
+    last : Curvature, optional
+        Of a problem like this one.
     """
     if coordinate_descent.applies(start):
-        return coordinate_descent.approach(start)
+        return truncated.Approach(coordinate_descent.approach(start), False)
     approximately = truncated.preconditioner(start, last)
-    return start if approximately is None else truncated.approach(start, approximately)
+    if approximately is None:
+        return truncated.Approach(start, False)
+    return truncated.approach(start, approximately)
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:

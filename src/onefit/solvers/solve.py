@@ -19,7 +19,7 @@ from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
-from onefit.solvers.path import approached, least_squares_path, newton_path
+from onefit.solvers.path import least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
@@ -84,7 +84,7 @@ def _solve_by_newton(start: Fit) -> Solution:
     """Newton steps from pattern to pattern; quadratic programs where they do not settle on a flat loss."""
     problem = start.problem
     try:
-        return newton.solve(start)
+        return solved(start)
     except SolverError:
         is_small = _linalg.has_columns(problem.X) and problem.X.shape[0] * problem.X.shape[1] <= DENSE
         if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not is_small:
@@ -112,7 +112,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
-        return _solve_by_newton(approached(start))
+        return _solve_by_newton(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

@@ -9,7 +9,7 @@ with X for each.  What comes out is near enough to the optimum for one factored 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -40,21 +40,36 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     last : Curvature or None
         Factored, of a problem like this one.
     """
-    problem, outputs = fit.problem, fit.eta[0].size
-    if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+    takes = Seconds.of(fit)
+    by_factor = np.inf if last is None else takes.by_factor
+    if min(takes.singly, by_factor) > takes.factored:
         return None
-    n, coupled = problem.n, isinstance(problem.loss, CoupledLoss)
-    factors = 1 if coupled else outputs
-    k = min(max(1, fit.tangent.size) // factors, n)
-    stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else n * n
-    product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs)
-    solve = Work(2.0 * float(k) ** 2 * factors)
-    diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1
-    singly = SINGLY * product.seconds if diagonal else np.inf
-    by_factor = np.inf if last is None else product.seconds + solve.seconds
-    if PRODUCTS * min(singly, by_factor) > cost.newton_step(n, 0, k).times(factors).seconds:
-        return None
-    return _singly(fit) if last is None or singly < by_factor else last.solve
+    return _singly(fit) if last is None or takes.singly < by_factor else last.solve
+
+
+class Seconds(NamedTuple):
+    """What ways to a fit take, about."""
+
+    singly: float  # with the diagonal of K as preconditioner
+    by_factor: float  # with the factor of a neighbour
+    factored: float  # a step with a factor of its own
+
+    @classmethod
+    def of(cls, fit: Fit) -> Seconds:
+        """Infinite, where there are no conjugate gradients."""
+        problem, outputs = fit.problem, fit.eta[0].size
+        n, coupled = problem.n, isinstance(problem.loss, CoupledLoss)
+        factors = 1 if coupled else outputs
+        k = min(max(1, fit.tangent.size) // factors, n)
+        factored = cost.newton_step(n, 0, k).times(factors).seconds
+        if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+            return cls(np.inf, np.inf, factored)
+        stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else n * n
+        product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
+        solve = Work(2.0 * float(k) ** 2 * factors).seconds
+        diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1
+        singly = PRODUCTS * SINGLY * product if diagonal else np.inf
+        return cls(singly, PRODUCTS * (product + solve), factored)
 
 
 def _singly(fit: Fit) -> Solve:
@@ -66,7 +81,14 @@ def _singly(fit: Fit) -> Solve:
     return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / level)
 
 
-def approach(start: Fit, solve: Solve) -> Fit:
+class Approach(NamedTuple):
+    """How far steps led."""
+
+    fit: Fit
+    is_there: bool  # whether nothing is left that a step with a factor of its own would bring
+
+
+def approach(start: Fit, solve: Solve) -> Approach:
     """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
 
     Parameters
@@ -77,24 +99,23 @@ def approach(start: Fit, solve: Solve) -> Fit:
     """
     fit, first, last = start, np.inf, np.inf
     for _ in range(MOST_STEPS):
-        X, gradient = (
-            fit.problem.X,
-            Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient),
-        )
-        size = solve(gradient).inner(X, gradient)
+        gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
+        size = solve(gradient).inner(fit.problem.X, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction = _conjugate(fit, gradient, solve, loosely)
-        decrement = -direction.inner(X, gradient)
+        decrement = -direction.inner(fit.problem.X, gradient)
         near = decrement <= 1e-12 * abs(fit.objective)
-        if not decrement > NEAR**2 * abs(fit.objective) or (near and decrement > FALLING * last):
+        if decrement <= NEAR**2 * abs(fit.objective):
+            return Approach(fit, fit.tangent.hessian.min(initial=np.inf) > 0)  # no minimum is at infinity
+        if not decrement > 0 or (near and decrement > FALLING * last):
             break
         last = decrement
         moved = _moved(fit, direction, decrement)
         if moved is None:
             break
         fit = moved
-    return fit
+    return Approach(fit, False)
 
 
 def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:

@@ -13,7 +13,13 @@ from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import in_passing
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.some import cost_of_some, leave_some_out, left_out_roughly, rows_within
+from onefit.leave_out.some import (
+    cost_of_some,
+    is_dear_to_factor,
+    leave_some_out,
+    left_out_roughly,
+    rows_within,
+)
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.risk.judging import yardstick
@@ -118,8 +124,12 @@ class Judgement:
 
     def is_sampled(self, solution: Solution) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves."""
-        by_row = self.sets is None and self.clusters is None and self.score is None
-        return by_row and solution.fit.is_kinked
+        return self.is_by_row and solution.fit.is_kinked
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether it is single rows that are judged, each for itself."""
+        return self.sets is None and self.clusters is None and self.score is None
 
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
@@ -128,6 +138,8 @@ class Judgement:
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
+        if self.is_by_row and is_dear_to_factor(solution.fit, TENTHS):
+            return self.by_tenths(solution)
         if not self.is_full(solution):
             return self.by_step(solution)
         curved = not solution.fit.problem.loss.is_quadratic

@@ -37,7 +37,7 @@ def _problem(name, strength, store=np.asarray, fit_intercept=True, n=N, p=P):
 def test_it_ends_at_the_optimum(name, store, fit_intercept):
     last = newton.solve(Fit.at_start(_problem(name, 10.0, store, fit_intercept)))
     problem = _problem(name, 1.0, store, fit_intercept)
-    found = truncated.approach(Fit(problem, last.fit.coef, last.fit.intercept), last.curvature.solve)
+    found = truncated.approach(Fit(problem, last.fit.coef, last.fit.intercept), last.curvature.solve).fit
     optimum = newton.solve(Fit.at_start(problem)).fit
     np.testing.assert_allclose(found.eta - found.eta.mean(), optimum.eta - optimum.eta.mean(), atol=1e-8)
     assert found.objective == pytest.approx(optimum.objective, rel=1e-13)
@@ -48,7 +48,8 @@ def test_in_the_coordinates_of_a_gram_matrix():
     gram = _linalg.RowGram(_linalg.row_gram(of_columns.X, np.ones(200)))
     problems = [Problem(Logistic(), L2(a), gram, of_columns.y, of_columns.weights) for a in (10.0, 1.0)]
     last = newton.solve(Fit.at_start(problems[0]))
-    found = truncated.approach(Fit(problems[1], last.fit.coef, last.fit.intercept), last.curvature.solve)
+    start = Fit(problems[1], last.fit.coef, last.fit.intercept)
+    found = truncated.approach(start, last.curvature.solve).fit
     np.testing.assert_allclose(found.eta, newton.solve(Fit.at_start(of_columns)).fit.eta, atol=1e-8)
 
 

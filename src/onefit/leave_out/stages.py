@@ -259,6 +259,7 @@ class State:
         self.found = replace(found, eta=eta, bounds=bounds, solved={**found.solved, **alone}, **known)
 
     def _repeat_steps(self, which: Index, affordable: float) -> float:
+        which = np.setdiff1d(which, list(self.starts))  # once is enough
         blocks = self.blocks if self.blocks is not None else self._singles
         blocks.iterate(which, self._tol, self._most_steps)
         values = {}
@@ -275,6 +276,7 @@ class State:
         return self.cost_of_chords().times(which.size).seconds
 
     def _iterate(self, which: Index, affordable: float) -> float:
+        which = np.setdiff1d(which, list(self.starts))  # once is enough
         ends, seconds = proximal.iterate(self.fit, which, self._tol, affordable)
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}

@@ -30,6 +30,7 @@ IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
+CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
@@ -42,10 +43,18 @@ def applies(start: Fit) -> bool:
     l1, l2 = problem.separable.strengths(start.coef.shape)
     if not np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) or np.ptp(l2 / l1**2) > 0:
         return False
+    if _has_pattern(start, l1, l2):
+        return False
     k, n, p = len(_open(start)), problem.n, len(l1)
     stored = _linalg.n_stored(problem.X) * k / p
     sweeps = Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
     return sweeps.seconds < cost.newton_step(n, 0, k).times(NEWTON_STEPS).seconds
+
+
+def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
+    """Whether a point is so near to the optimum that steps on its pattern end there."""
+    pull = fit.loss_gradient + l2 * fit.coef + l1 * np.sign(fit.coef)
+    return bool(np.all(np.abs(pull) <= np.where(fit.coef != 0, CLOSE, 1.0 + CLOSE) * l1))
 
 
 def approach(start: Fit) -> Fit:

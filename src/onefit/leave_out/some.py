@@ -16,6 +16,7 @@ from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 from onefit.leave_out.sets import Folds
 from onefit.solvers.path import approached
+from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
@@ -77,8 +78,10 @@ def is_dear_to_factor(fit: Fit, fits: int) -> bool:
 
 
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
-    """Linear predictors of rows that leave together, as near as solvers come without a factor."""
-    return approached(Fit(fit.problem.without(rows), fit.coef, fit.intercept), curvature).fit.eta[rows]
+    """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
+    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
+    near = approached(start, curvature).fit
+    return (solve(start).fit if near is start else near).eta[rows]
 
 
 def _nearly(fit: Fit, rows: Index) -> Array:

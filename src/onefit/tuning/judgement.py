@@ -32,6 +32,7 @@ FIRST = 48  # rows by which a strength is judged first
 PICKED = 16  # of them, those of the largest losses
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 TENTHS = 2  # of the rows, left out one after the other, by which a strength is looked at first
+MORE = 3.0  # times as many rows as a sample that they must hold
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
@@ -142,8 +143,8 @@ class Judgement:
             return self.by_tenths(solution)
         if not self.is_full(solution):
             return self.by_step(solution)
-        curved = not solution.fit.problem.loss.is_quadratic
-        if curved and self.seconds(solution, FIRST) > LITTLE:
+        many = TENTHS * len(self.order) >= 10 * MORE * FIRST and not solution.fit.problem.loss.is_quadratic
+        if many and self.seconds(solution, FIRST) > LITTLE:
             return self.by_tenths(solution)
         return self.sample(solution, FIRST)
 

@@ -1,0 +1,66 @@
+"""What is known of a strength at little cost: steps, or some tenths of the rows left out at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.fit import Fit
+from onefit.leave_out.some import is_dear_to_factor, left_out_roughly
+from onefit.losses import Logistic, Poisson
+from onefit.metrics import Deviance, LogLoss
+from onefit.penalties import L1, L2
+from onefit.problem import Problem
+from onefit.solvers.newton import solve
+from onefit.tuning.judgement import TENTHS, Judgement
+
+
+def _problem(n, p, penalty, density=1.0, loss=None, store=np.asarray):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < density)
+    eta = X[:, :5].sum(axis=1)
+    y = (eta + rng.logistic(size=n) > 0).astype(float)
+    if isinstance(loss, Poisson):
+        y = rng.poisson(np.exp(0.3 * eta)).astype(float)
+    weights = rng.uniform(0.5, 2.0, n)
+    return Problem(loss or Logistic(), penalty, store(X), y, weights)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson()])
+@pytest.mark.parametrize(
+    ("n", "p", "penalty"), [(60, 200, L1(0.5)), (200, 40, L1(0.5)), (400, 700, L1(0.1)), (60, 200, L2(0.5))]
+)
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, store):
+    problem = _problem(n, p, penalty, 0.2, loss, store)
+    solution = solve(Fit.at_start(problem))
+    rows = np.arange(0, n, 10)
+    refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
+    found = left_out_roughly(*solution, rows)
+    assert np.abs(found - refit).max() <= 0.02 * np.abs(refit - solution.fit.eta[rows]).max()
+
+
+@pytest.mark.parametrize("penalty", [L1(0.02), L2(0.02)])
+def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty):
+    problem = _problem(600, 900, penalty, 0.05, store=sp.csr_array)
+    metric = LogLoss(np.array([0, 1])) if isinstance(problem.loss, Logistic) else Deviance(problem.loss)
+    judgement = Judgement(metric, problem.y, np.ones(600))
+    solution = solve(Fit.at_start(problem))
+    found = judgement.by_tenths(solution)
+    exact = np.empty(600)
+    for part in np.array_split(judgement.order, 10):
+        refit = solve(Fit.at_start(problem.without(part))).fit.eta[part]
+        exact[part] = np.logaddexp(0.0, refit) - problem.y[part] * refit
+    assert abs(found.losses.mean() - exact.mean()) <= 3.0 * np.linalg.norm(found.misses)
+    assert found.error == np.inf
+    assert found.solved == 0
+    seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
+    np.testing.assert_allclose(found.losses[seen], exact[seen], rtol=0.02, atol=1e-3)
+
+
+def test_a_factor_is_dear_where_rows_and_columns_are_many_and_numbers_few():
+    large = _problem(3000, 4000, L2(1.0), 0.005, store=sp.csr_array)
+    small = _problem(100, 200, L2(1.0))
+    assert is_dear_to_factor(Fit.at_start(large), TENTHS)
+    assert not is_dear_to_factor(Fit.at_start(small), TENTHS)

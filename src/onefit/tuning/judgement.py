@@ -158,7 +158,8 @@ class Judgement:
         rows = np.concatenate(parts)
         known = self._of_rows(rows, np.concatenate([left_out_roughly(*solution, part) for part in parts]))
         covariates = self._of_rows(np.arange(len(self.weights)), solution.fit.eta)[:, None]
-        return from_sample(known, rows, self.order, covariates, self.weights)._replace(error=np.inf, solved=0)
+        found = from_sample(known, rows, self.order, covariates, self.weights)
+        return found._replace(error=np.inf, solved=0, seen=len(rows))
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""

@@ -120,7 +120,10 @@ class _Race:
         near = result.risks <= result.risks[least] + IN_REACH * result.paired_errors
         near &= counts >= 0
         open_ones = np.flatnonzero(near & (counts < n))
-        level = max(FIRST, int(counts[open_ones].max(initial=0)))
+        if open_ones.size == near.sum() == 1 and self.selection != "min":  # nothing to tell it from
+            return []
+        seen = max(verdict.seen for verdict in result.verdicts if verdict is not None)
+        level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
         if behind.size:
             return [(int(j), level) for j in behind]

@@ -33,12 +33,15 @@ class Verdict(NamedTuple):
         How far the mean may be off: proven, or at 95 % from the sample, or infinite.
     solved : int
         Rows that were solved; 0 where a step was taken for all of them.
+    seen : int
+        Rows that were left out together with others, which fewer single rows do not overrule.
     """
 
     losses: Array
     misses: Array
     error: float
     solved: int = 0
+    seen: int = 0
 
 
 def from_sample(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
+TOO_FAR = 5.0  # times the error asked for from which on a sample will not do: users would be warned
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 SIZES = 20  # of a sample between which one is chosen
@@ -45,15 +46,16 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         return
     drawn, room = part.drawn(FEWEST, generator, room)
     found = part.correction(drawn, before)
-    if found.error > room and most > FEWEST:
+    if found.error > room:
         share = part.best_share(drawn)
-        m = part.enough(drawn, share, room, most)
-        if m > MOST * part.frame.size:
+        m = min(part.enough(drawn, share, room), most)
+        if m < MOST * part.frame.size:
+            state.shorten(np.full(before.count, share))
+            part = _Part.of(state, yardstick, NEGLIGIBLE * room)
+            found = part.correction(part.drawn(m, generator, room)[0], before)
+        if m >= MOST * part.frame.size or found.error > TOO_FAR * room:
             state.refine(np.inf)
             return
-        state.shorten(np.full(before.count, share))
-        part = _Part.of(state, yardstick, NEGLIGIBLE * room)
-        found = part.correction(part.drawn(m, generator, room)[0], before)
     if found.error < state.errors().sum():
         state.found = replace(state.found, correction=found)
 
@@ -120,12 +122,12 @@ class _Part(NamedTuple):
         off = self.weights * (exact - _finite(_means(before, self.yardstick, eta)[self.frame]))
         return _spread(off[drawn.rows], drawn)[0]
 
-    def enough(self, drawn: Draw, share: float, room: float, most: int) -> int:
+    def enough(self, drawn: Draw, share: float, room: float) -> int:
         """Sets to draw for an error of so much, by how far off those drawn are beside what was thought."""
         error = self._expanded(drawn, share)
         expected = expected_spread(self.effect, self.weights, len(drawn.rows))
         wanted = room * expected / (QUANTILE * error) if error > 0 else np.inf
-        sizes = np.unique(np.geomspace(FEWEST, most, SIZES).astype(int))
+        sizes = np.unique(np.geomspace(FEWEST, self.frame.size, SIZES).astype(int))
         short = sum(expected_spread(self.effect, self.weights, m) > wanted for m in sizes.tolist())
         return int(sizes[min(short, len(sizes) - 1)])
 

@@ -190,7 +190,7 @@ class State:
     def shorten(self, shares: Array) -> None:
         """Take these shares, (f,), of the steps of which nothing is known."""
         found = self.found
-        done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed])
+        done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed, list(self.starts)])
         share = np.where(np.isin(found.fold, done) | np.isfinite(found.bounds), 1.0, shares[found.fold])
         base = self.fit.eta[found.rows]
         eta = base + share.reshape(-1, *(1,) * (base.ndim - 1)) * (found.eta - base)

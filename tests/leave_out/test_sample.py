@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -10,7 +12,8 @@ import onefit
 from onefit import losses, penalties
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
-from onefit.leave_out.sample import FEWEST, sample
+from onefit.leave_out.draws import expected_spread
+from onefit.leave_out.sample import FEWEST, _Part, sample
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
 from onefit.problem import Problem
@@ -104,6 +107,68 @@ def test_rows_without_weight_are_never_drawn():
     assert np.union1d(state.found.stepped, state.found.anew).min() >= 40
     exact = mean(leave_out(fit.fit, max_error=0.0, yardstick=judge), judge)
     assert abs(mean(state.found, judge) - exact) <= state.found.correction.error
+
+
+def kinked(rng, n=300, p=60):
+    """A curved loss with an ℓ1 part: steps go too far, and nothing bounds them."""
+    X = rng.normal(size=(n, p))
+    y = (X[:, :3].sum(axis=1) + rng.logistic(size=n) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(losses.Logistic(), penalties.L1(0.3), X, y, np.ones(n)))).fit
+    return fit, yardstick(LogLoss(np.array([0, 1])), y, None)
+
+
+def test_a_sample_without_any_bound_knows_the_standard_error():
+    """It asks for no more than it must, where no row but those drawn says how far losses spread."""
+    fit, judge = kinked(np.random.default_rng(7))
+    losses_of_refits = judge.losses(np.arange(300), leave_out(fit, max_error=0.0, yardstick=judge).eta)
+    wanted = 0.1 * np.std(losses_of_refits) / np.sqrt(300)
+    state = started(fit, judge)
+    assert state.room == 0.0
+    part = _Part.of(state, judge, 0.0)
+    drawn, room = part.drawn(60, np.random.default_rng(0), np.inf)
+    assert 0.4 * wanted <= room <= 2.5 * wanted
+    assert len(np.union1d(state.found.stepped, state.found.anew)) == len(drawn.rows) == 60
+
+
+def test_steps_that_go_too_far_are_shortened_by_what_a_sample_says():
+    fit, judge = kinked(np.random.default_rng(8))
+    exact = judge.losses(np.arange(300), leave_out(fit, max_error=0.0, yardstick=judge).eta)
+    state = started(fit, judge)
+    state.found = replace(state.found, eta=fit.eta + 3.0 * (state.found.eta - fit.eta))
+    part = _Part.of(state, judge, 0.0)
+    drawn, _ = part.drawn(40, np.random.default_rng(0), np.inf)
+    share = part.best_share(drawn)
+    assert 0.1 <= share <= 0.7
+    rest = np.flatnonzero(state.rough)
+    before = np.linalg.norm(judge.losses(rest, state.found.eta[rest]) - exact[rest])
+    known = state.found.eta[drawn.rows].copy()
+    state.shorten(np.full(300, share))
+    assert np.linalg.norm(judge.losses(rest, state.found.eta[rest]) - exact[rest]) < 0.7 * before
+    np.testing.assert_array_equal(state.found.eta[drawn.rows], known)  # of these more is known
+
+
+def test_the_next_sample_is_as_large_as_it_must_be():
+    fit, judge = kinked(np.random.default_rng(9))
+    state = started(fit, judge)
+    part = _Part.of(state, judge, 0.0)
+    drawn, _ = part.drawn(FEWEST, np.random.default_rng(0), np.inf)
+    error = part.correction(drawn, state.found).error
+    sizes = [part.enough(drawn, 1.0, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
+    assert sizes[0] == FEWEST
+    assert sizes[-1] == part.frame.size
+    assert np.all(np.diff(sizes) >= 0)
+    spreads = [expected_spread(part.effect, part.weights, m) for m in (30, 100, 299, 300)]
+    assert np.all(np.diff(spreads) < 0)
+    assert spreads[-1] == 0.0
+
+
+def test_a_sample_that_would_need_a_warning_is_not_the_end(monkeypatch):
+    fit, judge = kinked(np.random.default_rng(10))
+    monkeypatch.setattr("onefit.leave_out.sample.TOO_FAR", 0.0)
+    state = started(fit, judge)
+    sample(state, judge, 0.0)
+    assert state.found.correction is None
+    assert np.isfinite(state.found.bounds).all()
 
 
 def test_ten_classes_say_that_they_were_sampled(monkeypatch):

@@ -164,6 +164,11 @@ class LeftOut:
         """Values of which nothing is known and whose step divides by next to nothing: (t,)."""
         return (self.slack < LEAST_SLACK)[self.fold] & ~np.isfinite(self.bounds)
 
+    def shortened(self, shares: Array) -> Array:
+        """Values had steps been shares, (t,), as long: (t,) or (t, c)."""
+        step = self.eta - self.fit.eta[self.rows]
+        return np.asarray(self.eta - (1.0 - shares).reshape(-1, *(1,) * (step.ndim - 1)) * step)
+
     @property
     def refinement(self) -> Refinement:
         """How the values were found."""

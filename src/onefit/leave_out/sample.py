@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -71,6 +71,7 @@ class _Part(NamedTuple):
     state: State
     yardstick: Yardstick
     before: LeftOut
+    rough: Mask  # (t,), values of which nothing was known
     frame: Index  # (r,)
     errors: Array  # (r,), as shares of the mean
     rest: float  # error of the sets outside
@@ -94,7 +95,9 @@ class _Part(NamedTuple):
         largest = np.max(bound, where=np.isfinite(bound), initial=0.0)
         effect = np.where(np.isfinite(bound), bound, np.maximum(change, largest))
         rest = float(own[order[outside]].sum())
-        return cls(state, yardstick, found, frame, own[frame], rest, weights, _finite(losses), effect)
+        return cls(
+            state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
+        )
 
     def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[Draw, float]:
         """Draw so many sets, and solve them; and the error that may be left, which they tell best."""
@@ -116,9 +119,7 @@ class _Part(NamedTuple):
     def _expanded(self, drawn: Draw, share: float) -> float:
         """Standard error of the difference that a sample tells, had steps been a share as long."""
         before, exact = self.before, self.losses + self._change()
-        known = np.isfinite(before.bounds).reshape(-1, *(1,) * (before.eta.ndim - 1))
-        base = before.fit.eta[before.rows]
-        eta = np.where(known, before.eta, base + share * (before.eta - base))
+        eta = before.shortened(np.where(self.rough, share, 1.0))
         off = self.weights * (exact - _finite(_means(before, self.yardstick, eta)[self.frame]))
         return _spread(off[drawn.rows], drawn)[0]
 
@@ -137,7 +138,7 @@ class _Part(NamedTuple):
         return _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
 
     def correction(self, drawn: Draw, before: LeftOut) -> Correction:
-        """What a sample says about the mean; ``before`` it something was known of the sets that it solved."""
+        """What a sample says about the mean; ``before`` is what was known of its sets."""
         change = self._change()
         off = (self.weights * change)[drawn.rows]
         error, quantile = _spread(off, drawn)

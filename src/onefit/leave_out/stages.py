@@ -190,11 +190,14 @@ class State:
     def shorten(self, shares: Array) -> None:
         """Take these shares, (f,), of the steps of which nothing is known."""
         found = self.found
+        self.found = replace(found, eta=found.shortened(np.where(self.rough, shares[found.fold], 1.0)))
+
+    @property
+    def rough(self) -> Mask:
+        """Values after a step, of which nothing is known: (t,)."""
+        found = self.found
         done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed, list(self.starts)])
-        share = np.where(np.isin(found.fold, done) | np.isfinite(found.bounds), 1.0, shares[found.fold])
-        base = self.fit.eta[found.rows]
-        eta = base + share.reshape(-1, *(1,) * (base.ndim - 1)) * (found.eta - base)
-        self.found = replace(found, eta=eta)
+        return ~np.isin(found.fold, done) & ~np.isfinite(found.bounds)
 
     def settle(self, which: Index, limits: Array | float) -> None:
         """Solve some sets, until none may make the mean wrong by more than its limit."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 import onefit
@@ -64,6 +65,14 @@ def test_errors_cover_the_exact_mean(make, seeds, least):
     assert abs(np.mean(off)) <= 4 * np.std(off) / np.sqrt(seeds) + 1e-12
 
 
+def wide_and_sparse(rng, n=200, p=400):
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.2)
+    y = (X[:, :4].sum(axis=1) + rng.logistic(size=n) > 0).astype(float)
+    penalty = penalties.L1(float(rng.uniform(0.1, 1.0)))
+    fit = solve(Fit.at_start(Problem(losses.Logistic(), penalty, X, y, np.ones(n)))).fit
+    return fit, yardstick(LogLoss(np.array([0, 1])), y, None)
+
+
 def test_a_mean_is_as_right_as_asked_where_that_is_affordable():
     fit, judge = two_classes(np.random.default_rng(2), n=400)
     state = started(fit, judge, max_error=0.02)
@@ -115,6 +124,25 @@ def kinked(rng, n=300, p=60):
     y = (X[:, :3].sum(axis=1) + rng.logistic(size=n) > 0).astype(float)
     fit = solve(Fit.at_start(Problem(losses.Logistic(), penalties.L1(0.3), X, y, np.ones(n)))).fit
     return fit, yardstick(LogLoss(np.array([0, 1])), y, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [kinked, wide_and_sparse, two_classes])
+def test_intervals_hold_the_exact_mean_in_95_per_cent(make, monkeypatch):
+    """Over problems and draws; fewer than that has a chance of one per cent."""
+    monkeypatch.setattr("onefit.leave_out.sample.TOO_FAR", np.inf)
+    held = []
+    for problem in range(12):
+        fit, judge = make(np.random.default_rng(problem))
+        exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
+        for seed in range(12):
+            state = started(fit, judge)
+            state.shorten(state.trusted)
+            sample(state, judge, 50 * state.stages()[0].each.seconds, seed)
+            if state.found.correction is not None:
+                held.append(abs(mean(state.found, judge) - exact) <= state.found.correction.error)
+    assert len(held) >= 100
+    assert binomtest(int(np.sum(held)), len(held), 0.95, alternative="less").pvalue > 0.01
 
 
 def test_a_sample_without_any_bound_knows_the_standard_error():

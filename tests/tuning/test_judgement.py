@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from onefit.fit import Fit
 from onefit.leave_out.some import is_dear_to_factor, left_out_roughly
-from onefit.losses import Logistic, Poisson
+from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
@@ -27,7 +27,7 @@ def _problem(n, p, penalty, density=1.0, loss=None, store=np.asarray):
     return Problem(loss or Logistic(), penalty, store(X), y, weights)
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Poisson()])
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Squared()])
 @pytest.mark.parametrize(
     ("n", "p", "penalty"), [(60, 200, L1(0.5)), (200, 40, L1(0.5)), (400, 700, L1(0.1)), (60, 200, L2(0.5))]
 )

@@ -15,6 +15,7 @@ from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.refit import refit_cost, refit_sets
 from onefit.leave_out.sets import Folds
+from onefit.solvers import coordinate_descent
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
@@ -80,6 +81,8 @@ def is_dear_to_factor(fit: Fit, fits: int) -> bool:
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
+    if coordinate_descent.is_possible(start):
+        return coordinate_descent.approach(start).eta[rows]
     near = approached(start, curvature).fit
     return (solve(start).fit if near is start else near).eta[rows]
 

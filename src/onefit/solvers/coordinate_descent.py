@@ -34,15 +34,22 @@ CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton ste
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
+def is_possible(start: Fit) -> bool:
+    """Whether a problem is a weighted lasso or elastic net, step by step."""
+    problem = start.problem
+    of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
+    if not of_one or not start.is_kinked or not problem.loss.is_smooth:
+        return False
+    l1, l2 = problem.separable.strengths(start.coef.shape)
+    return bool(np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) and np.ptp(l2 / l1**2) == 0)
+
+
 def applies(start: Fit) -> bool:
     """Whether an optimum is better approached like this than by Newton's method on the pattern alone."""
     problem = start.problem
-    of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
-    if not of_one or not start.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+    if problem.loss.is_quadratic or not is_possible(start):
         return False
     l1, l2 = problem.separable.strengths(start.coef.shape)
-    if not np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) or np.ptp(l2 / l1**2) > 0:
-        return False
     if _has_pattern(start, l1, l2):
         return False
     k, n, p = len(_open(start)), problem.n, len(l1)
@@ -58,7 +65,7 @@ def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
 
 
 def approach(start: Fit) -> Fit:
-    """Go near the optimum of a problem that ``applies``, on independent columns."""
+    """Go near the optimum of a problem for which that ``is_possible``, on independent columns."""
     fit, error, X = start, FIRST, _linalg.by_column(start.problem.X)
     for _ in range(MOST_STEPS):
         moved = toward(fit, _model_minimum(fit, X, error))

@@ -143,7 +143,7 @@ class Judgement:
             return self.by_tenths(solution)
         if not self.is_full(solution):
             return self.by_step(solution)
-        many = TENTHS * len(self.order) >= 10 * MORE * FIRST and not solution.fit.problem.loss.is_quadratic
+        many = TENTHS * len(self.order) >= 10 * MORE * FIRST
         if many and self.seconds(solution, FIRST) > LITTLE:
             return self.by_tenths(solution)
         return self.sample(solution, FIRST)

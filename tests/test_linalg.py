@@ -129,7 +129,7 @@ def test_row_quadratic_forms(store, dense, columns, centred):
     K = A @ A.T
     Z = part - (0 if means is None else means)
     expected = np.einsum("ij,jk,ik->i", Z, np.linalg.inv(K), Z)
-    forms = _linalg.Factored.of(K).row_forms(_linalg.active_columns(store(dense), columns), means)
+    forms = _linalg.Factorization.of(K).row_forms(_linalg.active_columns(store(dense), columns), means)
     close(forms, expected, rtol=1e-10)
 
 

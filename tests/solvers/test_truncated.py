@@ -78,3 +78,14 @@ def test_kinks_and_small_problems_are_left_to_factors():
     wide = _wide()[0]
     kinked = Fit.at_start(Problem(wide.loss, L1(1.0), wide.X, wide.y, wide.weights))
     assert truncated.preconditioner(kinked, factor(kinked)) is None
+
+
+def test_a_curvature_that_overflows_is_not_taken_for_an_optimum(monkeypatch):
+    """Conjugate gradients that break off at once bring no direction, and so no decrement."""
+    problem = _problem("logistic", 1.0)
+    start = Fit.at_start(problem)
+    curvature = factor(start)
+    monkeypatch.setattr(
+        truncated, "_curved", lambda _, along: type(along)(along.coef * np.nan, along.intercept)
+    )
+    assert not truncated.approach(start, curvature.solve).is_there

@@ -12,7 +12,7 @@ from onefit._linalg.blas import (
 )
 from onefit._linalg.columns import BLOCK_SIZE
 from onefit._linalg.factorization import (
-    Factored,
+    Factorization,
     cholesky,
     condition,
     factor_solve,
@@ -67,7 +67,7 @@ from onefit._linalg.products import (
 
 __all__ = [
     "BLOCK_SIZE",
-    "Factored",
+    "Factorization",
     "RowGram",
     "active_columns",
     "add_gram",

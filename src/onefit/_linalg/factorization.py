@@ -132,7 +132,7 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-1
 
 
 @dataclass(frozen=True, eq=False)
-class Factored:
+class Factorization:
     """A positive semi-definite K, ready to be solved with, by its generalised inverse where it has no other.
 
     Attributes

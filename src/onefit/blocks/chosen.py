@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit._linalg import Factored, cholesky, factor_solve, product, times_upper
+from onefit._linalg import Factorization, cholesky, factor_solve, product, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
@@ -90,7 +90,7 @@ class ChosenStrength:
         support = np.flatnonzero(coef) if l1 > 0 else np.arange(len(coef))
         kept = 1.0 - 1.0 / sums.count if mean_scaled else 1.0
         gram = sums.gram[np.ix_(support, support)] + kept * l2 * np.eye(len(support))
-        K = Factored.of(gram)  # else columns depend on each other, and nothing holds them apart
+        K = Factorization.of(gram)  # else columns depend on each other, and nothing holds them apart
         size = K.condition if K.is_definite else DEPENDENT
         return cls(sums, support, coef[support], l1, l2, mean_scaled, K.inverse(), rounding_of_slack(size))
 

@@ -7,7 +7,7 @@ from typing import Self, final
 
 import numpy as np
 
-from onefit._linalg import Factored, add_gram, eigh, product
+from onefit._linalg import Factorization, add_gram, eigh, product
 from onefit._typing import Array, Index
 from onefit.blocks.models import Models, Points, pieces
 from onefit.blocks.rows import Block
@@ -157,7 +157,7 @@ class Quadratic:
         if np.any(l1):
             change = self._with_kinks(coef, l1, l2) - coef
         else:
-            change = -Factored.of(self.gram + np.diag(l2)).solve(self.slope + l2 * coef)
+            change = -Factorization.of(self.gram + np.diag(l2)).solve(self.slope + l2 * coef)
         return change, float(-self.total / self.mass - self.means @ change)
 
     def _with_kinks(self, coef: Array, l1: Array, l2: Array) -> Array:

@@ -92,7 +92,7 @@ class Pinned(ScalarCurvature):
     def _pin_inverse(self) -> Array:
         """S⁻¹, or its generalised inverse where rows pin the same direction."""
         S = self._columns[self.pins]
-        return _linalg.Factored.of(0.5 * (S + S.T)).inverse()
+        return _linalg.Factorization.of(0.5 * (S + S.T)).inverse()
 
     @cached_property
     def lift(self) -> Direction:

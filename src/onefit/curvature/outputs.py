@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import Factored
+from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, Sandwich
 from onefit.curvature.row_products import RowProducts, row_products
@@ -142,8 +142,8 @@ class CoupledBlock(Curvature):
         return K
 
     @cached_property
-    def _factored(self) -> Factored:
-        return Factored.of(self._gram)
+    def _factored(self) -> Factorization:
+        return Factorization.of(self._gram)
 
     @property
     def is_definite(self) -> bool:

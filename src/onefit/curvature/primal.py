@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import Factored
+from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
 from onefit.problem import Moments
@@ -69,11 +69,11 @@ class Primal(ScalarCurvature):
         return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
 
     @cached_property
-    def _factored(self) -> Factored:
+    def _factored(self) -> Factorization:
         if self._is_wide:
             root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
-            return Factored(root, False, CONDITION_OF_WIDE)
-        return Factored.of(self._gram)
+            return Factorization(root, False, CONDITION_OF_WIDE)
+        return Factorization.of(self._gram)
 
     @property
     def is_definite(self) -> bool:

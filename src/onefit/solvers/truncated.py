@@ -106,7 +106,7 @@ def approach(start: Fit, solve: Solve) -> Approach:
         direction = _conjugate(fit, gradient, solve, loosely)
         decrement = -direction.inner(fit.problem.X, gradient)
         near = decrement <= 1e-12 * abs(fit.objective)
-        if decrement <= NEAR**2 * abs(fit.objective):
+        if 0 < decrement <= NEAR**2 * abs(fit.objective):
             return Approach(fit, fit.tangent.hessian.min(initial=np.inf) > 0)  # no minimum is at infinity
         if not decrement > 0 or (near and decrement > FALLING * last):
             break

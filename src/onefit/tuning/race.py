@@ -173,7 +173,7 @@ class _Race:
         """Losses of all rows after a step from a strength, once."""
         if j not in self.stepped:
             known = self.verdicts[j]
-            if known is not None and known.solved == 0 and not self.judgement.is_full(self._solution(j)):
+            if known is not None and known.solved == known.seen == 0:
                 self.stepped[j] = known.losses
             else:
                 self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import nnls
 
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -25,6 +26,7 @@ from onefit.penalties import (
 from onefit.problem import Problem
 from onefit.solvers import manifold
 from onefit.solvers.null_model import null_strength
+from onefit.solvers.solve import SHORT_BURST, solve
 
 
 def _load(name):
@@ -202,3 +204,16 @@ def test_separable_classes_without_a_penalty_have_no_optimum():
     problem = _problem(Logistic(), Box(lower=0.0))
     with pytest.raises(SolverError, match="no finite minimum"):
         _solve(replace(problem, y=(problem.X[:, 0] > 0).astype(float)))
+
+
+def test_nearly_dependent_columns_with_bounds_go_to_the_quadratic_program_in_time():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3)) @ rng.normal(size=(3, 50)) + 1e-2 * rng.normal(size=(N, 50))
+    y = X @ rng.uniform(-1, 1, 50)
+    start = Fit.at_start(Problem(Squared(), Box(lower=0.0), X, y, np.ones(N), np.array(False)))
+    with pytest.raises(SolverError, match="no optimum reached"):
+        manifold.solve(start, SHORT_BURST)
+    coef, distance = nnls(X, y, maxiter=10_000)
+    fit = solve(start).fit
+    assert fit.objective == pytest.approx(0.5 * distance**2, rel=1e-12)
+    np.testing.assert_allclose(fit.coef, coef, atol=1e-8)

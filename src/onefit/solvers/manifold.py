@@ -50,13 +50,16 @@ class _Point(NamedTuple):
         return cls(fit, Direction(fit.loss_gradient + ridge * fit.coef, fit.intercept_gradient))
 
 
-def solve(start: Fit) -> Solution:
+def solve(start: Fit, patience: float = np.inf) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
     Parameters
     ----------
     start : Fit
         Of one output, a loss with two derivatives and a penalty with a proximal operator.
+    patience : float, optional
+        Proximal steps in a burst beyond which it gives up: where columns are nearly dependent the pattern
+        takes as many as their condition number to find, and somebody may know a shorter way.
 
     Raises
     ------
@@ -83,6 +86,8 @@ def solve(start: Fit) -> Solution:
             return Solution(here.fit, factor(here.fit))
         is_poor = moved is not None and here.fit.objective - moved.fit.objective < POOR * decrement
         if moved is None or (is_poor and not small and burst <= 4 * LONGEST_BURST):
+            if burst > patience:
+                break
             moved, metric = _accelerated(here if moved is None else moved, metric, burst)
             burst *= 2
         here = moved

@@ -23,6 +23,7 @@ from onefit.solvers.path import least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
+SHORT_BURST = 40  # proximal steps that are worth as much as a quadratic program of single coefficients
 
 
 class SelfSolved(ABC):
@@ -69,8 +70,11 @@ def solve(start: Fit) -> Solution:
 def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; a quadratic program, if there is one, where they miss the optimum."""
     penalty = start.problem.penalty.without_ridge()
+    exact = (
+        isinstance(penalty, Coordinatewise) and isinstance(penalty, Polyhedral) and _is_small(start.problem)
+    )
     try:
-        found = manifold.solve(start)
+        found = manifold.solve(start, SHORT_BURST if exact else np.inf)
         if not isinstance(penalty, Coordinatewise) or is_stationary(found.fit):
             return found
     except SolverError:
@@ -86,11 +90,15 @@ def _solve_by_newton(start: Fit) -> Solution:
     try:
         return solved(start)
     except SolverError:
-        is_small = _linalg.has_columns(problem.X) and problem.X.shape[0] * problem.X.shape[1] <= DENSE
-        if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not is_small:
+        if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not _is_small(problem):
             raise
     fit = quadratic_program.solve(start)
     return Solution(fit, factor(fit))
+
+
+def _is_small(problem: Problem) -> bool:
+    """Whether a quadratic program can hold its rows densely."""
+    return _linalg.has_columns(problem.X) and problem.X.shape[0] * problem.X.shape[1] <= DENSE
 
 
 def _solve_with_kinks(start: Fit) -> Fit:

@@ -71,7 +71,7 @@ def test_norms_leave_the_data_alone(store, dense, d):
 def test_weighted_cross(store, dense, d):
     support = np.zeros(P, bool)
     support[[1, 4]] = True
-    cross, level = _linalg.weighted_cross(store(dense), COLUMNS, support, d)
+    cross, level = _linalg.as_columns(store(dense)).cross(COLUMNS, support, d)
     close(cross, dense[:, COLUMNS].T @ (d[:, None] * dense[:, support]))
     close(level, dense[:, COLUMNS].T @ d)
 
@@ -83,7 +83,7 @@ def test_blocks_are_dense_centred_copies(store, dense, columns, centred):
     X, part = store(dense), taken(dense, columns)
     means = part.mean(axis=0) if centred else None
     blocks = []
-    for rows, block in _linalg.centred_blocks(_linalg.active_columns(X, columns), means):
+    for rows, block in _linalg.as_columns(_linalg.active_columns(X, columns)).blocks(means):
         expected = part[rows] - (0 if means is None else means)
         close(block, expected)
         block[:] = np.nan  # must be a copy
@@ -94,7 +94,7 @@ def test_blocks_are_dense_centred_copies(store, dense, columns, centred):
 
 def test_small_blocks_are_many(dense, monkeypatch):
     monkeypatch.setattr(columns, "BLOCK_SIZE", 64 * P)
-    sizes = [len(block) for _, block in _linalg.centred_blocks(dense, None)]
+    sizes = [len(block) for _, block in _linalg.as_columns(dense).blocks(None)]
     assert sizes == [64, 64, 22]
 
 
@@ -106,7 +106,7 @@ def test_weighted_gram(store, dense, d, columns, kind, centred):
     weights = {"ones": np.ones(N), "zeros among them": d, "negative too": d - 0.2}[kind]
     part = taken(dense, columns)
     means = weights @ part / weights.sum() if centred else None
-    gram = _linalg.weighted_gram(_linalg.active_columns(store(dense), columns), means, weights)
+    gram = _linalg.as_columns(_linalg.active_columns(store(dense), columns)).weighted_gram(means, weights)
     Z = part - (0 if means is None else means)
     close(np.tril(gram), np.tril(Z.T @ (weights[:, None] * Z)), rtol=1e-10)
     assert gram.flags.f_contiguous
@@ -116,7 +116,10 @@ def test_weighted_gram(store, dense, d, columns, kind, centred):
 def test_row_gram(store, dense, columns):
     part = taken(dense, columns)
     weights = np.random.default_rng(3).uniform(0.5, 2.0, part.shape[1])
-    close(_linalg.row_gram(_linalg.active_columns(store(dense), columns), weights), (part * weights) @ part.T)
+    close(
+        _linalg.as_design(_linalg.active_columns(store(dense), columns)).row_gram(weights),
+        (part * weights) @ part.T,
+    )
 
 
 @pytest.mark.usefixtures("block_size")
@@ -139,9 +142,9 @@ def test_a_kernel_model_is_a_design_in_dual_coordinates(dense):
     assert X.shape == (N, N)
     close(_linalg.times(X, dual), G @ dual)
     assert _linalg.transposed_times(X, dual) is dual
-    close(_linalg.row_gram(X, np.full(N, 0.25)), G / 4)
-    close(_linalg.dense_rows(X, np.arange(3)), G[:3])
-    close(_linalg.sum_of_rows(X, dual[:, 0]), G @ dual[:, 0])
+    close(_linalg.as_design(X).row_gram(np.full(N, 0.25)), G / 4)
+    close(_linalg.as_design(X).dense_rows(np.arange(3)), G[:3])
+    close(_linalg.as_design(X).sum_of_rows(dual[:, 0]), G @ dual[:, 0])
     assert not _linalg.has_columns(X)
     with pytest.raises(TypeError, match="no columns"):
         _linalg.column_norms(X, np.ones(N), centred=True)
@@ -152,15 +155,21 @@ def test_operations_agree_with_those_of_the_dense_array(dense, form):
     X, rng = form(dense), np.random.default_rng(1)
     d, left, right = rng.normal(size=N), np.array([3, 1, 4]), np.array([1, 5])
     centre = rng.normal(size=P)
-    close(_linalg.dense(X), dense)
-    close(_linalg.row_squares(X), (dense**2).sum(axis=1))
-    close(_linalg.column_sizes(X), np.abs(dense).max(axis=0))
-    close(_linalg.among_rows(X, left, right), dense[left] @ dense[right].T)
-    close(_linalg.dense(_linalg.some_rows(X, left)), dense[left])
-    close(_linalg.dense_rows(X, left), dense[left])
-    close(_linalg.dense(_linalg.scaled_columns(X, right, np.array([2.0, 3.0]))), dense[:, right] * [2, 3])
-    close(_linalg.dense(_linalg.with_column(X, 2.0)), np.hstack([dense, np.full((N, 1), 2.0)]))
-    close(_linalg.dense(_linalg.stacked([dense, X])), np.vstack([dense, dense]))
+    close(_linalg.as_columns(X).dense(), dense)
+    close(_linalg.as_columns(X).row_squares(), (dense**2).sum(axis=1))
+    close(_linalg.as_columns(X).column_sizes(), np.abs(dense).max(axis=0))
+    close(_linalg.as_columns(X).among(left, right), dense[left] @ dense[right].T)
+    close(_linalg.as_columns(_linalg.some_rows(X, left)).dense(), dense[left])
+    close(_linalg.as_design(X).dense_rows(left), dense[left])
+    close(
+        _linalg.as_columns(_linalg.as_columns(X).scaled_columns(right, np.array([2.0, 3.0]))).dense(),
+        dense[:, right] * [2, 3],
+    )
+    close(
+        _linalg.as_columns(_linalg.as_columns(X).with_column(2.0)).dense(),
+        np.hstack([dense, np.full((N, 1), 2.0)]),
+    )
+    close(_linalg.as_columns(_linalg.stacked([dense, X])).dense(), np.vstack([dense, dense]))
     close(_linalg.full_gram(X, centre, d), (dense - centre).T @ ((dense - centre) * d[:, None]))
     assert _linalg.is_same(X, dense)
     assert not _linalg.is_same(X, 2.0 * dense)

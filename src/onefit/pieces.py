@@ -203,7 +203,10 @@ class Subspace(Tangent):
         """Return the piece along some orthonormal columns, flat where no curvature is given."""
         k = basis.shape[1]
         return cls(
-            _linalg.row_squares(basis) > 0, gradient, np.zeros((k, k)) if hessian is None else hessian, basis
+            _linalg.as_columns(basis).row_squares() > 0,
+            gradient,
+            np.zeros((k, k)) if hessian is None else hessian,
+            basis,
         )
 
     @property
@@ -212,7 +215,7 @@ class Subspace(Tangent):
 
     @property
     def directions(self) -> Iterable[Array]:
-        return _linalg.dense(self.basis).T
+        return _linalg.as_columns(self.basis).dense().T
 
     def curve(self, change: Array) -> Array:
         if not self.is_curved:

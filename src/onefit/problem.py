@@ -100,7 +100,7 @@ class Moments:
         """Sum over the rows of a problem with one output."""
         X, weights = problem.X, problem.weights
         means = _linalg.column_means(X, weights) if problem.intercept else None
-        gram = _linalg.weighted_gram(X, means, weights)
+        gram = _linalg.as_columns(X).weighted_gram(means, weights)
         return cls(X, weights, np.zeros(X.shape[1]) if means is None else means, gram)
 
 
@@ -121,7 +121,7 @@ class InnerProducts:
     @classmethod
     def of(cls, X: Design) -> InnerProducts:
         """All pairs of rows."""
-        return cls(X, _linalg.row_gram(X, np.ones(X.shape[1])))
+        return cls(X, _linalg.as_design(X).row_gram(np.ones(X.shape[1])))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def test_it_ends_at_the_optimum(name, store, fit_intercept):
 
 def test_in_the_coordinates_of_a_gram_matrix():
     of_columns = _problem("logistic", 1.0, p=200)
-    gram = _linalg.RowGram(_linalg.row_gram(of_columns.X, np.ones(200)))
+    gram = _linalg.RowGram(_linalg.as_design(of_columns.X).row_gram(np.ones(200)))
     problems = [Problem(Logistic(), L2(a), gram, of_columns.y, of_columns.weights) for a in (10.0, 1.0)]
     last = newton.solve(Fit.at_start(problems[0]))
     start = Fit(problems[1], last.fit.coef, last.fit.intercept)

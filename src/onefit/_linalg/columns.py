@@ -42,10 +42,10 @@ class DenseColumns(Columns):
     def some_rows(self, which: Index) -> Self:
         return type(self)(self.X[which])
 
-    def dense_rows(self, which: Index | slice) -> Array:
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
         return self.X[which]
 
-    def basis_of_rows(self, which: Index | slice) -> Array:
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
         return self.X[which].T
 
     def row_gram(self, column_weights: Array) -> Array:
@@ -171,10 +171,10 @@ class SparseColumns(Columns):
     def some_rows(self, which: Index) -> Self:
         return type(self)(self.X.tocsr()[which])
 
-    def dense_rows(self, which: Index | slice) -> Array:
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
         return np.asarray(self.X.tocsr()[which].toarray())
 
-    def basis_of_rows(self, which: Index | slice) -> Array:
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
         return self.dense_rows(which).T
 
     def row_gram(self, column_weights: Array) -> Array:

@@ -44,7 +44,7 @@ class Design(ABC):
 
     @abstractmethod
     def pairing(self, gradient: Array, coef: Array) -> float:
-        """Inner product of a gradient and a direction."""
+        """Inner product of a gradient and a direction: aᵀ b, or aᵀ G b in dual coordinates."""
 
     @abstractmethod
     def sum_of_rows(self, weights: Array) -> Array:
@@ -55,16 +55,16 @@ class Design(ABC):
         """Return the design of some rows."""
 
     @abstractmethod
-    def dense_rows(self, which: Index | slice) -> Array:
-        """η of some rows is these times the coefficients: (r, p)."""
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
+        """η of some rows is these times the coefficients, rows of a Gram matrix for a kernel: (r, p)."""
 
     @abstractmethod
-    def basis_of_rows(self, which: Index | slice) -> Array:
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
         """Gradients of some linear predictors in the coordinates of ``transposed_times``: (p, r)."""
 
     @abstractmethod
     def squared_lengths(self, which: Index) -> Array:
-        """‖x_i‖² of some rows: (r,)."""
+        """‖x_i‖² of some rows, in feature space for a Gram matrix: (r,)."""
 
     @abstractmethod
     def row_gram(self, column_weights: Array) -> Array:
@@ -72,7 +72,7 @@ class Design(ABC):
 
     @abstractmethod
     def gram_with(self, new: Any, column_weights: Array) -> Array:
-        """X̃ diag(column_weights) Xᵀ for new rows X̃: (m, n)."""
+        """X̃ diag(column_weights) Xᵀ for new rows X̃, for a RowGram ``new`` is X̃ Xᵀ itself: (m, n)."""
 
     @abstractmethod
     def same_as(self, other: Design) -> bool:
@@ -86,7 +86,7 @@ class Columns(Design):
 
     @abstractmethod
     def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        """Yield (rows, dense block of X[rows] − means), each in the memory order of X."""
+        """Yield (rows, dense block of X[rows] − means), in the memory order of X; None centres nothing."""
 
     @abstractmethod
     def dense(self) -> Array:
@@ -106,7 +106,7 @@ class Columns(Design):
 
     @abstractmethod
     def by_column(self) -> Any:
-        """X in float64, stored so that single columns are had without looking for them."""
+        """X in float64, stored so that single columns are had without looking; not copied if it is."""
 
     @abstractmethod
     def column_squares(self, weights: Array, means: Array | None) -> Array:
@@ -128,7 +128,10 @@ class Columns(Design):
     def centred_cross(
         self, columns: Index, support: Mask, d: Array
     ) -> tuple[Array, Array, tuple[Array, Array]]:
-        """``cross`` of columns less their weighted means, and those: zero where nothing is taken off."""
+        """``cross`` of columns less their weighted means, which dense ones far from zero need, and those.
+
+        They are zero where nothing is taken off.
+        """
 
     @abstractmethod
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
@@ -154,7 +157,10 @@ class Columns(Design):
     @property
     @abstractmethod
     def centring_error(self) -> float:
-        """Rounding in the centred sum of squares of a column, relative to n times its squared mean."""
+        """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
+
+        Dense columns are centred before they are squared, sparse ones after.
+        """
 
     @abstractmethod
     def with_column(self, value: float) -> Any:

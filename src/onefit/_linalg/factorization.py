@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from onefit._linalg.blas import eigh, product
-from onefit._linalg.products import centred_blocks
+from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index
 
 
@@ -125,7 +125,7 @@ def _pivoted(K: Array, root: Array, rtol: float) -> tuple[Array, Index, int]:
 def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
     """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
     root = np.sqrt(np.maximum(d, 0.0))[:, None]
-    Z = np.vstack([block for _, block in centred_blocks(X, means)]) * root
+    Z = np.vstack([block for _, block in as_columns(X).blocks(means)]) * root
     values, vectors = eigh(product(Z, Z.T))
     keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])
@@ -175,7 +175,7 @@ class Factorization:
     def row_forms(self, X: Any, means: Array | None) -> Array:
         """z_iᵀ K⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
         forms = np.empty(X.shape[0])
-        for rows, block in centred_blocks(X, means):
+        for rows, block in as_columns(X).blocks(means):
             half = self.half(block)
             forms[rows] = np.einsum("ij,ij->i", half, half)
         return forms

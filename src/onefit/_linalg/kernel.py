@@ -44,10 +44,10 @@ class RowGram(Design):
     def some_rows(self, which: Index) -> RowGram:
         return RowGram(self.gram[np.ix_(which, which)])
 
-    def dense_rows(self, which: Index | slice) -> Array:
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
         return self.gram[which]
 
-    def basis_of_rows(self, which: Index | slice) -> Array:
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
         return np.eye(self.shape[0])[:, which]
 
     def squared_lengths(self, which: Index) -> Array:

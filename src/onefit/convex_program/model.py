@@ -195,7 +195,7 @@ class ConvexProgram(BaseEstimator):
             If a row is not one of the program, or if it cannot be told which one.
         """
         program, whole = self._program, self.solution
-        if np.shape(X) == program.X.shape and np.array_equal(_linalg.dense(X), program.X):
+        if np.shape(X) == program.X.shape and np.array_equal(_linalg.as_columns(X).dense(), program.X):
             return self._take(whole)
         kept = np.zeros(program.n, dtype=bool)
         kept[program.numbers_of(X)] = True
@@ -233,7 +233,7 @@ def _read(model: ConvexProgram, X: Any, y: Any, sample_weight: Any) -> Reading:
     is_classifier = model.kind == "classifier"
     X, y = check_rows(model, X, y, numeric=not is_classifier)
     if not np.allclose(
-        _linalg.dense(X), program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)
+        _linalg.as_columns(X).dense(), program.X, rtol=1e-9, atol=1e-9 * np.abs(program.X).max(initial=0.0)
     ):
         raise NotFittedToDataError(
             "X is not the matrix that eta was written with: pass that one, or the copy in model.X_"

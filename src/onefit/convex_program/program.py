@@ -109,7 +109,7 @@ class SplitProgram:
             If a row is not one of the program, or if it cannot be told which one.
         """
         own = {row.tobytes(): i for i, row in enumerate(self.X + 0.0)}  # no negative zeros
-        given = np.ascontiguousarray(_linalg.dense(X), dtype=np.float64) + 0.0
+        given = np.ascontiguousarray(_linalg.as_columns(X).dense(), dtype=np.float64) + 0.0
         if len(own) < self.n:
             raise NotFittedToDataError(
                 "some rows of X are equal, so that a refit cannot be told which of them left: use exact=True"

@@ -19,7 +19,9 @@ class Direction(NamedTuple):
 
     def inner(self, X: Design, other: Direction) -> float:
         """Inner product with a gradient, of which dual coordinates hold only the rows."""
-        return _linalg.pairing(X, other.coef, self.coef) + float(np.sum(other.intercept * self.intercept))
+        return _linalg.as_design(X).pairing(other.coef, self.coef) + float(
+            np.sum(other.intercept * self.intercept)
+        )
 
 
 class Sandwich(NamedTuple):

@@ -56,13 +56,13 @@ def _balanced(fit: Fit, tangent: Tangent) -> float:
     """
     stiffness = float(np.abs(tangent.hessian).mean()) if tangent.is_curved else 0.0
     pins = np.flatnonzero(fit.pinned)
-    size = float(_linalg.squared_lengths(fit.problem.X, pins).mean())
+    size = float(_linalg.as_design(fit.problem.X).squared_lengths(pins).mean())
     return stiffness / size if stiffness > 0 and size > 0 else 1.0
 
 
 def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -> ScalarCurvature:
     if isinstance(tangent, Subspace):
-        along = _linalg.project(problem.X, tangent.basis)
+        along = _linalg.as_columns(problem.X).along(tangent.basis)
         K = Primal(along, None, tangent.size, tangent.hessian, d, intercept)
         return Along(K, problem.X, tangent.basis)
     support = np.flatnonzero(tangent.support)

@@ -55,7 +55,7 @@ class Along(ScalarCurvature):
         return self.inner.hat_matrix()
 
     def cross(self, new: Design) -> Array:
-        return self.inner.cross(_linalg.project(new, self.basis))
+        return self.inner.cross(_linalg.as_columns(new).along(self.basis))
 
     def responses(self) -> Direction:
         return self.inner.responses()
@@ -97,7 +97,7 @@ class Pinned(ScalarCurvature):
     @cached_property
     def lift(self) -> Direction:
         """R: what moves each pinned row by one and the others not, (p, v) and (v,)."""
-        columns = _linalg.rows_as_columns(self.X, self.pins)
+        columns = _linalg.as_design(self.X).basis_of_rows(self.pins)
         coef, intercept = self.inner.solve(Direction(columns, np.ones(columns.shape[1])))
         return Direction(coef @ self._pin_inverse, intercept @ self._pin_inverse)
 

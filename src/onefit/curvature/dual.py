@@ -55,7 +55,7 @@ class Dual(ScalarCurvature):
         if self.known_gram is not None and self.support is None and np.ptp(self.hessian) == 0:
             G = self.known_gram / self.hessian[0]
         else:
-            G = _linalg.row_gram(_linalg.active_columns(self.X, self.support), 1.0 / self.hessian)
+            G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
         return _linalg.centred_gram(G, self._share)
 
     @cached_property
@@ -109,8 +109,8 @@ class Dual(ScalarCurvature):
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
         inverse = np.zeros(self.p)
         inverse[slice(None) if self.support is None else self.support] = 1.0 / self.hessian
-        kernel = _linalg.cross_gram(new, self.X, inverse)
-        centre = _linalg.cross_gram(self.X, self.X, inverse) @ self._share
+        kernel = _linalg.as_design(self.X).gram_with(new, inverse)
+        centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._share
         kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
         return kernel - self._fitted(kernel.T).T + 1.0 / total_curvature(self.d, self.intercept)
 
@@ -138,7 +138,7 @@ class Dual(ScalarCurvature):
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
-        means = self._restrict(_linalg.sum_of_rows(self.X, self._share))
+        means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._share))
         return Direction(free, 1.0 / total_curvature(self.d, self.intercept) - means @ free)
 
     def _explained(self, rows: Array) -> Array:

@@ -190,7 +190,7 @@ class CoupledBlock(Curvature):
         return self.problem.linear_predictor(*direction)
 
     def carry(self, new: Design, slopes: Array) -> Array:
-        columns = _linalg.rows_as_columns(new)
+        columns = _linalg.as_design(new).basis_of_rows()
         n_outputs = len(self._free)
         carried = np.empty((columns.shape[1], *slopes.shape))
         for a in range(n_outputs):

@@ -53,9 +53,9 @@ class Primal(ScalarCurvature):
             gram = self.moments.gram
             K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
         else:
-            K = _linalg.weighted_gram(self._active, self._means, self.d)
+            K = _linalg.as_columns(self._active).weighted_gram(self._means, self.d)
         if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
-            rounding = _linalg.centring_error(self._active) * np.abs(self.d.sum()) * self._means**2
+            rounding = _linalg.as_columns(self._active).centring_error * np.abs(self.d.sum()) * self._means**2
             constant = K.diagonal() <= rounding
             K[constant], K[:, constant] = 0.0, 0.0
         if self.hessian.ndim == 2:
@@ -118,20 +118,20 @@ class Primal(ScalarCurvature):
         return _linalg.times(self._active, free) - means @ free + total * self._offset
 
     def hat_matrix(self) -> Array:
-        Z = np.vstack([block for _, block in _linalg.centred_blocks(self._active, self._means)])
+        Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
         half = self._factored.half(Z)
         return _linalg.product(half, half.T) + self._offset
 
     def sandwich(self, middle: Array) -> Sandwich:
         offset, k, factored = self._offset, len(self.hessian), self._factored
         inner = np.zeros((k, k))
-        for rows, block in _linalg.centred_blocks(self._active, self._means):
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
             inner += _linalg.product(block.T, block * middle[rows, None])
         Q = factored.solve(factored.solve(inner).T)
         means = np.zeros(k) if self._means is None else self._means
         side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
         forms = np.empty(self.n)
-        for rows, block in _linalg.centred_blocks(self._active, self._means):
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
             along = _linalg.product(block, Q) + 2.0 * offset * side
             forms[rows] = np.einsum("ij,ij->i", along, block)
         return Sandwich(
@@ -147,11 +147,11 @@ class Primal(ScalarCurvature):
         return full
 
     def cross(self, new: Design) -> Array:
-        columns = _linalg.rows_as_columns(new)
+        columns = _linalg.as_design(new).basis_of_rows()
         return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
 
     def responses(self) -> Direction:
-        blocks = _linalg.centred_blocks(self._active, self._means)
+        blocks = _linalg.as_columns(self._active).blocks(self._means)
         free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
         intercept = np.full(free.shape[1], self._offset)
         return Direction(free, intercept if self._means is None else intercept - self._means @ free)

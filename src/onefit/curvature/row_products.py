@@ -67,7 +67,7 @@ class RowProducts(ABC):
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Rows, and their dense centred columns with a last one of ones."""
-        for rows, block in _linalg.centred_blocks(self.X, self.means):
+        for rows, block in _linalg.as_columns(self.X).blocks(self.means):
             for start in range(0, len(block), ROWS):
                 part = block[start : start + ROWS]
                 first = rows.start + start

@@ -217,7 +217,7 @@ def check_determined(problem: Problem) -> None:
     if not isinstance(penalty, AnalysisPenalty):
         return
     free = penalty.tangent(np.zeros(X.shape[1]))
-    along = _linalg.project(X, free.basis)[problem.weights > 0]
+    along = _linalg.as_columns(X).along(free.basis)[problem.weights > 0]
     if np.all(problem.intercept):
         along = along - along.mean(axis=0)
     rank = int(np.linalg.matrix_rank(along)) if along.size else 0

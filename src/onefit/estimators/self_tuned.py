@@ -211,7 +211,7 @@ class SelfTuned(Penalized):
             return self._by_spectrum(sample, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
-        in_dual = self._is_in_rows(sample, ratio) and _linalg.n_stored(X) > X.shape[0] ** 2
+        in_dual = self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
         design = _linalg.RowGram(sample.inner.gram) if in_dual else X
         result = search_path(
             grid,

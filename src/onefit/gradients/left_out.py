@@ -259,7 +259,7 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
     left_out = step.taken(fit)
     rows = np.arange(fit.problem.n) if rows is None else rows
     r = by_row(left_out)[rows]
-    columns = _linalg.rows_as_columns(fit.problem.X, rows)
+    columns = _linalg.as_design(fit.problem.X).basis_of_rows(rows)
     reach = curvature.solve(Direction(columns, np.ones(len(rows)))).coef  # K⁻¹ z_i: (p, r)
     slack = np.maximum(left_out.slack[rows], np.finfo(float).tiny)
     own = step.gradient[rows] + fit.hessian[rows] * (left_out.eta[rows] - fit.eta[rows])

@@ -87,7 +87,7 @@ class InCorners:
     @cached_property
     def _rows(self) -> Any:
         """X_V; of a kernel model G_V."""
-        return _linalg.dense_rows(self.X, self.pins)
+        return _linalg.as_design(self.X).dense_rows(self.pins)
 
     def _transposed(self, forces: Array) -> Array:
         """X_Vᵀ μ, in the coordinates of the coefficients."""
@@ -98,7 +98,7 @@ class InCorners:
     @cached_property
     def _system(self) -> Array:
         v = len(self.pins)
-        S = _linalg.row_gram(_linalg.some_rows(self.X, self.pins), 1.0 / self.strengths)
+        S = _linalg.as_design(_linalg.some_rows(self.X, self.pins)).row_gram(1.0 / self.strengths)
         if not self.intercept:
             return S
         bordered = np.zeros((v + 1, v + 1))

@@ -132,7 +132,7 @@ class _Columns:
     def of(cls, fit: Fit, watched: Index) -> _Columns:
         problem = fit.problem
         outputs = problem.intercept.size
-        part = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, watched)).T
+        part = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(watched)).T
         means = np.zeros(len(watched))
         if np.all(problem.intercept):
             means = np.average(part, axis=0, weights=problem.weights)

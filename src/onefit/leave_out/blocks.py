@@ -52,7 +52,7 @@ def chord_cost(fit: Fit, largest: int = 1) -> Work:
     problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.eta[0].size
     factors = 1 if isinstance(problem.loss, CoupledLoss) else outputs
     anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
-    stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else problem.n**2
+    stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
     step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
     return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
 

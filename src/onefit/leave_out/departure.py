@@ -69,7 +69,7 @@ class Departures:
 
     def answers(self, rows: slice, slopes: Array) -> Direction:
         """K⁻¹ z_i c_i for some rows i and slopes c_i, along the last axis."""
-        columns = _linalg.rows_as_columns(self.fit.problem.X, rows)
+        columns = _linalg.as_design(self.fit.problem.X).basis_of_rows(rows)
         if slopes.ndim == 1:
             numbers = np.arange(rows.start, rows.stop)
             return self.curvature.leave(numbers, Direction(columns * slopes, slopes))

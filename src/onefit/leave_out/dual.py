@@ -66,7 +66,7 @@ def residual_form(fit: Fit) -> tuple[Array, float] | None:
     rows = np.flatnonzero(problem.weights)
     penalised = bool(np.any(curved))
     scale = np.where(penalised, curved[:, 0], 1.0)
-    G = _linalg.row_gram(problem.X, 1.0 / scale)[np.ix_(rows, rows)]
+    G = _linalg.as_design(problem.X).row_gram(1.0 / scale)[np.ix_(rows, rows)]
     noise = 1.0 / problem.weights[rows] if penalised else np.zeros(len(rows))
     return _inverse_form(G, noise, bool(np.all(problem.intercept)))
 

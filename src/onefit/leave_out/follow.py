@@ -65,7 +65,7 @@ def cost(fit: Fit, rows: int) -> Work:
     if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
     watched = JOINING * fit.tangent.size
-    check = 2.0 * _linalg.n_stored(fit.problem.X)
+    check = 2.0 * _linalg.as_columns(fit.problem.X).n_stored
     tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
     pivots = pivots_of_a_row(n, fit.tangent.size)
     flops, calls = pivots * (watched**2 + 100.0 * watched) + check, pivots * (IN_A_SYSTEM + GROWING * pivots)
@@ -85,7 +85,7 @@ def _along_lasso(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
     done = np.flatnonzero(ends.solved)
     coef = np.zeros((done.size, fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]
-    own = _linalg.own_products(fit.problem.X, rows[done], coef) + ends.intercept[done]
+    own = _linalg.as_columns(fit.problem.X).own_products(rows[done], coef) + ends.intercept[done]
     return _by_row(rows[done], own, coef, ends.intercept[done])
 
 

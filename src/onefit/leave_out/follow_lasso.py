@@ -175,7 +175,7 @@ class LassoTableau:
         """Eliminate the support; None where K is singular there."""
         problem = fit.problem
         l1, l2 = (strength[columns] for strength in problem.separable.strengths(fit.coef.shape))
-        A = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, columns)).T
+        A = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(columns)).T
         means = np.zeros(len(columns))
         if problem.intercept:
             means = problem.weights @ A / problem.weights.sum()

@@ -122,7 +122,7 @@ def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
     """H_GG = Z_G (K⁻¹ Z_Gᵀ), for every output."""
     f, b = batch.rows.shape
     outputs = fit.eta.shape[1:]
-    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
     shape = (*outputs, columns.shape[1])
     gradient = np.broadcast_to(
         columns.reshape(len(columns), *(1,) * len(outputs), -1), (len(columns), *shape)
@@ -139,7 +139,7 @@ def _coupled_forms(fit: Fit, batch: Batch) -> Array:
     """H_GG over rows and outputs, (f, 1, b c, b c)."""
     f, b = batch.rows.shape
     c = fit.eta.shape[1]
-    columns = _linalg.rows_as_columns(fit.problem.X, batch.rows.ravel())
+    columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
     p, r = columns.shape
     coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
     for a in range(c):

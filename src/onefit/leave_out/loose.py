@@ -81,7 +81,7 @@ class _Face:
         least, most = interval_of_duals(fit)
         tie = TIE * size_of_duals(fit)
         held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
-        Z = _linalg.rows_as_columns(problem.X)[free].T
+        Z = _linalg.as_design(problem.X).basis_of_rows()[free].T
         return cls(fit, free, held, np.hstack([Z, np.ones((len(Z), int(problem.intercept)))]))
 
     @property

@@ -61,7 +61,7 @@ def solves_without(fit: Fit, eta: Array) -> Mask:
 
 
 def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slopes: Array) -> _Moved:
-    columns = _linalg.rows_as_columns(fit.problem.X, rows)
+    columns = _linalg.as_design(fit.problem.X).basis_of_rows(rows)
     coef, level = curvature.leave(rows, Direction(columns * slopes, slopes))
     for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
         coef = coef + np.outer(direction.coef, amount[rows])

@@ -134,7 +134,7 @@ def _left_out_correlations(fit: Fit, columns: Index, rows: Index, residual: Arra
     """x_lᵀ g + c_i (x_lᵀ D Z u_i − x_li) for some columns l and rows i: (columns, rows)."""
     problem = fit.problem
     cross, level, means = _cross(fit, columns)
-    own = _linalg.columns_as_rows(problem.X, columns)[:, rows] - means[0][:, None]
+    own = _linalg.as_columns(problem.X).columns_as_rows(columns)[:, rows] - means[0][:, None]
     free = steps.coef[:, rows]
     along = cross @ free + np.outer(level, steps.intercept[rows] + means[1] @ free)
     return fit.loss_gradient[columns][:, None] + residual[rows] * (along - own)
@@ -145,5 +145,5 @@ def _cross(fit: Fit, columns: Index) -> tuple[Array, Array, tuple[Array, Array]]
     problem, d, support = fit.problem, fit.hessian, fit.tangent.support
     if not problem.intercept:
         nothing = (np.zeros(len(columns)), np.zeros(int(support.sum())))
-        return *_linalg.weighted_cross(problem.X, columns, support, d), nothing
-    return _linalg.centred_cross(problem.X, columns, support, d)
+        return *_linalg.as_columns(problem.X).cross(columns, support, d), nothing
+    return _linalg.as_columns(problem.X).centred_cross(columns, support, d)

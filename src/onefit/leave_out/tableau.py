@@ -49,7 +49,7 @@ class WorkingSet:
         """None where K is singular on the support; rows bend at least by ``floor`` times the most of any."""
         problem, d = fit.problem, np.maximum(fit.hessian, floor * fit.hessian.max())
         l1, l2 = (part[columns] for part in problem.separable.strengths(fit.coef.shape))
-        X = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, columns)).T
+        X = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(columns)).T
         means = d @ X / d.sum() if problem.intercept and d.sum() > 0 else np.zeros(len(columns))
         extra = int(bool(problem.intercept))
         Z = np.hstack([X - means, np.ones((problem.n, extra))])

@@ -30,7 +30,7 @@ def at_vertex(fit: Fit) -> Fit:
     free = np.flatnonzero((fit.coef != 0) & (l1 > 0) & (l2 == 0))
     if free.size == 0:
         return fit
-    X = np.ascontiguousarray(_linalg.columns_as_rows(problem.X, free)).T
+    X = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(free)).T
     held = problem.weights > 0
     means = X[held].mean(axis=0) if problem.intercept else np.zeros(free.size)
     centred = (X - means)[held]

@@ -23,12 +23,12 @@ def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: An
 
 def with_constant(X: Design, scale: float) -> Design:
     """Return the design with a last column of ``scale``, which stands for the intercept."""
-    return _linalg.with_column(X, scale)
+    return _linalg.as_columns(X).with_column(scale)
 
 
 def dense(values: Any) -> Array:
     """Return coefficients as a dense array of floats, however they are kept."""
-    return np.asarray(_linalg.dense(values), dtype=np.float64)
+    return np.asarray(_linalg.as_columns(values).dense(), dtype=np.float64)
 
 
 def ridge_penalty(alpha: Any, y: Array) -> L2:

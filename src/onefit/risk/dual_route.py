@@ -50,7 +50,7 @@ def left_out_by_dual(fit: Fit) -> Array:
     _check(fit)
     d, theta = fit.hessian, -fit.gradient
     root = np.sqrt(d)
-    A = root[:, None] * _linalg.dense(fit.problem.X)
+    A = root[:, None] * _linalg.as_columns(fit.problem.X).dense()
     free = np.ones(len(d))  # diagonal of the projection that takes the intercept out
     if bool(fit.problem.intercept):
         A = A - np.outer(root, root @ A) / (root @ root)

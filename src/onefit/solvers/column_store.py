@@ -86,7 +86,7 @@ class ColumnStore:
         start, stop = self.count, self.count + new.size
         self._reserve(stop)
         fresh = self._columns[start:stop]
-        fresh[:] = _linalg.columns_as_rows(self._X, new)
+        fresh[:] = _linalg.as_columns(self._X).columns_as_rows(new)
         if self._centre:
             self.means[start:stop] = _weighted_means(fresh, self._weights)
             fresh -= self.means[start:stop, None]

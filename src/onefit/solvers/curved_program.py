@@ -96,7 +96,9 @@ def _step(fit: Fit) -> Fit:
     basis, slopes, curvature = _coordinates(fit.tangent)
     own = rows_of_loss(problem, rows)
     offset = _linalg.times(own.X, fit.coef)
-    moved = PiecewiseRows.of(_linalg.project(own.X, basis), own.kinks - offset[:, None], own.ends, own.extra)
+    moved = PiecewiseRows.of(
+        _linalg.as_columns(own.X).along(basis), own.kinks - offset[:, None], own.ends, own.extra
+    )
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
     known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
     dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)

@@ -69,13 +69,13 @@ class WeightedRows:
         if not _linalg.has_columns(X):
             if not np.all(l2 > 0):
                 raise SolverError("a kernel model needs a penalty: give it a positive strength")
-            gram = _linalg.row_gram(X, inverse)
+            gram = _linalg.as_design(X).row_gram(inverse)
             return cls(X, inverse[: len(gram)], gram, gram, *_orthonormal(extra, last), bend)
         flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero(inverse)
-        free = np.hstack([_linalg.columns_as_rows(X, flat).T, extra])
-        scaled = _linalg.scaled_columns(X, curved, np.sqrt(inverse[curved]))
+        free = np.hstack([_linalg.as_columns(X).columns_as_rows(flat).T, extra])
+        scaled = _linalg.as_columns(X).scaled_columns(curved, np.sqrt(inverse[curved]))
         small = len(curved) >= X.shape[0]
-        known = _linalg.row_gram(scaled, np.ones(len(curved))) if small else None
+        known = _linalg.as_design(scaled).row_gram(np.ones(len(curved))) if small else None
         return cls(X, inverse, known, scaled, *_orthonormal(free, np.append(flat, last)), bend)
 
     @cached_property
@@ -96,7 +96,7 @@ class WeightedRows:
     def _lengths(self) -> Array:
         if self.gram is not None:
             return self.gram.diagonal().copy()
-        return _linalg.row_squares(self.scaled)
+        return _linalg.as_columns(self.scaled).row_squares()
 
     def times(self, duals: Array) -> Array:
         """G g."""
@@ -109,7 +109,7 @@ class WeightedRows:
         if self.gram is not None:
             block = self.gram[np.ix_(left, right)]
         else:
-            block = _linalg.among_rows(self.scaled, left, right)
+            block = _linalg.as_columns(self.scaled).among(left, right)
         if left is right:
             block = block + np.diag(self.hessian[left])
         return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)

@@ -89,7 +89,7 @@ def size_of_duals(fit: Fit) -> float:
         return 0.0
     kinks, slopes = (np.abs(part[np.isfinite(part)]) for part in intervals(problem, rows))
     l2 = problem.penalty.ridge(fit.coef.shape)
-    longest = float(_linalg.squared_lengths(problem.X, rows).max(initial=0.0)) or 1.0
+    longest = float(_linalg.as_design(problem.X).squared_lengths(rows).max(initial=0.0)) or 1.0
     moving = float(kinks.max(initial=0.0) or 1.0) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
     return numerics.size_of_duals(fit.gradient, float(slopes.max(initial=0.0)), moving)
 

@@ -89,7 +89,7 @@ class LassoCoordinates:
         T = kinked.lasso_coordinates(problem.X.shape[1])
         if T is None:
             return None
-        design = _linalg.project(problem.X, T)
+        design = _linalg.as_columns(problem.X).along(T)
         ridge = problem.penalty.ridge((len(T),))
         if np.any(ridge):
             ones = np.ones((problem.n, int(problem.intercept)))

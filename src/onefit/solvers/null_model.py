@@ -80,7 +80,7 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     if start.coef.ndim == 2 or (tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)):
         return start.coef, start.loss_gradient  # which start from the constant model itself
     basis = _null_basis(tangent)
-    inner = replace(problem, X=_linalg.project(problem.X, basis), penalty=L2(0.0))
+    inner = replace(problem, X=_linalg.as_columns(problem.X).along(basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
     solver = _newton if not problem.loss.has_kinks else quadratic_program.solve
     found = (kinks.solve if problem.loss.is_kinked else solver)(inner_start)
@@ -96,7 +96,7 @@ def _newton(start: Fit) -> Fit:
 
 def _null_basis(tangent: Tangent) -> Array:
     if isinstance(tangent, Subspace):
-        return _linalg.dense(tangent.basis)
+        return _linalg.as_columns(tangent.basis).dense()
     assert isinstance(tangent, Coordinates)
     free = np.flatnonzero(tangent.support)
     basis = np.zeros((len(tangent.support), len(free)))

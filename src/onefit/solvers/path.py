@@ -108,7 +108,7 @@ class ActiveSetCurvature(ScalarCurvature):
         return self.active.design_times(free) + (direction.intercept + self.active.means @ free)
 
     def cross(self, new: Design) -> Array:
-        columns = _linalg.rows_as_columns(new)
+        columns = _linalg.as_design(new).basis_of_rows()
         return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
 
     def hat(self, rows: Array) -> Array:

@@ -92,7 +92,9 @@ def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
     y = problem.y[rows]
     if len(rows) > X.shape[1] + 1:
         root = 1.0 / np.sqrt(bend)
-        Q, R = scipy.linalg.qr(np.hstack([_linalg.dense(X), ones]) * root[:, None], mode="economic")
+        Q, R = scipy.linalg.qr(
+            np.hstack([_linalg.as_columns(X).dense(), ones]) * root[:, None], mode="economic"
+        )
         X, ones, y, bend = R[:, : X.shape[1]], R[:, X.shape[1] :], Q.T @ (root * y), np.ones(len(R))
     unbounded = np.tile([-np.inf, np.inf], (len(y), 1))
     return PiecewiseRows(X, ones, y[:, None], unbounded, bend)
@@ -220,7 +222,7 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
 
 def _sizes(rows: PiecewiseRows) -> Array:
     """Largest entry of each column; of an empty one, that of all: (p,)."""
-    sizes = _linalg.column_sizes(rows.X)
+    sizes = _linalg.as_columns(rows.X).column_sizes()
     return np.where(sizes > 0, sizes, float(sizes.max(initial=0.0)) or 1.0)
 
 

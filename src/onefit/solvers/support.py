@@ -35,7 +35,7 @@ class Support:
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
-        self._X = _linalg.by_column(X)
+        self._X = _linalg.as_columns(X).by_column()
         self._fit_intercept = fit_intercept
         n, p = self._X.shape
         self._lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)

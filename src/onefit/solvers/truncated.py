@@ -64,7 +64,7 @@ class Seconds(NamedTuple):
         factored = cost.newton_step(n, 0, k).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
             return cls(np.inf, np.inf, factored)
-        stored = _linalg.n_stored(problem.X) if _linalg.has_columns(problem.X) else n * n
+        stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
         diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1

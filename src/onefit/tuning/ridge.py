@@ -71,13 +71,13 @@ class RidgeSpectrum:
         n, p = X.shape
         if p <= n:
             means = self._means if np.all(self.problem.intercept) else None
-            gram = _linalg.weighted_gram(X, means, weights)
+            gram = _linalg.as_columns(X).weighted_gram(means, weights)
             s, V = _linalg.eigh(gram)
             s, V = _positive(s, V)
             half = V / np.sqrt(s)
             Q = _linalg.times(X, half) - self._means @ half
             return root[:, None] * Q, s
-        G = _linalg.row_gram(X, np.ones(p))
+        G = _linalg.as_design(X).row_gram(np.ones(p))
         if np.all(self.problem.intercept):
             G = _linalg.centred_gram(G, self._share)
         s, Q = _positive(*_linalg.eigh(G * np.outer(root, root)))

@@ -46,12 +46,12 @@ class CentredDesign:
 
     def gram(self) -> Array:
         """X̃ᵀX̃: (p, p)."""
-        lower = _linalg.weighted_gram(self.X, self.means if self.centred else None, self.weights)
+        lower = _linalg.as_columns(self.X).weighted_gram(self.means if self.centred else None, self.weights)
         return np.asfortranarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def row_gram(self, column_weights: Array) -> Array:
         """X̃ diag(column_weights) X̃ᵀ: (n, n)."""
-        gram = _linalg.row_gram(self.X, column_weights)
+        gram = _linalg.as_design(self.X).row_gram(column_weights)
         if self.centred:
             gram = _linalg.centred_gram(gram, self.weights / self.weights.sum())
         if np.any(self.weights != 1.0):

@@ -164,7 +164,7 @@ def paired_errors(losses: Array, weights: Array, best: int) -> Array:
     """
     losses, weights = held(losses, weights)
     total = np.zeros(losses.shape[1])
-    for rows, block in _linalg.centred_blocks(losses, _linalg.column_means(losses, weights)):
+    for rows, block in _linalg.as_columns(losses).blocks(_linalg.column_means(losses, weights)):
         block -= block[:, [best]]
         total += _linalg.transposed_times(np.square(block, out=block), weights[rows] ** 2)
     return np.sqrt(total * _spread_of_mean(weights))
@@ -181,7 +181,7 @@ def covariance_of_means(values: Array, weights: Array) -> Array:
     weights : (n,) array
     """
     values, weights = held(values, weights)
-    lower = _linalg.weighted_gram(values, _linalg.column_means(values, weights), weights**2)
+    lower = _linalg.as_columns(values).weighted_gram(_linalg.column_means(values, weights), weights**2)
     return (np.tril(lower) + np.tril(lower, -1).T) * _spread_of_mean(weights)
 
 

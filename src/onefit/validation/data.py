@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from onefit._linalg import column_sizes
+from onefit._linalg import as_columns
 from onefit._typing import Array, Design, Index
 
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
@@ -67,7 +67,7 @@ def check_magnitude(X: Design) -> None:
     ------
     ValueError
     """
-    largest = column_sizes(X)
+    largest = as_columns(X).column_sizes()
     low, high = MAGNITUDES
     outside = (largest > high) | ((largest > 0) & (largest < low))
     if np.any(outside):

@@ -44,7 +44,7 @@ class NearCurvature:
     @cached_property
     def _gram(self) -> Array:
         """Of all rows, centred: the lower triangle."""
-        return _linalg.weighted_gram(self.X, self._means, np.ones(len(self.X)))
+        return _linalg.as_columns(self.X).weighted_gram(self._means, np.ones(len(self.X)))
 
     def moments(self, d: Array) -> list[Moments]:
         """Sums over the rows for each column of weights (n, c)."""
@@ -72,7 +72,7 @@ class NearCurvature:
         """Σ d (x − m)(x − m)ᵀ, nearly: the lower triangle."""
         most = max(len(d) // SHARE, PER_FEATURE * self.X.shape[1])
         if most >= len(d):
-            return _linalg.weighted_gram(self.X, means, d)
+            return _linalg.as_columns(self.X).weighted_gram(means, d)
         largest = np.sort(np.argpartition(-d, most)[:most])
         rest = max(0.0, (d.sum() - d[largest].sum()) / (len(d) - most))
         away = self._means - means

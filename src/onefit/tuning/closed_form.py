@@ -124,37 +124,6 @@ class Ridge(Family):
         return np.log(self.space.scale * np.array([[WEAKEST, STRONGEST]]))
 
 
-@dataclass(frozen=True, eq=False)
-class RowRidge(Family):
-    """The same, with predictions for the rows."""
-
-    space: RowCoordinates
-
-    @cached_property
-    def inner(self) -> Ridge:
-        return Ridge(self.space)
-
-    @cached_property
-    def criterion(self) -> PermutationCriterion:  # type: ignore[override]
-        return PermutationCriterion(self.space.targets)
-
-    def fits(self, theta: Array) -> tuple[Array, Pullback]:
-        predictions, pullback = self.inner.fits(theta)
-        return self.space.to_rows(predictions), lambda slope: pullback(self.space.from_rows(slope))
-
-    def coefficients(self, theta: Array) -> Array:
-        return self.inner.coefficients(theta)
-
-    def selection(self, theta: Array) -> Array:
-        return self.inner.selection(theta)
-
-    def start(self, strength: float) -> Array:
-        return self.inner.start(strength)
-
-    def bounds(self) -> Array:
-        return self.inner.bounds()
-
-
 class ScaledRidge(ABC):
     """Ridge on X̃S for all targets at once, and its derivatives in λ and s; see the head of this module."""
 
@@ -172,6 +141,10 @@ class ScaledRidge(ABC):
     @abstractmethod
     def coefficients(self, strength: float, s: Array) -> Array:
         """S (S X̃ᵀX̃ S + λI)⁻¹ S X̃ᵀ y for the response: (p, t)."""
+
+    @abstractmethod
+    def beside(self, predictions: Array, pullback: Pullback) -> tuple[Array, Pullback]:
+        """Fits in the coordinates of the space, in those of the predictions here."""
 
 
 def _factor(gram: Array, strength: float) -> Array:
@@ -227,6 +200,9 @@ class ColumnSide(ScaledRidge):
         outputs = self.space.targets.shape[2]
         return s[:, None] * self._solve(strength, s, self._correlations[:, :outputs])[1]
 
+    def beside(self, predictions: Array, pullback: Pullback) -> tuple[Array, Pullback]:
+        return predictions, pullback
+
 
 @dataclass(frozen=True, eq=False)
 class RowSide(ScaledRidge):
@@ -258,6 +234,9 @@ class RowSide(ScaledRidge):
     def coefficients(self, strength: float, s: Array) -> Array:
         _, dual = self._solve(strength, s, self.space.targets[:, 0])
         return (s**2)[:, None] * self.space.design.transposed_times(dual)
+
+    def beside(self, predictions: Array, pullback: Pullback) -> tuple[Array, Pullback]:
+        return self.space.to_rows(predictions), lambda slope: pullback(self.space.from_rows(slope))
 
 
 def quasi_sparsifier(kappa: float, gamma: Array) -> tuple[Array, Pullback]:
@@ -327,12 +306,12 @@ class Aggregate(Family):
 
     Attributes
     ----------
-    ridge : Ridge or RowRidge
-        In the coordinates of ``sparse``.
+    ridge : Ridge
     sparse : Sparse
+        In whose coordinates the predictions are.
     """
 
-    ridge: Ridge | RowRidge
+    ridge: Ridge
     sparse: Sparse
 
     @property
@@ -341,7 +320,7 @@ class Aggregate(Family):
 
     def fits(self, theta: Array) -> tuple[Array, Pullback]:
         share = float(expit(theta[-1]))
-        plain, to_strength = self.ridge.fits(theta[:1])
+        plain, to_strength = self.sparse.side.beside(*self.ridge.fits(theta[:1]))
         scaled, to_theta = self.sparse.fits(theta[:-1])
 
         def pullback(slope: Array) -> Array:
@@ -376,7 +355,7 @@ def _sparse(space: ColumnCoordinates | RowCoordinates) -> Sparse:
 
 
 def _aggregate(space: ColumnCoordinates | RowCoordinates) -> Aggregate:
-    return Aggregate(RowRidge(space) if isinstance(space, RowCoordinates) else Ridge(space), _sparse(space))
+    return Aggregate(Ridge(space), _sparse(space))
 
 
 FAMILIES: dict[str, Callable[[ColumnCoordinates | RowCoordinates], Family]] = {

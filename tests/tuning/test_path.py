@@ -159,11 +159,14 @@ def test_a_strength_that_was_not_judged_lies_between_its_neighbours():
     assert middle.error == pytest.approx(0.2 + 1.0)  # either neighbour lies within
 
 
+def _judged(n):
+    return Judgement(SquaredError(), np.zeros(n), np.ones(n))
+
+
 def test_the_path_stops_only_when_it_is_clearly_worse():
-    weights = np.ones(50)
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk, nothing = Walk(Grid(np.ones(1)), weights, list(10.0 ** (-0.1 * np.arange(9)))), np.zeros(50)
+    walk, nothing = Walk(Grid(np.ones(1)), _judged(50), list(10.0 ** (-0.1 * np.arange(9)))), np.zeros(50)
     fit = Fit.at_start(_lasso(1.0))
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         walk.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
@@ -176,8 +179,30 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert walk.is_past_minimum()
 
 
+def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 60))
+    y = X[:, :3].sum(axis=1) + rng.normal(size=800)
+    judgement = Judgement(SquaredError(), y, np.ones(800))
+    walk = Walk(Grid(np.ones(1)), judgement, [30.0, 1e-9])
+    for strength in walk.strengths:  # nearly the best fit, and one without a penalty
+        fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
+        walk.add(fit, judgement.by_tenths(fit, None))
+    wide = walk.verdicts[1]._replace(misses=0.1 * np.ones(800))
+    walk.verdicts[1] = wide
+    assert walk.is_past_minimum()
+    assert [verdict.seen for verdict in walk.verdicts] == [800, 800]
+    refits = [
+        solve(Fit.at_start(Problem(Squared(), L1(s), X, y, np.ones(800)).without(part))).fit.eta[part]
+        for s in walk.strengths
+        for part in np.array_split(judgement.order, 10)
+    ]
+    exact = (np.concatenate(refits).reshape(2, -1) - y[judgement.order]) ** 2
+    np.testing.assert_allclose(walk.risks, exact.mean(axis=1), rtol=0.01)
+
+
 def test_a_coarse_path_stops_a_decade_past_its_minimum():
-    walk, nothing = Walk(Grid(np.ones(1)), np.ones(50), [1.0, 0.3, 0.1]), np.zeros(50)
+    walk, nothing = Walk(Grid(np.ones(1)), _judged(50), [1.0, 0.3, 0.1]), np.zeros(50)
     fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
     for rise, past in [(0.0, False), (1.0, False), (1.0, True)]:
         walk.add(fit, Verdict(losses + rise, nothing, 0.0))

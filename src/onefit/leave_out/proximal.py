@@ -72,12 +72,43 @@ def cost(fit: Fit) -> Work:
     return _round(fit.problem.n, fit.tangent.size + 1.0).times(USUAL_ROUNDS)
 
 
-def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:
+@dataclass(eq=False)
+class Watched:
+    """The columns that left-out problems of a fit are solved on, and what is known of them."""
+
+    fit: Fit
+    eligible: Mask  # columns that may enter: a copy of another one need not
+    columns: Index
+    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fit: Fit) -> Watched:
+        """Begin with the columns that are in the fit, or nearly."""
+        fit = at_vertex(fit)
+        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+        near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
+        eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
+        return cls(fit, eligible, np.flatnonzero(near & eligible))
+
+    def table(self, floor: float) -> WorkingSet | None:
+        """That of the columns that are watched at present."""
+        if floor not in self.tables:
+            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
+        return self.tables[floor]
+
+    def join(self, joining: Mask) -> None:
+        """Watch more columns."""
+        self.columns = np.union1d(self.columns, np.flatnonzero(joining))
+        self.tables.clear()
+
+
+def iterate(watched: Watched, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:
     """Left-out solutions of some rows, each on its own.
 
     Parameters
     ----------
-    fit : Fit
+    watched : Watched
+        Columns that join are watched from then on.
     rows : (m,) int array
     tol : float
         1 is full precision; more is so many times as loose.
@@ -90,10 +121,10 @@ def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends,
     seconds : float
         That it took, about.
     """
-    fit, m = at_vertex(fit), len(rows)
+    fit, m = watched.fit, len(rows)
     at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
     ends = Ends(fit.eta[rows], np.full(m, np.inf), *at_fit, np.zeros(m, dtype=bool))
-    work = _Working(fit, ends, rows, SETTLED * max(tol, 1.0))
+    work = _Iteration(watched, ends, rows, SETTLED * max(tol, 1.0))
     spent = 0.0
     for floor in FLOORS:
         part = np.flatnonzero(~ends.settled)
@@ -104,50 +135,33 @@ def iterate(fit: Fit, rows: Index, tol: float, affordable: float) -> tuple[Ends,
 
 
 @dataclass(eq=False)
-class _Working:
-    """The columns that are watched, and where the problems have come to."""
+class _Iteration:
+    """Where the problems have come to."""
 
-    fit: Fit
+    watched: Watched
     ends: Ends
     rows: Index
     tol: float
-    eligible: Mask = field(init=False)  # columns that may enter: a copy of another one need not
-    columns: Index = field(init=False)
-    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        fit = self.fit
-        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
-        near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
-        self.eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
-        self.columns = np.flatnonzero(near & self.eligible)
-
-    def table(self, floor: float) -> WorkingSet | None:
-        """That of the columns that are watched at present."""
-        if floor not in self.tables:
-            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
-        return self.tables[floor]
 
     def advance(self, part: Index, floor: float, affordable: float) -> float:
         """Move some ends on from where they are; returns the seconds that took, about."""
-        spent = 0.0
+        spent, fit = 0.0, self.watched.fit
         for _ in range(JOINED):
-            table = self.table(floor)
+            table = self.watched.table(floor)
             if table is None:
                 break
-            joining, missed = np.zeros(len(self.fit.coef), dtype=bool), []
-            for some in np.array_split(part, max(1, part.size * self.fit.problem.n // AT_ONCE)):
+            joining, missed = np.zeros(len(fit.coef), dtype=bool), []
+            for some in np.array_split(part, max(1, part.size * fit.problem.n // AT_ONCE)):
                 run = RowProblems.of(table, self.rows[some], self.ends, some)
                 spent += run.go(self.tol, affordable - spent)
-                own, fine = run.judge(self.eligible)
+                own, fine = run.judge(self.watched.eligible)
                 self._take_over(run, some, fine)
                 joining |= own
                 missed.append(some[run.settled & ~fine])
             part = np.concatenate(missed)
             if part.size == 0 or not joining.any() or spent >= affordable:
                 break
-            self.columns = np.union1d(self.columns, np.flatnonzero(joining))
-            self.tables.clear()
+            self.watched.join(joining)
         return spent
 
     def _take_over(self, run: RowProblems, part: Index, fine: Mask) -> None:

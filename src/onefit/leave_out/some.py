@@ -22,6 +22,8 @@ from onefit.solvers.truncated import Seconds
 
 NEARLY = 1e7  # times full precision: iterations end at a thousandth of the largest linear predictor
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
+LITTLE = 0.02  # of the way of predictors, that may be left
+SHARPEST = 1e-8  # error of steps that they may still wait for
 ROUNDS = 2.0  # times what a row takes that settles at once
 
 
@@ -78,18 +80,38 @@ def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     return takes.factored > DEARER * fits * takes.singly
 
 
+def rough_cost(fit: Fit) -> float:
+    """Seconds that ``left_out_roughly`` takes, about."""
+    takes, by_column = Seconds.of(fit), coordinate_descent.is_possible(fit)
+    return coordinate_descent.work(fit, fit.tangent.size).seconds if by_column else min(takes)
+
+
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
     if coordinate_descent.is_possible(start):
-        return coordinate_descent.approach(start).eta[rows]
+        return _moved_by_column(start, rows)
     near = approached(start, curvature).fit
     return (solve(start).fit if near is start else near).eta[rows]
 
 
+def _moved_by_column(start: Fit, rows: Index) -> Array:
+    """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink."""
+    here = start.eta[rows]
+    before, last = here, 0.0
+    for _, fit in coordinate_descent.nearer(start, SHARPEST):
+        way, here = fit.eta[rows] - here, fit.eta[rows]
+        step = float(np.linalg.norm(way))
+        left = step * step / (last - step) if last > step else np.inf  # a geometric series
+        if step > 0 and left <= LITTLE * np.linalg.norm(here - before):
+            return here
+        last = step
+    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]
+
+
 def _nearly(fit: Fit, rows: Index) -> Array:
     """Predictors of a kinked fit's rows that settle."""
-    ends, _ = proximal.iterate(fit, rows, NEARLY, np.inf)
+    ends, _ = proximal.iterate(proximal.Watched.of(fit), rows, NEARLY, np.inf)
     return np.where(ends.settled, ends.eta, np.nan)
 
 

@@ -249,6 +249,10 @@ class State:
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
         return blocks
 
+    @cached_property
+    def _watched(self) -> proximal.Watched:
+        return proximal.Watched.of(self.fit)
+
     def _take(
         self, values: Mapping[int, tuple[Any, Any]], solved: Mapping[int, SolvedWithout], **known: Any
     ) -> None:
@@ -280,7 +284,7 @@ class State:
 
     def _iterate(self, which: Index, affordable: float) -> float:
         which = np.setdiff1d(which, list(self.starts))  # once is enough
-        ends, seconds = proximal.iterate(self.fit, which, self._tol, affordable)
+        ends, seconds = proximal.iterate(self._watched, which, self._tol, affordable)
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
         solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}

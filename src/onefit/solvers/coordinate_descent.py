@@ -13,6 +13,7 @@ as long as no sign changes, so that one of them can be taken to zero: what is le
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -49,13 +50,17 @@ def applies(start: Fit) -> bool:
     problem = start.problem
     if problem.loss.is_quadratic or not is_possible(start):
         return False
-    l1, l2 = problem.separable.strengths(start.coef.shape)
-    if _has_pattern(start, l1, l2):
+    if _has_pattern(start, *problem.separable.strengths(start.coef.shape)):
         return False
-    k, n, p = len(_open(start)), problem.n, len(l1)
-    stored = _linalg.n_stored(problem.X) * k / p
-    sweeps = Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
-    return sweeps.seconds < cost.newton_step(n, 0, k).times(NEWTON_STEPS).seconds
+    k = len(_open(start))
+    return work(start, k).seconds < cost.newton_step(problem.n, 0, k).times(NEWTON_STEPS).seconds
+
+
+def work(fit: Fit, k: int) -> Work:
+    """What it takes to go near an optimum of so many columns, about."""
+    X = fit.problem.X
+    stored = _linalg.n_stored(X) * k / X.shape[1]
+    return Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
 
 
 def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
@@ -66,14 +71,21 @@ def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
 
 def approach(start: Fit) -> Fit:
     """Go near the optimum of a problem for which that ``is_possible``, on independent columns."""
-    fit, error, X = start, FIRST, _linalg.by_column(start.problem.X)
-    for _ in range(MOST_STEPS):
-        moved = toward(fit, _model_minimum(fit, X, error))
+    fit = start
+    for error, moved in nearer(start, LAST):
         fall, fit = fit.objective - moved.objective, moved
         if error <= LAST and not fall > NEAR * abs(fit.objective):
             break
-        error = max(error * SHARPER, LAST)
     return _on_independent_columns(fit)
+
+
+def nearer(start: Fit, last: float) -> Iterator[tuple[float, Fit]]:
+    """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
+    fit, error, X = start, FIRST, _linalg.by_column(start.problem.X)
+    for _ in range(MOST_STEPS):
+        fit = toward(fit, _model_minimum(fit, X, error))
+        yield error, fit
+        error = max(error * SHARPER, last)
 
 
 def _open(fit: Fit) -> Index:

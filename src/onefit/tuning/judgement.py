@@ -10,6 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.curvature import Curvature
+from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import in_passing
 from onefit.leave_out.sets import Folds
@@ -18,6 +20,7 @@ from onefit.leave_out.some import (
     is_dear_to_factor,
     leave_some_out,
     left_out_roughly,
+    rough_cost,
     rows_within,
 )
 from onefit.leave_out.yardstick import Yardstick
@@ -31,7 +34,8 @@ FULL = 0.1  # parameters a row from which on steps are too long for the rows tha
 FIRST = 48  # rows by which a strength is judged first
 PICKED = 16  # of them, those of the largest losses
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
-TENTHS = 2  # of the rows, left out one after the other, by which a strength is looked at first
+PARTS = 10  # of the rows, that are left out at once where that tells more for its time than single rows
+TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
@@ -140,26 +144,43 @@ class Judgement:
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
         if self.is_by_row and is_dear_to_factor(solution.fit, TENTHS):
-            return self.by_tenths(solution)
+            return self.by_tenths(*solution)
         if not self.is_full(solution):
             return self.by_step(solution)
-        many = TENTHS * len(self.order) >= 10 * MORE * FIRST
-        if many and self.seconds(solution, FIRST) > LITTLE:
-            return self.by_tenths(solution)
+        if self._pays_by_tenths(solution, FIRST):
+            return self.by_tenths(*solution)
         return self.sample(solution, FIRST)
 
-    def by_tenths(self, solution: Solution) -> Verdict:
+    def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
+        """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
+        if before is not None and (before.seen or before.solved):
+            return before.seen > 0
+        singly, many = cost_of_some(solution.fit, count), TENTHS * len(self.order) >= PARTS * MORE * FIRST
+        return many and singly > max(LITTLE, self._by_tenths_cost(solution, count))
+
+    def _by_tenths_cost(self, solution: Solution, count: int, seen: int = 0) -> float:
+        n = len(self.order)
+        parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
+        return rough_cost(solution.fit) * max(parts, 0.0)
+
+    def by_tenths(
+        self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None
+    ) -> Verdict:
         """Judge by some tenths of the rows, each left out at once: enough to see what cannot be the choice.
 
         A refit that leaves out a tenth takes about as long as one that leaves out a row, and judges many.  It
-        knows less, so that nothing is claimed of the error.
+        knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
+        or two; those of a verdict ``before`` are not left out again.
         """
-        parts = np.array_split(self.order, 10)[:TENTHS]
-        rows = np.concatenate(parts)
-        known = self._of_rows(rows, np.concatenate([left_out_roughly(*solution, part) for part in parts]))
-        covariates = self._of_rows(np.arange(len(self.weights)), solution.fit.eta)[:, None]
-        found = from_sample(known, rows, self.order, covariates, self.weights)
-        return found._replace(error=np.inf, solved=0, seen=len(rows))
+        parts = np.array_split(self.order, PARTS)[: max(TENTHS, -(-PARTS * count // len(self.order)))]
+        rows, seen = np.concatenate(parts), 0 if before is None else before.seen
+        known = np.full(len(self.order), np.nan) if before is None else before.losses.copy()
+        for part in parts:
+            if not np.isin(part, self.order[:seen]).all():
+                known[part] = self._of_rows(part, left_out_roughly(fit, curvature, part))
+        covariates = self._of_rows(np.arange(len(self.weights)), fit.eta)[:, None]
+        verdict = from_sample(known[rows], rows, self.order, covariates, self.weights)
+        return verdict._replace(error=np.inf, solved=0, seen=len(rows))
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""
@@ -198,8 +219,18 @@ class Judgement:
         covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
         return from_sample(known, rows, order, covariates, self.weights, len(picked))
 
-    def seconds(self, solution: Solution, count: int) -> float:
-        """About what a sample takes."""
+    def better(
+        self, solution: Solution, count: int, before: Verdict | None, stepped: Callable[[], Array]
+    ) -> Verdict:
+        """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves."""
+        if self._pays_by_tenths(solution, count, before):
+            return self.by_tenths(*solution, count, before)
+        return self.sample(solution, count, before, stepped())
+
+    def seconds(self, solution: Solution, count: int, before: Verdict | None = None) -> float:
+        """About what it takes to judge by so many rows."""
+        if self._pays_by_tenths(solution, count, before):
+            return self._by_tenths_cost(solution, count, 0 if before is None else before.seen)
         return cost_of_some(solution.fit, min(count, len(self.order)))
 
     def _of_rows(self, rows: Index, eta: Array) -> Array:

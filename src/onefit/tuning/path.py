@@ -139,16 +139,16 @@ def search_path(
         Stop once the risk is clearly past its minimum: at least 5 strengths or a decade beyond the best so
         far, and worse than it by two standard errors of the paired difference.
     """
-    walked, solution = Walk(grid, judgement.unit_weights), None
+    walked, solution = Walk(grid, judgement), None
     for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
-        walked.take(solution, judgement)
+        walked.take(solution)
         if walked.is_past_minimum() and early_stopping:
             break
     if walked.verdicts[-1] is None and solution is not None:
         walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
-            walked.add_above(solution, judgement)
+            walked.add_above(solution)
     return of_verdicts(
         np.array(walked.strengths),
         walked.verdicts,
@@ -164,12 +164,17 @@ class Walk:
     """What a path has seen so far."""
 
     grid: Grid
-    weights: Array
+    judgement: Judgement
     strengths: list[float] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
     verdicts: list[Verdict | None] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)  # of the last strength that was judged, where none was
     past: bool = False
+
+    @property
+    def weights(self) -> Array:
+        """Of what counts in a risk."""
+        return self.judgement.unit_weights
 
     def onwards(self) -> Iterator[float]:
         """Strengths of the grid, then weaker ones while the risk falls."""
@@ -190,14 +195,14 @@ class Walk:
             self.strengths.insert(0, strength)
             yield strength
 
-    def take(self, solution: Solution, judgement: Judgement) -> None:
+    def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        if judgement.is_full(solution) and not self._is_due():
+        if self.judgement.is_full(solution) and not self._is_due():
             self.fits.append(solution.fit)
             self.verdicts.append(None)
             self.risks.append(self.risks[-1])
         else:
-            self.add(solution.fit, judgement.first(solution))
+            self.add(solution.fit, self.judgement.first(solution))
 
     def add(self, fit: Fit, verdict: Verdict) -> None:
         """Take in a strength that was judged."""
@@ -205,9 +210,9 @@ class Walk:
         self.verdicts.append(verdict)
         self.risks.append(mean_and_error(verdict.losses, self.weights)[0])
 
-    def add_above(self, solution: Solution, judgement: Judgement) -> None:
+    def add_above(self, solution: Solution) -> None:
         """Take in a strength that is stronger than all before."""
-        verdict = judgement.first(solution)
+        verdict = self.judgement.first(solution)
         self.fits.insert(0, solution.fit)
         self.verdicts.insert(0, verdict)
         self.risks.insert(0, mean_and_error(verdict.losses, self.weights)[0])
@@ -220,13 +225,29 @@ class Walk:
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
-        best, last = smallest(np.array(self.risks)), self.verdicts[-1]
-        decades = abs(float(np.log10(self.strengths[len(self.risks) - 1] / self.strengths[best])))
-        far = len(self.risks) - 1 >= best + PATIENCE or decades >= DECADES
-        if last is not None and not self.past and far:
-            least = self.verdicts[best]
-            assert least is not None  # the first of several that share a risk
-            rise, error = mean_and_error(last.losses - least.losses, self.weights)
-            miss = float(np.linalg.norm(last.misses - least.misses))
+        best, last = smallest(np.array(self.risks)), len(self.risks) - 1
+        decades = abs(float(np.log10(self.strengths[last] / self.strengths[best])))
+        far = last >= best + PATIENCE or decades >= DECADES
+        if self.verdicts[last] is not None and not self.past and far:
+            rise, error, miss = self._rise(best, last)
+            if CLEARLY_WORSE * error < rise <= CLEARLY_WORSE * np.hypot(error, miss):
+                self._see_all(best)
+                self._see_all(last)
+                rise, error, miss = self._rise(best, last)
             self.past = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))
         return self.past
+
+    def _rise(self, best: int, last: int) -> tuple[float, float, float]:
+        """How far a risk is above another, its error, and that of the rows that were not seen."""
+        held, other = self.verdicts[best], self.verdicts[last]
+        assert held is not None  # the first of several that share a risk
+        assert other is not None
+        rise, error = mean_and_error(other.losses - held.losses, self.weights)
+        return rise, error, float(np.linalg.norm(other.misses - held.misses))
+
+    def _see_all(self, place: int) -> None:
+        """Leave out what is left of the rows, where they leave in tenths."""
+        known = self.verdicts[place]
+        if known is not None and 0 < known.seen < len(known.losses):
+            closer = self.judgement.by_tenths(self.fits[place], None, len(known.losses), known)
+            self.verdicts[place], self.risks[place] = closer, mean_and_error(closer.losses, self.weights)[0]

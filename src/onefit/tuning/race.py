@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -76,8 +76,7 @@ class _Race:
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
         while which := self._next():
-            asked = [(self._solution(j), count) for j, count in which]
-            seconds = sum(self._seconds(*one) for one in asked)
+            seconds = sum(self._seconds(j, count) for j, count in which)
             if self.spent + seconds > self._affordable and all(self._is_judged(j) for j, _ in which):
                 return
             self.spent += seconds
@@ -137,7 +136,7 @@ class _Race:
         if verdict is None:
             return -1
         well = verdict.error <= WELL_KNOWN * self.result.std_errors[j]
-        return len(self.judgement.order) if well and not verdict.solved else verdict.solved
+        return len(self.judgement.order) if well and not verdict.solved else max(verdict.solved, verdict.seen)
 
     def _halfway(self, least: int) -> list[int]:
         """Strengths half-way from the smallest risk to those that were judged on either side."""
@@ -159,15 +158,19 @@ class _Race:
 
     def _is_judged(self, j: int) -> bool:
         verdict = self.result.verdicts[j]
-        return verdict is not None and verdict.solved > 0
+        return verdict is not None and max(verdict.solved, verdict.seen) > 0
 
     def _judge(self, j: int, count: int) -> None:
-        solution = self._solution(j)
-        if self.judgement.is_sampled(solution):
-            verdict = self.judgement.sample(solution, count, self.verdicts[j], self._stepped(j))
+        if self._is_in_part(j):
+            stepped = partial(self._stepped, j)
+            self.verdicts[j] = self.judgement.better(self._solution(j), count, self.verdicts[j], stepped)
         else:
-            verdict = self._thorough(j)
-        self.verdicts[j] = verdict
+            self.verdicts[j] = self._thorough(j)
+
+    def _is_in_part(self, j: int) -> bool:
+        """Whether a strength is judged by some of the rows."""
+        known = self.verdicts[j]
+        return self.judgement.is_sampled(self._solution(j)) or (known is not None and known.seen > 0)
 
     def _stepped(self, j: int) -> Array:
         """Losses of all rows after a step from a strength, once."""
@@ -179,8 +182,10 @@ class _Race:
                 self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))
         return self.stepped[j]
 
-    def _seconds(self, solution: Solution, count: int) -> float:
-        return self.judgement.seconds(solution, count) if self.judgement.is_sampled(solution) else 0.0
+    def _seconds(self, j: int, count: int) -> float:
+        if not self._is_in_part(j):
+            return 0.0
+        return self.judgement.seconds(self._solution(j), count, self.verdicts[j])
 
     def _choose(self) -> None:
         held, weights = self.result, self.judgement.unit_weights
@@ -191,7 +196,8 @@ class _Race:
     def _thorough(self, j: int) -> Verdict:
         solution = self._solution(j)
         left_out = self.finished[j] = self.judgement.thoroughly(solution)
-        self.spent += self._seconds(solution, len(self.judgement.order))
+        if self.judgement.is_sampled(solution):
+            self.spent += self.judgement.seconds(solution, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 
     def _solution(self, j: int) -> Solution:

@@ -26,7 +26,7 @@ from onefit.penalties import (
 from onefit.problem import Problem
 from onefit.solvers import manifold
 from onefit.solvers.null_model import null_strength
-from onefit.solvers.solve import SHORT_BURST, solve
+from onefit.solvers.solve import FEW_ON_MANIFOLD, solve
 
 
 def _load(name):
@@ -211,8 +211,7 @@ def test_nearly_dependent_columns_with_bounds_go_to_the_quadratic_program_in_tim
     X = rng.normal(size=(N, 3)) @ rng.normal(size=(3, 50)) + 1e-2 * rng.normal(size=(N, 50))
     y = X @ rng.uniform(-1, 1, 50)
     start = Fit.at_start(Problem(Squared(), Box(lower=0.0), X, y, np.ones(N), np.array(False)))
-    with pytest.raises(SolverError, match="no optimum reached"):
-        manifold.solve(start, SHORT_BURST)
+    assert not manifold.approach(start, FEW_ON_MANIFOLD).is_there
     coef, distance = nnls(X, y, maxiter=10_000)
     fit = solve(start).fit
     assert fit.objective == pytest.approx(0.5 * distance**2, rel=1e-12)

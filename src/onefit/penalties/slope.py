@@ -61,6 +61,11 @@ class Slope(Polyhedral):
     def _weights(self) -> Array:
         return np.asarray(self.weights, dtype=np.float64)
 
+    @property
+    def strengths(self) -> Array:
+        """What the largest, second largest, … coefficient is multiplied with: (p,)."""
+        return self.alpha * self._weights
+
     def rows(self, p: int) -> PiecewiseRows:
         """With thresholds t_k where the weights fall, by f_k after the k-th: Σ_k f_k · (the k largest).
 

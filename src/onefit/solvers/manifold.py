@@ -50,51 +50,71 @@ class _Point(NamedTuple):
         return cls(fit, Direction(fit.loss_gradient + ridge * fit.coef, fit.intercept_gradient))
 
 
-def solve(start: Fit, patience: float = np.inf) -> Solution:
+class Approach(NamedTuple):
+    """Where the steps led, and whether that is an optimum."""
+
+    fit: Fit
+    is_there: bool
+
+
+def solve(start: Fit) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
     Parameters
     ----------
     start : Fit
         Of one output, a loss with two derivatives and a penalty with a proximal operator.
-    patience : float, optional
-        Proximal steps in a burst beyond which it gives up: where columns are nearly dependent the pattern
-        takes as many as their condition number to find, and somebody may know a shorter way.
 
     Raises
     ------
     SolverError
         If no optimum is reached.
     """
+    fit, is_there = approach(start)
+    if is_there:
+        return Solution(fit, factor(fit))
+    raise SolverError(
+        f"no optimum reached (objective {fit.objective:.6g}): the problem may have no finite "
+        "minimum, or columns of very different size; scale them, or penalise more"
+    )
+
+
+def approach(start: Fit, patience: float = np.inf) -> Approach:
+    """Go as near to the optimum as these steps lead.
+
+    Parameters
+    ----------
+    start : Fit
+    patience : float, optional
+        Steps after which it gives up: where columns are nearly dependent the pattern takes as many as their
+        condition number to find, and somebody may know a shorter way.
+    """
     constant = Fit.at_start(start.problem)
     scale = max(constant.objective, np.finfo(float).tiny)
     metric = _first_metric(start)
     size = _size_of_gradients(constant, metric)
-    here, burst = _Point.at(_proximal_step(_Point.at(start), metric)), FIRST_BURST
+    here, burst, taken = _Point.at(_proximal_step(_Point.at(start), metric)), FIRST_BURST, 0
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here)
         if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
-            if here.fit.problem.loss.is_quadratic or is_short(
-                here.fit, here.fit.problem.linear_predictor(*step)
-            ):
-                return Solution(here.fit, factor(here.fit))
-            break
+            change = here.fit.problem.linear_predictor(*step)
+            return Approach(here.fit, here.fit.problem.loss.is_quadratic or is_short(here.fit, change))
         small = decrement <= SMALL * scale
         moved = None if step is None else _along(here, step, decrement, metric, small=small)
         if moved is None and burst > LONGEST_BURST and error <= STATIONARY_ENOUGH:
-            return Solution(here.fit, factor(here.fit))
+            return Approach(here.fit, True)
         is_poor = moved is not None and here.fit.objective - moved.fit.objective < POOR * decrement
         if moved is None or (is_poor and not small and burst <= 4 * LONGEST_BURST):
-            if burst > patience:
+            taken += burst
+            if taken > patience:
                 break
             moved, metric = _accelerated(here if moved is None else moved, metric, burst)
             burst *= 2
-        here = moved
-    raise SolverError(
-        f"no optimum reached (objective {here.fit.objective:.6g}): the problem may have no finite "
-        "minimum, or columns of very different size; scale them, or penalise more"
-    )
+        here, taken = moved, taken + 1
+        if taken > patience:
+            break
+    return Approach(here.fit, False)
 
 
 def _size_of_gradients(constant: Fit, metric: _Metric) -> float:

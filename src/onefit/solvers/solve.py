@@ -13,17 +13,17 @@ from onefit import _linalg
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty
+from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty, Slope
 from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
-from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program
+from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
-SHORT_BURST = 40  # proximal steps that are worth as much as a quadratic program of single coefficients
+FEW_ON_MANIFOLD = 100  # steps, most of them proximal, that are worth as much as an exact solver
 
 
 class SelfSolved(ABC):
@@ -68,19 +68,16 @@ def solve(start: Fit) -> Solution:
 
 
 def _solve_on_manifold(start: Fit) -> Solution:
-    """Newton steps on the manifold; a quadratic program, if there is one, where they miss the optimum."""
+    """Newton steps on the manifold; an exact solver, if there is one, where they take long or miss the optimum."""
     penalty = start.problem.penalty.without_ridge()
-    exact = (
-        isinstance(penalty, Coordinatewise) and isinstance(penalty, Polyhedral) and _is_small(start.problem)
-    )
-    try:
-        found = manifold.solve(start, SHORT_BURST if exact else np.inf)
-        if not isinstance(penalty, Coordinatewise) or is_stationary(found.fit):
-            return found
-    except SolverError:
-        if not isinstance(penalty, Polyhedral):
-            raise
-    fit = quadratic_program.solve(start)
+    single, sorted_sizes = isinstance(penalty, Coordinatewise), isinstance(penalty, Slope)
+    if not isinstance(penalty, Polyhedral):
+        return manifold.solve(start)
+    is_quick = sorted_sizes or (single and _is_small(start.problem))
+    near = manifold.approach(start, FEW_ON_MANIFOLD if is_quick else np.inf)
+    if near.is_there and is_stationary(near.fit):
+        return Solution(near.fit, factor(near.fit))
+    fit = sorted_faces.solve(near.fit) if sorted_sizes else quadratic_program.solve(near.fit)
     return Solution(fit, factor(fit))
 
 

@@ -68,7 +68,7 @@ def solve(start: Fit) -> Solution:
 
 
 def _solve_on_manifold(start: Fit) -> Solution:
-    """Newton steps on the manifold; an exact solver, if there is one, where they take long or miss the optimum."""
+    """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there soon."""
     penalty = start.problem.penalty.without_ridge()
     single, sorted_sizes = isinstance(penalty, Coordinatewise), isinstance(penalty, Slope)
     if not isinstance(penalty, Polyhedral):

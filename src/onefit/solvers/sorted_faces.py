@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Slope
+from onefit.solvers.newton import is_short
 from onefit.solvers.stationary import sizes_of_gradients
 
 STEPS = 10  # a coefficient, and as many rows
@@ -105,7 +107,7 @@ class _Face:
         """
         most, found = 0.0, None
         ends = [*self.starts.tolist(), self.held, len(self.order)]
-        for first, last in zip(ends[:-1], ends[1:], strict=True):
+        for first, last in pairwise(ends):
             members, zero = self.order[first:last], first == self.held
             own = np.abs(slopes[members]) if zero else self.signs[members] * slopes[members]
             by = np.argsort(-own, kind="stable")
@@ -129,7 +131,7 @@ class _Face:
 
 
 class _Step(NamedTuple):
-    """A step on a face: changes of the signed sizes and the intercept, and how steeply the objective falls."""
+    """A step on a face: changes of the signed sizes and the intercept, and how steep it is."""
 
     sizes: Array
     intercept: float
@@ -162,7 +164,10 @@ def solve(start: Fit) -> Fit:
             continue
         split = face.split(-(fit.loss_gradient + ridge * fit.coef), weights, _ties(fit))
         if split is None:
-            return fit
+            change = problem.linear_predictor(face.coef(step.sizes), np.asarray(step.intercept))
+            if problem.loss.is_quadratic or is_short(fit, change):
+                return fit
+            break
         face, last = split, np.inf
     raise SolverError(
         f"no optimum reached (objective {fit.objective:.6g}): the problem may have no finite minimum; "
@@ -180,7 +185,7 @@ def _weights(fit: Fit) -> Array:
 def _newton_step(fit: Fit, face: _Face, weights: Array, ridge: Array) -> _Step:
     """Newton's step on the face; along what does not curve minus the gradient, if that has a part there."""
     problem, B = fit.problem, face.basis
-    Z = np.asarray((B @ _linalg.rows_as_columns(problem.X)).T)
+    Z = np.asarray((B @ _linalg.as_design(problem.X).basis_of_rows()).T)
     gradient = B @ (fit.loss_gradient + ridge * fit.coef) + face.totals(weights)
     bend = B.multiply(B) @ ridge
     if problem.intercept:
@@ -280,7 +285,7 @@ def _moved(fit: Fit, face: _Face, step: _Step) -> Fit | None:
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """Find the first of so many for which something holds that holds for all after it; their count if none."""
+    """The first of so many from which on something holds; their count if there is none."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -289,7 +294,7 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _between(line: _Line, before: Array, end: float) -> Fit | None:
-    """Where the slope, which is straight for squares, vanishes between the last meeting before an end and it."""
+    """Where the slope, straight for squares, vanishes between the last meeting before an end and it."""
     start = float(before[-1]) if len(before) else 0.0
     low, high = line.slope(start, 1.0), line.slope(end, -1.0)
     if not low < 0 < high:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self, final
 
+from onefit.displays.cloud import Hover
 from onefit.displays.style import plain_axes
 
 if TYPE_CHECKING:
@@ -21,11 +22,14 @@ class Display(ABC):
         Of a figure of its own, in inches.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+    hover_ : list of (artist, texts)
+        What can be said about each point, where there are points.
     """
 
     size: ClassVar[tuple[float, float]]
     ax_: Axes
     figure_: Figure
+    hover_: Hover
 
     @final
     def plot(self, ax: Axes | None = None) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class CoefficientPathDisplay(Display):
     """Coefficients along a path of penalty strengths.
 
@@ -46,21 +48,12 @@ class CoefficientPathDisplay(Display):
 
     size = (7.6, 4.2)
 
-    def __init__(
-        self,
-        strengths: Array,
-        coef_path: Array,
-        chosen: float,
-        feature_names: Sequence[Any] | None = None,
-        strength_name: str = "alpha",
-        output_names: Sequence[Any] | None = None,
-    ) -> None:
-        self.strengths = strengths
-        self.coef_path = coef_path
-        self.chosen = chosen
-        self.feature_names = feature_names
-        self.strength_name = strength_name
-        self.output_names = output_names
+    strengths: Array
+    coef_path: Array
+    chosen: float
+    feature_names: Sequence[Any] | None = None
+    strength_name: str = "alpha"
+    output_names: Sequence[Any] | None = None
 
     @classmethod
     def from_estimator(

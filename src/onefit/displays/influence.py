@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class InfluenceDisplay(Display):
     """How much each row decides the fit: its Cook's distance by row number, coloured by leverage.
 
@@ -49,9 +51,8 @@ class InfluenceDisplay(Display):
 
     size = (7.6, 4.2)
 
-    def __init__(self, cooks_distance: Array, leverages: Array) -> None:
-        self.cooks_distance = cooks_distance
-        self.leverages = leverages
+    cooks_distance: Array
+    leverages: Array
 
     def _draw(self, ax: Axes) -> None:
         distance, leverages = np.asarray(self.cooks_distance), np.asarray(self.leverages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class LeftOutDisplay(Display):
     """What leaving each row out changes: left-out minus fitted against fitted, coloured by leverage.
 
@@ -61,26 +63,15 @@ class LeftOutDisplay(Display):
     """
 
     size = (6.4, 5.4)
-    hover_: Hover
 
-    def __init__(
-        self,
-        fitted: Array,
-        left_out: Array,
-        leverages: Array,
-        flagged: Index,
-        *,
-        quantity: str = "linear predictor",
-        output_names: Sequence[Any] | None = None,
-        rows: Any = None,
-    ) -> None:
-        self.fitted = fitted
-        self.left_out = left_out
-        self.leverages = leverages
-        self.flagged = flagged
-        self.quantity = quantity
-        self.output_names = output_names
-        self.rows = rows
+    fitted: Array
+    left_out: Array
+    leverages: Array
+    flagged: Index
+    _: KW_ONLY
+    quantity: str = "linear predictor"
+    output_names: Sequence[Any] | None = None
+    rows: Any = None
 
     def _draw(self, ax: Axes) -> None:
         fitted = np.reshape(self.fitted, (len(self.leverages), -1))

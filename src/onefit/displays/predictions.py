@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.displays.base import Display
-from onefit.displays.cloud import Hover, cloud
+from onefit.displays.cloud import cloud
 from onefit.displays.style import BLUE, GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class _OfPredictions(Display):
     size = (5.4, 4.4)
-    hover_: Hover
 
-    def __init__(self, y: Array, predictions: Array, rows: Any = None, quantity: str = "response") -> None:
-        self.y = y
-        self.predictions = predictions
-        self.rows = rows
-        self.quantity = quantity
+    y: Array
+    predictions: Array
+    rows: Any = None
+    quantity: str = "response"
 
 
 class PredictionDisplay(_OfPredictions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 CURVES = ("calibration", "roc", "precision-recall", "thresholds")
 
 
+@dataclass(eq=False, repr=False)
 class ThresholdDisplay(Display):
     """Precision, recall and accuracy of calling a row positive from a probability on.
 
@@ -43,8 +45,7 @@ class ThresholdDisplay(Display):
 
     size = (5.4, 4.4)
 
-    def __init__(self, found: list[curves.Confusion]) -> None:
-        self.found = found
+    found: list[curves.Confusion]
 
     def _draw(self, ax: Axes) -> None:
         at = [one.threshold for one in self.found]

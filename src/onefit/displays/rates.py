@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.displays.base import Display
-from onefit.displays.cloud import Hover
 from onefit.displays.style import BLUE, GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class RateDisplay(Display):
     """One rate against another, such as precision against recall, with a line of reference.
 
@@ -46,26 +47,15 @@ class RateDisplay(Display):
     """
 
     size = (5.4, 4.4)
-    hover_: Hover
 
-    def __init__(
-        self,
-        x: Array,
-        y: Array,
-        x_name: str,
-        y_name: str,
-        *,
-        error: Array | None = None,
-        reference: Any = None,
-        label: str = "",
-    ) -> None:
-        self.x = x
-        self.y = y
-        self.x_name = x_name
-        self.y_name = y_name
-        self.error = error
-        self.reference = reference
-        self.label = label
+    x: Array
+    y: Array
+    x_name: str
+    y_name: str
+    _: KW_ONLY
+    error: Array | None = None
+    reference: Any = None
+    label: str = ""
 
     def _draw(self, ax: Axes) -> None:
         if self.reference is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.displays.base import Display
-from onefit.displays.cloud import Hover
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
 from onefit.displays.style import BLUE, GREEN, VERMILLION, plain
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class RiskPathDisplay(Display):
     """Left-out risk along a path of penalty strengths, with its standard error.
 
@@ -50,25 +51,14 @@ class RiskPathDisplay(Display):
     """
 
     size = (6.4, 4.2)
-    hover_: Hover
 
-    def __init__(
-        self,
-        strengths: Array,
-        risk: Array,
-        std_error: Array,
-        chosen: float,
-        strength_name: str = "alpha",
-        loss_name: str = "risk",
-        confidence_set: Array | None = None,
-    ) -> None:
-        self.strengths = strengths
-        self.risk = risk
-        self.std_error = std_error
-        self.chosen = chosen
-        self.strength_name = strength_name
-        self.loss_name = loss_name
-        self.confidence_set = confidence_set
+    strengths: Array
+    risk: Array
+    std_error: Array
+    chosen: float
+    strength_name: str = "alpha"
+    loss_name: str = "risk"
+    confidence_set: Array | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any) -> RiskPathDisplay:

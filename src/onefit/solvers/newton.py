@@ -8,6 +8,8 @@ the factor of the curvature that leave-one-out needs at the end, so a solution c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +28,16 @@ UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that i
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 
-class Solution(NamedTuple):
-    """A fit at its optimum and the curvature there."""
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A fit at its optimum and the curvature there, factored when something is asked of it."""
 
     fit: Fit
-    curvature: Curvature
+    known: Curvature | None = None  # if somebody has factored it
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        return factor(self.fit) if self.known is None else self.known
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss

@@ -10,7 +10,6 @@ from itertools import chain, tee
 import numpy as np
 
 from onefit import _linalg
-from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty, Slope
@@ -54,16 +53,14 @@ def solve(start: Fit) -> Solution:
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
     if problem.loss.has_kinks:
-        fit = _solve_with_kinks(start)
-        return Solution(fit, factor(fit))
+        return Solution(_solve_with_kinks(start))
     if isinstance(problem.penalty, SeparablePenalty):
         return _solve_separable(start)
     coordinates = LassoCoordinates.of(problem)
     if coordinates is not None:
         return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
     if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
-        fit = quadratic_program.solve(start)
-        return Solution(fit, factor(fit))
+        return Solution(quadratic_program.solve(start))
     return _solve_on_manifold(start)
 
 
@@ -76,9 +73,9 @@ def _solve_on_manifold(start: Fit) -> Solution:
     is_quick = sorted_sizes or (single and _is_small(start.problem))
     near = manifold.approach(start, FEW_ON_MANIFOLD if is_quick else np.inf)
     if near.is_there and is_stationary(near.fit):
-        return Solution(near.fit, factor(near.fit))
+        return Solution(near.fit)
     fit = sorted_faces.solve(near.fit) if sorted_sizes else quadratic_program.solve(near.fit)
-    return Solution(fit, factor(fit))
+    return Solution(fit)
 
 
 def _solve_by_newton(start: Fit) -> Solution:
@@ -89,8 +86,7 @@ def _solve_by_newton(start: Fit) -> Solution:
     except SolverError:
         if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not _is_small(problem):
             raise
-    fit = quadratic_program.solve(start)
-    return Solution(fit, factor(fit))
+    return Solution(quadratic_program.solve(start))
 
 
 def _is_small(problem: Problem) -> bool:

@@ -168,6 +168,10 @@ class Factorization:
         """K⁻¹, full."""
         return factor_inverse(self.factor) if self.is_definite else product(self.factor, self.factor.T)
 
+    def inverse_root(self) -> Array:
+        """W with W Wᵀ = K⁻¹, upper triangular where K is definite."""
+        return np.linalg.inv(self.factor).T if self.is_definite else self.factor
+
     def half(self, rows: Array) -> Array:
         """Rows whose inner products are those of ``rows`` in K⁻¹; these may be overwritten."""
         return half_solve(self.factor, rows) if self.is_definite else rows @ self.factor

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self, final
 
 import numpy as np
 
-from onefit._linalg import cholesky, product, pseudo_factor, times_upper
+from onefit._linalg import Factorization, product, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.chosen import RowValues
 from onefit.blocks.curvature import Quadratic
@@ -85,15 +85,15 @@ class StepJudge:
         curvature = np.asarray(tangent.hessian)[support]
         shrink = 1.0 - 1.0 / count if mean_scaled and np.any(curvature) else 1.0
         K = found.gram[np.ix_(support, support)] + np.diag(shrink * curvature)
-        factor = cholesky(K)
-        root = pseudo_factor(K) if factor is None else np.asarray(np.linalg.inv(factor).T, dtype=np.float64)
+        factored = Factorization.of(K)
+        root = factored.inverse_root()
         gradient = np.asarray(tangent.gradient)[support] * mean_scaled
         shift, means = root @ (root.T @ gradient), found.means[support]
         return cls(
             support,
             means,
             np.ascontiguousarray(root, dtype=kind),
-            factor is not None,
+            factored.is_definite,
             1.0 / found.mass,
             shift,
             float(-means @ shift) if np.isfinite(found.mass) else 0.0,

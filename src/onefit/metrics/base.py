@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from onefit._typing import Array
+from onefit.validation import class_numbers
 
 
 class Metric(ABC):
@@ -88,6 +89,16 @@ class LinearMetric(Metric):
         return self.of_predictions(target, outputs)
 
 
+class OfClasses(Metric):
+    """A metric of labels, in the order of ``classes``."""
+
+    classes: Any
+
+    @final
+    def target(self, y: Any) -> Array:
+        return class_numbers(y, self.classes).astype(np.float64)
+
+
 class IdentityLink(LinearMetric):
     """A metric whose predictions are the linear predictors."""
 
@@ -104,15 +115,18 @@ class IdentityLink(LinearMetric):
         return eta
 
 
+class OfNumbers(Metric):
+    """A metric of responses that are numbers."""
+
+    @final
+    def target(self, y: Any) -> Array:
+        return np.asarray(y, dtype=np.float64)
+
+
 def floating(values: Any) -> Array:
     """Return an array of floats, of single precision if it was."""
     values = np.asarray(values)
     return values if values.dtype.kind == "f" else values.astype(np.float64)
-
-
-def numbers(y: Any) -> Array:
-    """Return a response as an array of floats."""
-    return np.asarray(y, dtype=np.float64)
 
 
 def farther(metric: LinearMetric, target: Array, eta: Array, bounds: Array) -> Array:

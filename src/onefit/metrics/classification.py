@@ -10,13 +10,12 @@ from scipy.special import expit, logit, softmax
 
 from onefit._typing import Array
 from onefit.losses import Logistic, Multinomial
-from onefit.metrics.base import IdentityLink, LinearMetric, Metric, farther, numbers
-from onefit.validation import class_numbers
+from onefit.metrics.base import IdentityLink, LinearMetric, Metric, OfClasses, OfNumbers, farther
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LogLoss(LinearMetric):
+class LogLoss(OfClasses, LinearMetric):
     """Log-loss of class probabilities; ``eta`` is (n,) for two classes, else (n, c).
 
     Probabilities count as at least the rounding of their type, as in ``sklearn.metrics.log_loss``: a class
@@ -28,9 +27,6 @@ class LogLoss(LinearMetric):
     refit_method = "decision_function"
     loss_name = "log-loss"
     has_kinks = False
-
-    def target(self, y: Any) -> Array:
-        return numbers(class_numbers(y, self.classes))
 
     def predictions(self, eta: Array) -> Array:
         if eta.ndim == 1:
@@ -61,7 +57,7 @@ def _likelihood(eta: Array) -> Logistic | Multinomial:
 
 @final
 @dataclass(frozen=True)
-class ShareLogLoss(LinearMetric):
+class ShareLogLoss(OfNumbers, LinearMetric):
     """Log-loss of a predicted probability of success; the target is a share of successes, 0 … 1.
 
     As for ``LogLoss``, a prediction counts as at least the rounding of its type.
@@ -70,9 +66,6 @@ class ShareLogLoss(LinearMetric):
     method = refit_method = "predict"
     loss_name = "log-loss"
     has_kinks = False
-
-    def target(self, y: Any) -> Array:
-        return numbers(y)
 
     def predictions(self, eta: Array) -> Array:
         return np.asarray(expit(eta))
@@ -96,16 +89,13 @@ class ShareLogLoss(LinearMetric):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HingeLoss(IdentityLink):
+class HingeLoss(OfClasses, IdentityLink):
     """Hinge loss of a decision function, for c classes that of Crammer and Singer."""
 
     classes: Any
     method = refit_method = "decision_function"
     loss_name = "hinge loss"
     has_kinks = True
-
-    def target(self, y: Any) -> Array:
-        return numbers(class_numbers(y, self.classes))
 
     def losses(self, target: Array, eta: Array) -> Array:
         if eta.ndim == 1:

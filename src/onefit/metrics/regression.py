@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.losses import Tweedie
-from onefit.metrics.base import IdentityLink, LinearMetric, farther, numbers
+from onefit.metrics.base import IdentityLink, LinearMetric, OfNumbers, farther
 
 
 @final
 @dataclass(frozen=True)
-class SquaredError(IdentityLink):
+class SquaredError(OfNumbers, IdentityLink):
     """Squared error of a prediction, the mean over several outputs."""
 
     method = refit_method = "predict"
     loss_name = "squared error"
     has_kinks = False
-
-    def target(self, y: Any) -> Array:
-        return numbers(y)
 
     def losses(self, target: Array, eta: Array) -> Array:
         squares = _squares(target - eta.reshape(target.shape))  # some regressors return a column
@@ -38,16 +35,13 @@ class SquaredError(IdentityLink):
 
 @final
 @dataclass(frozen=True)
-class PinballLoss(IdentityLink):
+class PinballLoss(OfNumbers, IdentityLink):
     """Pinball loss of a predicted quantile."""
 
     level: float
     method = refit_method = "predict"
     loss_name = "pinball loss"
     has_kinks = True
-
-    def target(self, y: Any) -> Array:
-        return numbers(y)
 
     def losses(self, target: Array, eta: Array) -> Array:
         return np.maximum(self.level * (target - eta), (self.level - 1.0) * (target - eta))
@@ -61,15 +55,12 @@ class PinballLoss(IdentityLink):
 
 @final
 @dataclass(frozen=True)
-class LocationError(LinearMetric):
+class LocationError(OfNumbers, LinearMetric):
     """Squared error of the first of two linear predictors, location and scale."""
 
     method = refit_method = "predict"
     loss_name = "squared error"
     has_kinks = False
-
-    def target(self, y: Any) -> Array:
-        return numbers(y)
 
     def predictions(self, eta: Array) -> Array:
         return eta[:, 0]
@@ -93,16 +84,13 @@ class LocationError(LinearMetric):
 
 @final
 @dataclass(frozen=True)
-class Deviance(LinearMetric):
+class Deviance(OfNumbers, LinearMetric):
     """Unit deviance of the mean of a Tweedie family: twice its loss."""
 
     family: Tweedie
     method = refit_method = "predict"
     loss_name = "deviance"
     has_kinks = False
-
-    def target(self, y: Any) -> Array:
-        return numbers(y)
 
     def predictions(self, eta: Array) -> Array:
         return self.family.mean(eta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from functools import singledispatch
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -190,6 +190,21 @@ class Penalty(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.get_params(deep=False)
+
+
+class OfOneStrength(Penalty):
+    """A penalty that is proportional to its strength.
+
+    Attributes
+    ----------
+    alpha : float
+    """
+
+    alpha: float
+
+    @final
+    def scaled(self, factor: float) -> Self:
+        return replace(self, alpha=self.alpha * factor)  # type: ignore[type-var]
 
 
 @singledispatch

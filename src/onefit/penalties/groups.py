@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
-from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
 from onefit.penalties.cones import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPenalty(Conic):
+class GroupPenalty(OfOneStrength, Conic):
     """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: everything follows from the strengths and the group of each feature.
 
     Parameters
@@ -134,9 +134,6 @@ class GroupPenalty(Conic):
         """Coordinates at no kink."""
         whole = active | (strengths == 0)
         return whole[self.membership] & ((coef != 0) | (l1 == 0))
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=self.alpha * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         l1, strengths = self.strengths()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_one_output, check_strength
+from onefit.penalties.base import OfOneStrength
 from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral
 from onefit.penalties.slope import Slope
 from onefit.pieces import Subspace
 
 
 @dataclass(frozen=True, eq=False)
-class LInfinity(Polyhedral):
+class LInfinity(OfOneStrength, Polyhedral):
     """alpha max_j |β_j|, the ℓ∞ norm: the largest coefficients are equal but for their sign.
 
     It is the sorted ℓ1 norm with the weights 1, 0, …, 0, and shares the pattern of ``Slope``.
@@ -63,9 +63,6 @@ class LInfinity(Polyhedral):
     def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
         """One direction for the largest coefficients together, and one for each of the others."""
         return self._sorted(len(coef)).tangent(coef, loss_gradient)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=self.alpha * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(self.alpha > 0)

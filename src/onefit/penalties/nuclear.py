@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.penalties._checks import check_matrix, check_matrix_size, check_strength
-from onefit.penalties.base import ZERO
+from onefit.penalties.base import ZERO, OfOneStrength
 from onefit.penalties.cones import Conic, ConicForm, nuclear_norm
 from onefit.pieces import Pieces, Subspace
 
 
 @dataclass(frozen=True)
-class NuclearNorm(Conic):
+class NuclearNorm(OfOneStrength, Conic):
     """alpha ‖W‖_*, the sum of the singular values of the coefficients as a matrix: few of them stay.
 
     Parameters
@@ -85,9 +85,6 @@ class NuclearNorm(Conic):
         return Subspace.along(
             basis, gradient, self.alpha * _curvature(sizes[:r], M) if self.alpha > 0 else None
         )
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=self.alpha * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return self.alpha > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,13 +12,13 @@ from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_strength, check_weights
-from onefit.penalties.base import ZERO, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
 from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
 
 @dataclass(frozen=True, eq=False)
-class Slope(Polyhedral):
+class Slope(OfOneStrength, Polyhedral):
     """alpha Σ_k weights_k |β|_(k), where |β|_(1) ≥ |β|_(2) ≥ …: SLOPE, the sorted ℓ1 norm.
 
     Coefficients that are equal but for their sign form clusters, which move together.
@@ -123,9 +123,6 @@ class Slope(Polyhedral):
         gradient = np.zeros_like(coef)
         gradient[order] = (np.add.reduceat(weights, first) / sizes).repeat(sizes) * signs
         return Subspace.along(basis, gradient)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=self.alpha * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(self.alpha > 0 and np.any(self._weights > 0))

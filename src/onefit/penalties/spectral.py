@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.penalties._checks import check_matrix, check_matrix_size, check_positive, check_strength
-from onefit.penalties.base import ROUNDING, Penalty
+from onefit.penalties.base import ROUNDING, OfOneStrength
 from onefit.pieces import Pieces, Subspace, third_by_differences
 
 MOST_STEPS = 100  # of Newton's method in the proximal operator, which rises to the solution
 
 
 @dataclass(frozen=True)
-class SmoothNuclearNorm(Penalty):
+class SmoothNuclearNorm(OfOneStrength):
     """alpha Σ_k (√(σ_k² + ε²) − ε), the nuclear norm with a round tip: σ_k are shrunk, and none is zero.
 
     It is ridge of strength alpha / ε where the singular values are far below ε, and the nuclear norm where
@@ -108,9 +108,6 @@ class SmoothNuclearNorm(Penalty):
 
     def third(self, coef: Array, owed: Array) -> Array:
         return third_by_differences(self.tangent, coef, owed)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, alpha=self.alpha * factor)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return False

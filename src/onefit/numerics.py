@@ -26,6 +26,10 @@ LARGEST_EXPONENT = 300.0
 # Slack 1 − d h below which rounding in h shows: √eps, and a factor for the size of K.
 LEAST_SLACK = 1e-6
 
+# Slack below which a row all but determines its own fit: one step may be far off where nothing checks it,
+# and a changed sign tells.
+LITTLE_SLACK = 0.2
+
 
 def rounding_of_slack(condition: float, size: float = 1.0) -> float:
     """Error of 1 − d h, and of what is divided by it, from a factor of this condition.

@@ -29,7 +29,6 @@ from onefit._linalg.kernel import RowGram
 from onefit._linalg.products import (
     active_columns,
     as_design,
-    by_column,
     column_means,
     column_norms,
     densified,
@@ -37,14 +36,11 @@ from onefit._linalg.products import (
     has_columns,
     is_full,
     is_same,
-    n_stored,
     pairings,
-    scaled_columns,
     some_rows,
     stacked,
     times,
     transposed_times,
-    weighted_gram,
 )
 
 __all__ = [
@@ -55,7 +51,6 @@ __all__ = [
     "add_gram",
     "as_columns",
     "as_design",
-    "by_column",
     "centred_gram",
     "cholesky",
     "column_means",
@@ -71,7 +66,6 @@ __all__ = [
     "is_full",
     "is_same",
     "low_rank_root",
-    "n_stored",
     "null_space",
     "one_thread",
     "one_thread_if_small",
@@ -79,7 +73,6 @@ __all__ = [
     "product",
     "pseudo_factor",
     "row_matrices",
-    "scaled_columns",
     "solve_each",
     "solve_or_fit",
     "some_rows",
@@ -87,6 +80,5 @@ __all__ = [
     "times",
     "times_upper",
     "transposed_times",
-    "weighted_gram",
     "wide_pseudo_factor",
 ]

@@ -170,7 +170,7 @@ class Factorization:
 
     def inverse_root(self) -> Array:
         """W with W Wᵀ = K⁻¹, upper triangular where K is definite."""
-        return np.linalg.inv(self.factor).T if self.is_definite else self.factor
+        return np.asarray(np.linalg.inv(self.factor).T, np.float64) if self.is_definite else self.factor
 
     def half(self, rows: Array) -> Array:
         """Rows whose inner products are those of ``rows`` in K⁻¹; these may be overwritten."""

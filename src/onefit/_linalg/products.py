@@ -91,23 +91,3 @@ def stacked(parts: list[Any]) -> Any:
     if any(isinstance(as_design(part), SparseColumns) for part in parts):
         return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
     return np.vstack(parts)
-
-
-def scaled_columns(X: Any, which: Index, factors: Array) -> Any:
-    """Some columns of X, each times a factor."""
-    return as_columns(X).scaled_columns(which, factors)
-
-
-def by_column(X: Any) -> Any:
-    """X in float64, stored so that single columns are had without looking for them; not copied if it is."""
-    return as_columns(X).by_column()
-
-
-def n_stored(X: Any) -> int:
-    """Numbers that one product with X takes."""
-    return as_columns(X).n_stored
-
-
-def weighted_gram(X: Any, means: Array | None, d: Array) -> Array:
-    """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (k, k), lower triangle valid, Fortran order."""
-    return as_columns(X).weighted_gram(means, d)

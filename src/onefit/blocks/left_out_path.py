@@ -22,9 +22,8 @@ from onefit._linalg import product
 from onefit._typing import Array, Index
 from onefit.blocks.losses import LossSums
 from onefit.blocks.rows import Block, centred_columns
-
-LITTLE_SLACK = 0.2  # slack below which a row all but determines its own fit, and a changed sign tells
-FULL_LEVERAGE = 1e-8
+from onefit.leave_out.step import FULL_LEVERAGE
+from onefit.numerics import LITTLE_SLACK
 
 
 class Directions(NamedTuple):

@@ -59,7 +59,7 @@ def applies(start: Fit) -> bool:
 def work(fit: Fit, k: int) -> Work:
     """What it takes to go near an optimum of so many columns, about."""
     X = fit.problem.X
-    stored = _linalg.n_stored(X) * k / X.shape[1]
+    stored = _linalg.as_columns(X).n_stored * k / X.shape[1]
     return Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
 
 
@@ -81,7 +81,7 @@ def approach(start: Fit) -> Fit:
 
 def nearer(start: Fit, last: float) -> Iterator[tuple[float, Fit]]:
     """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
-    fit, error, X = start, FIRST, _linalg.by_column(start.problem.X)
+    fit, error, X = start, FIRST, _linalg.as_columns(start.problem.X).by_column()
     for _ in range(MOST_STEPS):
         fit = toward(fit, _model_minimum(fit, X, error))
         yield error, fit
@@ -113,7 +113,7 @@ def _model_minimum(fit: Fit, X: Array, error: float) -> Fit:
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-        lasso.fit(_linalg.scaled_columns(X, which, 1.0 / l1), response, sample_weight=d)
+        lasso.fit(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1), response, sample_weight=d)
     coef = np.zeros_like(fit.coef)
     coef[which] = lasso.coef_ / l1
     level = lasso.intercept_ if problem.intercept else fit.intercept
@@ -127,7 +127,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
         return fit
     columns = _linalg.active_columns(fit.problem.X, support)
     means = _linalg.column_means(columns, fit.hessian) if fit.problem.intercept else None
-    null = _linalg.null_space(_linalg.weighted_gram(columns, means, fit.hessian))
+    null = _linalg.null_space(_linalg.as_columns(columns).weighted_gram(means, fit.hessian))
     while null.shape[1]:
         moved, gone = _without_one(fit, support, null[:, 0])
         if moved.objective > fit.objective + ROUNDING * abs(fit.objective):

@@ -35,7 +35,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 import onefit
-from onefit.losses import Huber, Multinomial, Quantile
+from onefit.losses import Hinge, Huber, Multinomial, Quantile
 from onefit.penalties import (
     L1,
     L2,
@@ -50,6 +50,7 @@ from onefit.penalties import (
 from onefit.penalties import (
     ElasticNet as ElasticNetPenalty,
 )
+from onefit.problem import Problem
 
 N, P = 48, 6
 
@@ -94,6 +95,27 @@ def weights(n: int = N, seed: int = 2) -> np.ndarray:
     drawn = np.random.default_rng(seed).uniform(0.3, 2.0, n)
     drawn[5::17] = 0.0
     return drawn
+
+
+def kinked_problem(
+    loss: Any,
+    penalty: Any,
+    weighted: bool = False,
+    fit_intercept: bool = True,
+    *,
+    n: int = 50,
+    p: int = 6,
+) -> Problem:
+    """A problem whose loss has kinks, of labels for a hinge and else of numbers; some weights may be zero."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) + 0.3
+    eta = X @ rng.normal(size=p)
+    labels = isinstance(loss, Hinge)
+    y = (eta + rng.logistic(size=n) > 0).astype(float) if labels else eta + rng.normal(size=n)
+    drawn = rng.uniform(0.2, 2.0, n) if weighted else np.ones(n)
+    if weighted:
+        drawn[::7] = 0.0
+    return Problem(loss, penalty, X, y, drawn, np.array(fit_intercept))
 
 
 @dataclass(frozen=True)

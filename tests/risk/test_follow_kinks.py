@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import kinked_problem
 from onefit._linalg import RowGram
 from onefit.fit import Fit
 from onefit.leave_out.follow_kinks import leave_out_along_path
@@ -16,10 +17,9 @@ from onefit.leave_out.refit import without
 from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
-from onefit.problem import Problem
 from onefit.solvers import kinks
 
-N, P = 50, 6
+N, P = 50, 6  # of the problems of ``builders``
 PLAIN = L2(0.5)
 LOSSES = {
     "hinge": Hinge(),
@@ -30,20 +30,8 @@ LOSSES = {
 every = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 
 
-def _problem(loss, penalty=PLAIN, weighted=False, fit_intercept=True, n=N, p=P, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, p)) + 0.3
-    eta = X @ rng.normal(size=p)
-    y = (
-        (eta + rng.logistic(size=n) > 0).astype(float)
-        if isinstance(loss, Hinge)
-        else eta + rng.normal(size=n)
-    )
-    weights = np.ones(n)
-    if weighted:
-        weights = rng.uniform(0.2, 2.0, n)
-        weights[::7] = 0.0
-    return Problem(loss, penalty, X, y, weights, np.array(fit_intercept))
+def _problem(loss, penalty=PLAIN, *args, **how):
+    return kinked_problem(loss, penalty, *args, **how)
 
 
 def _fit(problem):

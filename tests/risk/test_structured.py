@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.svm import SVC, SVR
 
+import clarabel_route
 import onefit
 from onefit import GeneralizedLinear
 from onefit.leave_out.patterns import pattern_stays
@@ -34,17 +33,6 @@ from onefit.problem import Problem
 from onefit.readers import read
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
-
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
 
 N, P = 60, 16
 GROUPS = np.repeat(np.arange(4), 4)

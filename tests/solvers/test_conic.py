@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+import clarabel_route
 import onefit
 from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
@@ -21,16 +20,6 @@ from onefit.solvers.solve import solve
 
 clarabel = pytest.importorskip("clarabel")
 
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
 
 GROUPS = np.repeat(range(4), 3)
 LOSSES = [EpsilonInsensitive(0.0), Quantile(0.3), EpsilonInsensitive(0.2), Hinge()]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+import clarabel_route
+from builders import kinked_problem
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -19,18 +19,7 @@ from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers import kinks
 
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
-
-N, P = 50, 6
+N, P = 50, 6  # of the problems of ``builders``
 LOSSES = {
     "hinge": Hinge(),
     "median": Quantile(),
@@ -46,20 +35,8 @@ PENALTIES = {
 every = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 
 
-def _problem(loss, penalty=PENALTIES["per feature"], weighted=False, fit_intercept=True, n=N, p=P, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, p)) + 0.3
-    eta = X @ rng.normal(size=p)
-    y = (
-        (eta + rng.logistic(size=n) > 0).astype(float)
-        if isinstance(loss, Hinge)
-        else eta + rng.normal(size=n)
-    )
-    weights = np.ones(n)
-    if weighted:
-        weights = rng.uniform(0.2, 2.0, n)
-        weights[::7] = 0.0
-    return Problem(loss, penalty, X, y, weights, np.array(fit_intercept))
+def _problem(loss, penalty=PENALTIES["per feature"], *args, **how):
+    return kinked_problem(loss, penalty, *args, **how)
 
 
 def _solve(problem):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import clarabel_route
 from onefit.curvature import Along, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.refit import without
@@ -18,17 +17,6 @@ from onefit.penalties import L1, L2, FusedLasso, GeneralizedLasso, Slope, TrendF
 from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates, WithRidgeRows
 from onefit.solvers.solve import solve, solve_path
-
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
 
 N, P = 50, 10
 TREE = [(0, 3), (3, 1), (5, 3), (2, 6), (6, 7)]

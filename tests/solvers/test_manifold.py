@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
+import clarabel_route
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Huber, Logistic, Poisson, Squared, SquaredHinge
@@ -27,17 +26,6 @@ from onefit.problem import Problem
 from onefit.solvers import manifold
 from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import FEW_ON_MANIFOLD, solve
-
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
 
 N, P = 60, 12
 GROUPS = np.repeat(np.arange(4), 3)

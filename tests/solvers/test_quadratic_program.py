@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import clarabel_route
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -28,17 +27,6 @@ from onefit.penalties import (
 from onefit.problem import Problem
 from onefit.solvers import held_kinks, quadratic_program
 from onefit.solvers.solve import solve
-
-
-def _load(name):
-    """``tests`` is no package: tests are imported one by one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clarabel_route = _load("clarabel_route")
 
 N, P = 40, 8
 RING = [(i, (i + 1) % P) for i in range(P)]

@@ -8,9 +8,10 @@ the factor of the curvature that leave-one-out needs at the end, so a solution c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves a
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A fit at its optimum and the curvature there, factored when something is asked of it."""
+    """A fit at its optimum and the curvature there, factored when somebody asks for it; a pair, too."""
 
     fit: Fit
     known: Curvature | None = None  # if somebody has factored it
@@ -38,6 +39,9 @@ class Solution:
     @cached_property
     def curvature(self) -> Curvature:
         return factor(self.fit) if self.known is None else self.known
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.fit, self.curvature))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss

@@ -108,15 +108,12 @@ class Judgement:
 
     def roughly(self, solution: Solution) -> LeftOut:
         """Left-out predictors that are good enough to tell strengths apart."""
-        return (
-            in_passing(solution.fit, solution.curvature, self.yardstick)
-            if self.sets is None
-            else self.thoroughly(solution)
-        )
+        return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
     def thoroughly(self, solution: Solution) -> LeftOut:
         """Left-out predictors to a fraction of the standard error of the risk."""
-        return leave_out(solution.fit, self.sets, curvature=solution.curvature, yardstick=self.yardstick)
+        fit, curvature = solution
+        return leave_out(fit, self.sets, curvature=curvature, yardstick=self.yardstick)
 
     # --- what a strength is worth -----------------------------------------------------------------------
 
@@ -147,11 +144,11 @@ class Judgement:
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
         if self.is_by_row and is_dear_to_factor(solution.fit, TENTHS):
-            return self.by_tenths(solution.fit, solution.curvature)
+            return self.by_tenths(*solution)
         if not self.is_full(solution):
             return self.by_step(solution)
         if self._pays_by_tenths(solution, FIRST):
-            return self.by_tenths(solution.fit, solution.curvature)
+            return self.by_tenths(*solution)
         return self.sample(solution, FIRST)
 
     def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
@@ -217,9 +214,7 @@ class Judgement:
         known = np.empty(len(rows))
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
-        known[done:] = self._of_rows(
-            rows[done:], leave_some_out(solution.fit, solution.curvature, rows[done:])
-        )
+        known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:]))
         everyone = np.arange(len(self.weights))
         covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
         return from_sample(known, rows, order, covariates, self.weights, len(picked))
@@ -229,7 +224,7 @@ class Judgement:
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves."""
         if self._pays_by_tenths(solution, count, before):
-            return self.by_tenths(solution.fit, solution.curvature, count, before)
+            return self.by_tenths(*solution, count, before)
         return self.sample(solution, count, before, stepped())
 
     def seconds(self, solution: Solution, count: int, before: Verdict | None = None) -> float:

@@ -14,7 +14,6 @@ from joblib import Parallel, delayed
 
 from onefit import _linalg, gradients
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
@@ -86,10 +85,6 @@ def _from(problem: Problem, start: Fit | None) -> Solution:
     return solve(moved)
 
 
-def _pair(solution: Solution) -> tuple[Fit, Curvature]:
-    return solution.fit, solution.curvature
-
-
 @dataclass(frozen=True, eq=False)
 class LeaveOneOutJudge(Judge):
     """Every row on its own.
@@ -153,7 +148,7 @@ class LeaveOneOutJudge(Judge):
         problem = solution.fit.problem
         if solution.fit.is_kinked or problem.loss.has_kinks:  # only exact values move without jumps
             return leave_out(solution.fit, max_error=0.0, curvature=solution.curvature)
-        return one_step(solution.fit, solution.curvature)
+        return one_step(*solution)
 
     def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
         fit, parts = solution.fit, list[Part]()
@@ -247,7 +242,7 @@ class HeldOutJudge(Judge):
     ) -> tuple[float, Part | None, Fit]:
         removed, tested = self.folds.removed[k], self.folds.tested[k]
         known = None if shared is None else shared.without(training, removed)
-        fit, curvature = known or _pair(_from(training, start))
+        fit, curvature = _from(training, start) if known is None else known
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
         value = float(weights @ self.metric.losses(y, eta))
         if not gradient:
@@ -293,7 +288,7 @@ class GeneralisedJudge(Judge):
         return not (special or problem.intercept.ndim)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        fit, curvature = _pair(_from(problem, starts[0] if starts else None))
+        fit, curvature = _from(problem, starts[0] if starts else None)
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
@@ -351,7 +346,7 @@ class PermutedJudge(Judge):
         value, parts, fits = 0.0, [], []
         for t, order in enumerate(self.orders):
             own = replace(problem, y=problem.y[order])
-            fit, curvature = _pair(_from(own, starts[t] if starts else None))
+            fit, curvature = _from(own, starts[t] if starts else None)
             share, by_row = self._explained(fit, order)
             # the response is to be fitted; of a permuted one nothing is to be explained
             sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)

@@ -39,7 +39,7 @@ def _iteration_cost(fit: Fit) -> Work | None:
     """What a row takes whose steps are repeated; None where they are not."""
     if proximal.applies(fit):
         n, k = fit.problem.n, 1.3 * fit.tangent.size + 1
-        stored = _linalg.as_columns(fit.problem.X).n_stored
+        stored = _linalg.n_stored(fit.problem.X)
         return Work(8.0 * (2.0 * n * k + 3.0 * k * k) + 2.0 * stored, 2.0, 16.0 * n).times(ROUNDS)
     bends = fit.problem.self_concordance() is not None and not fit.problem.loss.is_kinked
     return chord_cost(fit) if bends and not fit.is_kinked else None

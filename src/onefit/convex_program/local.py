@@ -18,9 +18,10 @@ from typing import Self
 
 import numpy as np
 
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Design, Mask
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import shown
+from onefit.curvature import Curvature, Direction, Sandwich, factor
 from onefit.fit import Fit
 from onefit.losses import Loss
 from onefit.penalties import Penalty
@@ -90,11 +91,11 @@ class ProgramLoss(Loss, SelfSolved):
         assert isinstance(penalty, ProgramPenalty)
         kept, is_whole = problem.weights > 0, penalty.program is self.program
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
-            return Solution(start)
+            return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
         coef = self._cleared(found.coef)
         fit = self._with_duals(Fit(problem, coef, found.intercept), np.where(kept, -found.dual, 0.0))
-        return Solution(fit)
+        return Solution(fit, Deferred(fit))
 
     def _cleared(self, coef: Array) -> Array:
         """Coefficients without those that move predictors by nothing: a solver's zeros."""
@@ -302,3 +303,40 @@ class ProgramPenalty(Penalty):
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return False  # refits do not start from anywhere
+
+
+@dataclass(frozen=True, eq=False)
+class Deferred(Curvature):
+    """The curvature of a fit, factored when something is asked of it: refits are asked nothing."""
+
+    fit: Fit
+
+    @cached_property
+    def _factored(self) -> Curvature:
+        return factor(self.fit)
+
+    def quadratic_forms(self) -> Array:
+        return self._factored.quadratic_forms()
+
+    def solve(self, gradient: Direction) -> Direction:
+        return self._factored.solve(gradient)
+
+    def predict(self, direction: Direction) -> Array:
+        return self._factored.predict(direction)
+
+    @property
+    def is_definite(self) -> bool:
+        return self._factored.is_definite
+
+    @property
+    def condition(self) -> float:
+        return self._factored.condition
+
+    def carry(self, new: Design, slopes: Array) -> Array:
+        return self._factored.carry(new, slopes)
+
+    def hat(self, rows: Array) -> Array:
+        return self._factored.hat(rows)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        return self._factored.sandwich(middle)

@@ -140,7 +140,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     Losses and penalties without a constant have no proof: there a Newton step that is short beside
     everything counts as twice the error, and a longer one as none.
     """
-    fit, K = solution.fit, solution.curvature
+    fit, K = solution
     problem = fit.problem
     gradient = Direction(
         fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),

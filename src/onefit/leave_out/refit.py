@@ -134,7 +134,7 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
     if solution is None:
         return None
     refit = with_middle_intercept(solution.fit)
-    bounds = bound_at(Solution(refit, solution.curvature), judged)
+    bounds = bound_at(solution._replace(fit=refit), judged)
     several = refit is not solution.fit or not is_determined(refit)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, several)
 

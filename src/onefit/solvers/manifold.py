@@ -72,7 +72,7 @@ def solve(start: Fit) -> Solution:
     """
     fit, is_there = approach(start)
     if is_there:
-        return Solution(fit)
+        return Solution(fit, factor(fit))
     raise SolverError(
         f"no optimum reached (objective {fit.objective:.6g}): the problem may have no finite "
         "minimum, or columns of very different size; scale them, or penalise more"

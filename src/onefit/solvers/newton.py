@@ -8,10 +8,7 @@ the factor of the curvature that leave-one-out needs at the end, so a solution c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,19 +26,11 @@ UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that i
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A fit at its optimum and the curvature there, factored when somebody asks for it; a pair, too."""
+class Solution(NamedTuple):
+    """A fit at its optimum and the curvature there."""
 
     fit: Fit
-    known: Curvature | None = None  # if somebody has factored it
-
-    @cached_property
-    def curvature(self) -> Curvature:
-        return factor(self.fit) if self.known is None else self.known
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.fit, self.curvature))
+    curvature: Curvature
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss

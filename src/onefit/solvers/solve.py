@@ -10,6 +10,7 @@ from itertools import chain, tee
 import numpy as np
 
 from onefit import _linalg
+from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty, Slope
@@ -53,14 +54,16 @@ def solve(start: Fit) -> Solution:
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
     if problem.loss.has_kinks:
-        return Solution(_solve_with_kinks(start))
+        fit = _solve_with_kinks(start)
+        return Solution(fit, factor(fit))
     if isinstance(problem.penalty, SeparablePenalty):
         return _solve_separable(start)
     coordinates = LassoCoordinates.of(problem)
     if coordinates is not None:
         return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
     if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
-        return Solution(quadratic_program.solve(start))
+        fit = quadratic_program.solve(start)
+        return Solution(fit, factor(fit))
     return _solve_on_manifold(start)
 
 
@@ -73,9 +76,9 @@ def _solve_on_manifold(start: Fit) -> Solution:
     is_quick = sorted_sizes or (single and _is_small(start.problem))
     near = manifold.approach(start, FEW_ON_MANIFOLD if is_quick else np.inf)
     if near.is_there and is_stationary(near.fit):
-        return Solution(near.fit)
+        return Solution(near.fit, factor(near.fit))
     fit = sorted_faces.solve(near.fit) if sorted_sizes else quadratic_program.solve(near.fit)
-    return Solution(fit)
+    return Solution(fit, factor(fit))
 
 
 def _solve_by_newton(start: Fit) -> Solution:
@@ -86,7 +89,8 @@ def _solve_by_newton(start: Fit) -> Solution:
     except SolverError:
         if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not _is_small(problem):
             raise
-    return Solution(quadratic_program.solve(start))
+    fit = quadratic_program.solve(start)
+    return Solution(fit, factor(fit))
 
 
 def _is_small(problem: Problem) -> bool:

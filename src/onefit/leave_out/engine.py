@@ -67,7 +67,7 @@ def leave_out(
         return state.found
     state.prove()
     if affordable is None:
-        affordable = np.inf if max_error == 0 else _affordable(fit)
+        affordable = np.inf if max_error == 0 else affordable_for(fit)
     state.progress = progress
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
@@ -99,7 +99,8 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     return state.found
 
 
-def _affordable(fit: Fit) -> float:
+def affordable_for(fit: Fit) -> float:
+    """Seconds that making left-out values of a fit exact may take, where a sample could do."""
     n, p = fit.problem.X.shape
     one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
     return max(AT_LEAST, AFFORDABLE * one.seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,6 +39,15 @@ class Wanting(NamedTuple):
 
     which: Index
     needed: int  # so many of the first for the mean; the others for their own sake
+
+
+class Way(Enum):
+    """How a set is refined."""
+
+    ITERATE = auto()  # steps with one tableau, patterns included
+    REPEAT = auto()  # steps with one factor
+    FOLLOW = auto()  # along the exact path
+    ANEW = auto()
 
 
 class Stage(NamedTuple):
@@ -199,30 +209,29 @@ class State:
         done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed, list(self.starts)])
         return ~np.isin(found.fold, done) & ~np.isfinite(found.bounds)
 
-    def settle(self, which: Index, limits: Array | float) -> None:
-        """Solve some sets, until none may make the mean wrong by more than its limit."""
+    def settle(self, which: Index, limits: Array | float, *, proven: bool = True) -> None:
+        """Solve some sets, until none may make the mean wrong by more than its limit.
+
+        Where it need not be ``proven``, rows whose steps have settled are done.
+        """
         for stage in self.stages():
             found, own = self.found, self.errors()[which]
-            rest = which[(own > limits) & ~np.isin(which, np.union1d(found.anew, found.failed))]
+            done = np.concatenate([found.anew, found.failed, [] if proven else list(found.solved)])
+            rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
                 break
             stage.act(rest, np.inf)
 
     def stages(self) -> list[Stage]:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
-        found, fit = list[Stage](), self.fit
-        smooth = not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None
-        if smooth and (self.step is not None or self.blocks is not None):  # nothing to repeat in the dual
-            if self.sets is None and proximal.applies(fit):
-                if not paths_are_surer(fit):
-                    found.append(Stage(proximal.cost(fit), self._iterate))
-            elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
-                found.append(Stage(self.cost_of_chords(), self._repeat_steps))
-        if self.sets is None and has_paths(fit):
-            first, second = following(fit, 1), following(fit, 2)
-            found.append(Stage(second.plus(first.times(-1.0)), self.follow))
-        anew = Stage(refit_cost(fit), self._refit)
-        return [*(stage for stage in found if stage.each.seconds < anew.each.seconds), anew]
+        acts = {
+            Way.ITERATE: self._iterate,
+            Way.REPEAT: self._repeat_steps,
+            Way.FOLLOW: self.follow,
+            Way.ANEW: self._refit,
+        }
+        closed = () if self.step is not None or self.blocks is not None else (Way.ITERATE, Way.REPEAT)
+        return [Stage(work, acts[way]) for work, way in ways(self.fit, self.sets) if way not in closed]
 
     def iterate(self, which: Index) -> None:
         """Repeat steps of a fit without kinks, all sets together."""
@@ -234,7 +243,7 @@ class State:
 
     def cost_of_chords(self) -> Work:
         """What a set takes, about."""
-        return chord_cost(self.fit, 1 if self.sets is None else max(len(rows) for rows in self.sets.removed))
+        return _cost_of_chords(self.fit, self.sets)
 
     @property
     def _most_steps(self) -> int:
@@ -317,6 +326,25 @@ class State:
             several=_with(found.several, [k for k, one in anew.items() if one.several]),
         )
         return refit_cost(self.fit).times(which.size).seconds
+
+
+def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
+    """How a set can be refined, and what that takes: none that takes longer than solving it anew."""
+    found, anew = list[tuple[Work, Way]](), refit_cost(fit)
+    if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
+        if sets is None and proximal.applies(fit):
+            if not paths_are_surer(fit):
+                found.append((proximal.cost(fit), Way.ITERATE))
+        elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
+            found.append((_cost_of_chords(fit, sets), Way.REPEAT))
+    if sets is None and has_paths(fit):
+        first, second = following(fit, 1), following(fit, 2)
+        found.append((second.plus(first.times(-1.0)), Way.FOLLOW))
+    return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
+
+
+def _cost_of_chords(fit: Fit, sets: Folds | None) -> Work:
+    return chord_cost(fit, 1 if sets is None else max(len(rows) for rows in sets.removed))
 
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:

@@ -13,7 +13,7 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.engine import in_passing
+from onefit.leave_out.engine import affordable_for, in_passing
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.some import (
     cost_of_some,
@@ -21,7 +21,6 @@ from onefit.leave_out.some import (
     leave_some_out,
     left_out_roughly,
     rough_cost,
-    rows_within,
 )
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
@@ -128,8 +127,13 @@ class Judgement:
         return np.argsort(-heavy, kind="stable")[: min(PICKED, len(heavy))]
 
     def is_sampled(self, solution: Solution) -> bool:
-        """Whether strengths are told apart by samples of rows that are solved without themselves."""
-        return self.is_by_row and solution.fit.is_kinked
+        """Whether strengths are told apart by samples of rows that are solved without themselves.
+
+        Of a fit without kinks the engine solves all rows, or a sample of its own where that takes long.
+        """
+        fit = solution.fit
+        whole = cost_of_some(fit, len(self.order)) <= affordable_for(fit)
+        return self.is_by_row and (fit.is_kinked or whole)
 
     @property
     def is_by_row(self) -> bool:
@@ -139,7 +143,7 @@ class Judgement:
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         fit = solution.fit
-        return self.is_sampled(solution) and fit.tangent.size > FULL * fit.problem.n
+        return self.is_sampled(solution) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
@@ -155,6 +159,8 @@ class Judgement:
         """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
         if before is not None and (before.seen or before.solved):
             return before.seen > 0
+        if not solution.fit.is_kinked:
+            return False
         singly, many = cost_of_some(solution.fit, count), TENTHS * len(self.order) >= PARTS * MORE * FIRST
         return many and singly > max(LITTLE, self._by_tenths_cost(solution, count))
 
@@ -209,12 +215,12 @@ class Judgement:
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
         picked = self._picked(stepped)
         order = np.concatenate([picked, self.order[~np.isin(self.order, picked)]])
-        rows = order[: max(count, rows_within(solution.fit, LITTLE))]
+        rows = order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
-        known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:]))
+        known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:], self.yardstick))
         everyone = np.arange(len(self.weights))
         covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
         return from_sample(known, rows, order, covariates, self.weights, len(picked))

@@ -27,6 +27,7 @@ from onefit.metrics import LinearMetric, SquaredError
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Moments, Problem
 from onefit.readers import Reading
+from onefit.risk.judging import yardstick
 from onefit.risk.named import Permutation
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
@@ -183,7 +184,8 @@ class LeaveOneOutJudge(Judge):
         """The risk by some rows, the same ones for every fit."""
         order = np.random.default_rng(0).permutation(len(self.weights))
         rows = order[:count]
-        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows))
+        measure = yardstick(self.metric, self.target, self.weights)
+        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure))
         inside = self.metric.losses(self.target, fit.eta)[:, None]
         return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
 

@@ -234,10 +234,15 @@ def test_pseudo_factor_is_a_generalised_inverse(scale):
 def test_a_root_has_no_more_columns_than_the_rank(scale):
     A = scale * np.random.default_rng(11).normal(size=(9, 4)) * [1.0, 3.0, 0.1, 1.0]
     A = np.vstack([A, A[:2], np.zeros((1, 4))])
-    root = _linalg.low_rank_root(A @ A.T, 1e-10)
-    assert root.shape == (12, 4)
-    np.testing.assert_allclose(root @ root.T, A @ A.T, atol=1e-9 * scale**2)
-    assert _linalg.low_rank_root(np.zeros((3, 3)), 1e-10).shape == (3, 0)
+    several = np.stack([A, np.zeros_like(A), A * [1.0, 0.0, 1.0, 0.0]])
+    several = several @ several.transpose(0, 2, 1)
+    roots = _linalg.low_rank_roots(several, 1e-10)
+    assert roots.shape == (3, 12, 4)
+    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), several, atol=1e-9 * scale**2)
+    assert not roots[1].any()
+    assert not roots[2, :, 2:].any()
+    np.testing.assert_array_equal(_linalg.low_rank_roots(several[:1], 1e-10), roots[:1])
+    assert _linalg.low_rank_roots(np.zeros((2, 3, 3)), 1e-10).shape == (2, 3, 0)
 
 
 def test_pseudo_factor_gives_the_solution_of_minimum_norm():

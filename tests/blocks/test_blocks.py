@@ -20,7 +20,7 @@ from onefit.blocks import (
     ridge_path,
 )
 from onefit.risk.means import mean_and_error
-from onefit.tuning.selection import covariance_of_means, paired_errors
+from onefit.tuning.spread import covariance_of_means, paired_errors
 
 ALPHAS = np.geomspace(2.0, 0.02, 6)
 REFITS = {

@@ -15,7 +15,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import Walk, judged, search_path
+from onefit.tuning.path import Walk, of_verdicts, search_path
 from onefit.tuning.race import race
 from onefit.tuning.sample import Verdict, between, from_sample
 
@@ -109,7 +109,8 @@ def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, ref
     strengths, losses = refits
     metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y
     _, (result, _, left_out) = _raced(_wide, strengths, Judgement(metric, labels, ones), selection)
-    exact = judged(strengths, losses, ones, result.coefs, result.levels, selection)
+    verdicts = [Verdict(column, np.zeros(len(ones)), 0.0, len(ones)) for column in losses.T]
+    exact = of_verdicts(strengths, verdicts, ones, result.coefs, result.levels, selection)
     assert result.best == exact.best
     assert result.risks[result.best] == pytest.approx(exact.risks[exact.best], rel=0.01)
     assert metric.losses(labels, left_out.eta).mean() == pytest.approx(exact.risks[exact.best], rel=0.01)

@@ -25,6 +25,12 @@ def _problem(shape, *, weighted=False, fit_intercept=True, store=np.asarray, out
     return Problem(Squared(), L2(1.0), store(X), y, weights, np.full(outputs, fit_intercept))
 
 
+def residuals(problem):
+    """Left-out residuals of every target at every strength: (t, J, n)."""
+    spectrum = RidgeSpectrum(problem)
+    return spectrum.left_out_residuals(spectrum.shrinkage(ALPHAS))
+
+
 @pytest.mark.parametrize("shape", [(30, 6), (12, 40), (20, 20)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -32,7 +38,7 @@ def _problem(shape, *, weighted=False, fit_intercept=True, store=np.asarray, out
 def test_agrees_with_the_general_route(shape, weighted, fit_intercept, store):
     problem = _problem(shape, weighted=weighted, fit_intercept=fit_intercept, store=store)
     spectrum = RidgeSpectrum(problem)
-    residuals, slack = spectrum.left_out_residuals(ALPHAS)
+    residuals_at, slack = residuals(problem), spectrum.shrinkage(ALPHAS).slack
     coefs = spectrum.coefficients(ALPHAS)
     levels = spectrum.levels(coefs)
     for j, alpha in enumerate(ALPHAS):
@@ -44,28 +50,28 @@ def test_agrees_with_the_general_route(shape, weighted, fit_intercept, store):
         np.testing.assert_allclose(coefs[:, 0, j], solution.fit.coef, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(levels[0, j], solution.fit.intercept, rtol=1e-6, atol=1e-8)
         ours = spectrum.left_out(float(alpha))
-        np.testing.assert_allclose(1.0 - slack[:, j], ours.leverages * (problem.weights > 0), atol=1e-12)
+        np.testing.assert_allclose(1.0 - slack[j], ours.leverages * (problem.weights > 0), atol=1e-12)
         held = problem.weights > 0
-        np.testing.assert_allclose((problem.y - residuals[:, 0, j])[held], ours.eta[held], atol=1e-12)
+        np.testing.assert_allclose((problem.y - residuals_at[0, j])[held], ours.eta[held], atol=1e-12)
         np.testing.assert_allclose(ours.eta, general.eta, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(ours.leverages, general.leverages, atol=1e-7)
 
 
 def test_outputs_are_independent():
     several = _problem((30, 6), outputs=(3,))
-    together, _ = RidgeSpectrum(several).left_out_residuals(ALPHAS)
+    together = residuals(several)
     for t in range(3):
         one = Problem(Squared(), L2(1.0), several.X, several.y[:, t], several.weights, np.array(True))
-        alone, _ = RidgeSpectrum(one).left_out_residuals(ALPHAS)
-        np.testing.assert_allclose(together[:, t], alone[:, 0], atol=1e-12)
+        alone = residuals(one)
+        np.testing.assert_allclose(together[t], alone[0], atol=1e-12)
 
 
 def test_leverages_sum_to_the_degrees_of_freedom():
     problem = _problem((30, 6))
-    _, slack = RidgeSpectrum(problem).left_out_residuals(ALPHAS)
+    slack = RidgeSpectrum(problem).shrinkage(ALPHAS).slack
     centred = problem.X - problem.X.mean(axis=0)
     s = np.linalg.eigvalsh(centred.T @ centred)
-    np.testing.assert_allclose((1 - slack).sum(axis=0), 1 + (s[:, None] / (s[:, None] + ALPHAS)).sum(axis=0))
+    np.testing.assert_allclose((1 - slack).sum(axis=1), 1 + (s[:, None] / (s[:, None] + ALPHAS)).sum(axis=0))
 
 
 def test_largest_eigenvalue():

@@ -13,10 +13,10 @@ from onefit.tuning.selection import (
     choose,
     confidence_set,
     corrected_risk,
-    covariance_of_means,
-    paired_errors,
+    roots_of,
     smallest,
 )
+from onefit.tuning.spread import covariance_of_means, paired_errors
 
 
 def _losses(rng, means, n, correlation=0.95):
@@ -36,7 +36,9 @@ def test_a_few_rows_do_not_choose_a_penalty_that_is_clearly_too_weak():
     risks, paired = losses.mean(axis=0), paired_errors(losses, np.ones(200), 4)
     found = _contest(losses, selection="bagged_se")
     assert risks.argmin() == found.bagged() == 4
-    without_a_limit = bagged(found.risks, found.covariance, found.positions, Bagging(2.0, 0.5))
+    without_a_limit = bagged(
+        found.risks[None], roots_of(found.covariance[None]), found.positions, Bagging(2.0, 0.5)
+    )[0]
     assert risks[without_a_limit] > risks[4] + paired[without_a_limit]
 
 

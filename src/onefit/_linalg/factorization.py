@@ -85,17 +85,27 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
 
 
-def low_rank_root(K: Array, rtol: float) -> Array:
-    """B (k, r) with B Bᵀ = K but for this share of the largest element of a positive semi-definite K.
+def low_rank_roots(K: Array, rtol: float) -> Array:
+    """B (t, k, r) with B Bᵀ = K but for this share of the largest element, of t semi-definite matrices K.
 
+    By pivoted Cholesky, a pivot of all of them at a time; columns of B beyond the rank of its K are zero.
     Not scaled to a unit diagonal, where all pivots would be equal and rounding say which is first.
     """
-    scale = float(K.diagonal().max(initial=0.0))
-    if scale <= 0.0:
-        return np.zeros((len(K), 0))
-    factor, order, rank, _ = lapack.dpstrf(K, lower=1, tol=rtol * scale)
-    B = np.empty((len(K), rank))
-    B[order - 1] = np.tril(factor[:, :rank])
+    numbers, (count, size) = np.arange(len(K)), K.shape[:2]
+    left = np.diagonal(K, axis1=1, axis2=2).copy()
+    least = rtol * left.max(axis=1, initial=0.0)
+    B = np.zeros((count, size, size))
+    for r in range(size):
+        pivot = left.argmax(axis=1)
+        largest = left[numbers, pivot]
+        is_left = largest > least
+        if not is_left.any():
+            return B[:, :, :r]
+        column = K[numbers, :, pivot] - np.einsum("tkr,tr->tk", B[:, :, :r], B[numbers, pivot, :r])
+        column *= (is_left / np.sqrt(np.where(is_left, largest, 1.0)))[:, None]
+        B[:, :, r] = column
+        left -= column**2
+        left[numbers[is_left], pivot[is_left]] = 0.0
     return B
 
 

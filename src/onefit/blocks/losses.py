@@ -180,7 +180,7 @@ class LossSums:
         if selection in BAGGINGS and not np.all(np.isnan(self.risks)):
             return held.bagged(), held
         risks = self.risks
-        return choose(risks, self.paired_errors(smallest(risks)), selection), held
+        return int(choose(risks, self.paired_errors(smallest(risks)), selection)), held
 
 
 def _pairs(differences: Array) -> Array:

@@ -180,7 +180,7 @@ def chosen_of(
         contest = losses.of_some(at).contest(paths, selection)
         risks = losses.risks[own]
         paired = losses.paired_errors(int(own[smallest(risks)]))[own]
-        best = contest.bagged() if selection in BAGGINGS else choose(risks, paired, selection)
+        best = contest.bagged() if selection in BAGGINGS else int(choose(risks, paired, selection))
         found.append(
             TunedPath(
                 strengths[own],

@@ -22,6 +22,8 @@ def strengths_of(model: Any) -> tuple[str, Array, float]:
     """Name, path and chosen value of the penalty strength."""
     if hasattr(model, "Cs_"):
         return "C", np.asarray(model.Cs_), float(np.ravel(model.C_)[0])
+    if np.size(model.alpha_) > 1:
+        raise ValueError("each target has a path of its own: draw that of a model of one target")
     return "alpha", np.asarray(model.alphas_), float(np.ravel(model.alpha_)[0])
 
 

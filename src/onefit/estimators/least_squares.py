@@ -34,7 +34,7 @@ class _LeastSquares(SelfTuned):
         ----------
         X : array-like, sparse matrix or sparse array of shape (n, p)
         y : array-like of shape (n,) or (n, t)
-            Several targets have one strength.
+            Several targets have one strength, unless ``alpha_per_target`` is set.
         sample_weight : array-like of shape (n,), optional
             A row leaves with its whole weight, and the risk is the weighted mean.
         groups : array-like of shape (n,), optional
@@ -54,14 +54,18 @@ class RidgeLOO(_LeastSquares):
     columns that are treated differently, strength by strength.
 
     Stands in for ``RidgeCV``.  What differs: ``alphas`` may be a number; the default choice is not the
-    smallest risk (``selection``); several targets have one strength; ``loo_`` holds what ``store_cv_results``
-    would.  ``gcv_mode`` is not taken.
+    smallest risk (``selection``); ``best_score_`` is corrected for the choice; ``loo_`` holds what
+    ``store_cv_results`` would.  ``gcv_mode`` is not taken.
 
     Parameters
     ----------
     alphas : int or array-like, default 100
         So many strengths, evenly spaced in the logarithm from ten times the largest eigenvalue of XᵀX down
         eight decades, and more at either end while the risk falls there; or the strengths themselves.
+    alpha_per_target : bool, default False
+        Whether each of t > 1 targets gets a strength of its own, the one that a fit to it alone would
+        choose.  X is decomposed once, and targets are gone through in blocks: beside the data, a few arrays
+        of shapes (n, t), (p, t) and (J, t) are held.  Only for single rows left out and squared errors.
     <selection>
     fit_intercept : bool, default True
     <judged>
@@ -70,13 +74,17 @@ class RidgeLOO(_LeastSquares):
 
     Attributes
     ----------
-    alpha_ : float
+    alpha_ : float, or (t,) array with ``alpha_per_target``
         Strength that was chosen.
     alphas_ : (J,) array
         Strengths that were tried, strongest first.
     <paths>
     coef_path_ : (J, p) or (J, p, t) array
     intercept_path_ : (J,) or (J, t) array
+        With ``alpha_per_target`` these two are None, the other paths have the shape (J, t) and are NaN at
+        strengths beyond those given where the risk of a target fell no longer; ``corrected_risk_`` and
+        ``best_score_`` have the shape (t,), and take some milliseconds a target; ``confidence_set_`` is a
+        list of t arrays.
     coef_ : (p,) or (t, p) array
     intercept_ : float or (t,) array
     <loo_>
@@ -89,11 +97,21 @@ class RidgeLOO(_LeastSquares):
     >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> model.alpha_, round(model.loo_.value)
     (0.1, 3005)
+
+    A strength for each of several targets:
+
+    >>> import numpy as np
+    >>> Y = np.column_stack([y, np.random.default_rng(0).normal(size=len(y))])
+    >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0, 10.0], alpha_per_target=True).fit(X, Y)
+    >>> model.alpha_, model.coef_.shape
+    (array([ 0.1, 10. ]), (2, 10))
     """
 
     _may_be_zero = True
 
     alphas: int | ArrayLike = 100
+    _: KW_ONLY
+    alpha_per_target: bool = False
 
 
 @documented

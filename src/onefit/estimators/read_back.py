@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 from onefit.estimators.linear_model import has_classes
 from onefit.estimators.sample import Sample
@@ -20,6 +21,8 @@ from onefit.validation import check_rows, check_weights, class_numbers
 @reference.register(SelfTuned)
 def _with_its_choice(model: SelfTuned) -> Any:
     """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
+    if np.ndim(getattr(model, f"{model._strength}_")):
+        return Ridge(model.alpha_, fit_intercept=model.fit_intercept)
     chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
     chosen |= {"cv": None, "scoring": None}
     if "l1_ratio" in model.get_params():
@@ -40,7 +43,9 @@ def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
     if of_classes:
         target = class_numbers(target, model.classes_).astype(np.float64)
     sample = Sample(X, given, target, check_weights(sample_weight, X))
-    strength = float(getattr(model, f"{model._strength}_"))
+    strength = getattr(model, f"{model._strength}_")
+    if np.ndim(strength):  # one a target
+        strength = np.broadcast_to(strength, (X.shape[1], len(strength)))
     problem = model._problem(sample, strength, getattr(model, "l1_ratio_", model._ratios()[0]))
     reading = Reading(model._as_fit(problem), model._metric(), target, solved=True)
     return replace(reading, classes=model.classes_) if of_classes else reading

@@ -32,12 +32,13 @@ from onefit.metrics import LinearMetric, WithOffset
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
-from onefit.tuning.contest import Contest, contest
+from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, search_path
 from onefit.tuning.race import race
-from onefit.tuning.ridge import RidgeSpectrum, search_ridge
+from onefit.tuning.ridge import RidgeSpectrum
+from onefit.tuning.ridge_path import EachTarget, search_ridge, search_ridge_each
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_class_weight,
@@ -79,6 +80,7 @@ class SelfTuned(Penalized):
     max_iter: int | None = None
     tol: float | None = None
     n_jobs: int | None = None
+    alpha_per_target = False  # only of ridge
     loo_: Any = field(init=False)  # a RiskEstimate, or a BlocksEstimate of rows that are not in memory
 
     # --- fitting -------------------------------------------------------------------------------------
@@ -104,6 +106,7 @@ class SelfTuned(Penalized):
             check_scoring(self.scoring)
         check_solver(self.max_iter, self.tol, self.n_jobs)
         check_flag("early_stopping", self.early_stopping)
+        check_flag("alpha_per_target", self.alpha_per_target)
         self._ratios()
 
     def _judgement(self, sample: Sample) -> Judgement:
@@ -138,6 +141,9 @@ class SelfTuned(Penalized):
             with self._jobs(), _linalg.one_thread():
                 self._tune_in_blocks(sample, judgement)
             return
+        if self.alpha_per_target and sample.target[0].size > 1:
+            self._tune_each(sample, judgement)
+            return
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
@@ -147,11 +153,29 @@ class SelfTuned(Penalized):
         if held is None or others:
             seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
             held = contest(seen, judgement.unit_weights, self.selection)
-        self._take_path(result, held)
+        self._take_path(result, Contests.of_one(held))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
+        self._take_choice(sample, fit, left_out)
+
+    def _tune_each(self, sample: Sample, judgement: Judgement) -> None:
+        """Choose a strength for each target, from one eigendecomposition."""
+        if not (judgement.is_of_squares and self._is_plain_ridge(0.0)):
+            raise ValueError(
+                "alpha_per_target=True leaves out single rows and judges by squared errors: it goes with "
+                "neither cv, scoring, groups, bounds, positive nor penalty_factors. Fit one model a target"
+            )
+        with self._jobs(), _linalg.one_thread_if_small(sample.X):
+            spectrum, grid = self._spectrum(sample)
+            result = search_ridge_each(spectrum, grid, self.selection)
+            left_out = spectrum.left_out(result.strengths[result.best])
+        self._take_path(result, result.contests)
+        self._take_choice(sample, left_out.fit, left_out)
+
+    def _take_choice(self, sample: Sample, fit: Fit, left_out: LeftOut) -> None:
+        """Set what the fit at the choice says."""
         self._take(fit)
-        self.n_iter_ = len(result.strengths)
+        self.n_iter_ = len(getattr(self, f"{self._strength}s_"))
         self.offset_given_ = sample.offset is not None
         self._judge(sample, left_out)
 
@@ -197,7 +221,7 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path, path.contest)
+        self._take_path(path, Contests.of_one(path.contest))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self.coef_, self.intercept_ = found.coefficients
@@ -225,13 +249,18 @@ class SelfTuned(Penalized):
         problem_at = partial(self._problem, sample, ratio=ratio)
         return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
 
-    def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
-        """Every strength from one eigendecomposition."""
-        spectrum = RidgeSpectrum(self._problem(sample, 1.0, ratio))
+    def _spectrum(self, sample: Sample) -> tuple[RidgeSpectrum, Grid]:
+        """The eigendecomposition of a ridge problem, and the strengths."""
+        spectrum = RidgeSpectrum(self._problem(sample, 1.0, 0.0))
         name, zero = f"{self._strength}s", self._may_be_zero
         given = getattr(self, name)
         values = check_strengths(name, given, lambda: decades(spectrum.largest), positive=not zero)
-        result = search_ridge(spectrum, Grid(values, is_count(given)), self.selection)
+        return spectrum, Grid(values, is_count(given))
+
+    def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
+        """Every strength from one eigendecomposition."""
+        spectrum, grid = self._spectrum(sample)
+        result = search_ridge(spectrum, grid, self.selection)
 
         def raced() -> tuple[SearchResult, Fit, LeftOut]:
             left_out = spectrum.left_out(float(result.strengths[result.best]))
@@ -241,7 +270,7 @@ class SelfTuned(Penalized):
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: SearchResult | TunedPath, held: Contest) -> None:
+    def _take_path(self, result: SearchResult | TunedPath | EachTarget, held: Contests) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
@@ -250,29 +279,32 @@ class SelfTuned(Penalized):
         if not is_count(getattr(self, name)):
             warn_if_short(name, visited, result.risks, result.paired_errors)
         setattr(self, f"{self._strength}s_", visited)
-        setattr(self, f"{self._strength}_", float(visited[result.best]))
+        setattr(self, f"{self._strength}_", _plain(visited[result.best]))
         self.risk_path_ = result.risks
         self.std_error_path_ = result.std_errors
         self.paired_error_path_ = result.paired_errors
         self.approx_error_path_ = result.approx_errors
         self.coef_path_ = result.coefs
-        self.intercept_path_ = self._without_common(result.levels)
-        self._contest: tuple[Any, ...] = tuple(held)
+        self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
+        self._contests: tuple[Any, ...] = tuple(held)
 
     @property
-    def confidence_set_(self) -> Array:
-        """Strengths that cannot be told from the best at 95 %, strongest penalty first."""
+    def confidence_set_(self) -> Any:
+        """Strengths that cannot be told from the best at 95 %, strongest penalty first; of each target."""
         check_is_fitted(self)
-        return getattr(self, f"{self._strength}s_")[Contest(*self._contest).confidence_set()]
+        visited = getattr(self, f"{self._strength}s_")
+        sets = [visited[one.confidence_set()] for one in Contests(*self._contests).each()]
+        return sets if np.ndim(getattr(self, f"{self._strength}_")) else sets[0]
 
     @property
-    def corrected_risk_(self) -> float:
-        """Risk of the tuned model, corrected for the choice among many."""
+    def corrected_risk_(self) -> Any:
+        """Risk of the tuned model, or of each target, corrected for the choice among many."""
         check_is_fitted(self)
-        return Contest(*self._contest).corrected_risk()
+        risks = np.array([one.corrected_risk() for one in Contests(*self._contests).each()])
+        return risks if np.ndim(getattr(self, f"{self._strength}_")) else float(risks[0])
 
     @property
-    def best_score_(self) -> float:
+    def best_score_(self) -> Any:
         """Minus ``corrected_risk_``: larger is better, as in scikit-learn."""
         return -self.corrected_risk_
 
@@ -305,3 +337,8 @@ class SelfTuned(Penalized):
 
         check_is_fitted(self)
         return RiskPathDisplay.from_estimator(self).plot(ax)
+
+
+def _plain(strength: Any) -> Any:
+    """A number, or an array of them."""
+    return strength if np.ndim(strength) else float(strength)

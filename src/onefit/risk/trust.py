@@ -26,6 +26,14 @@ def reach(response: LinearMetric, target: Array, eta: Array, bounds: Array) -> A
 
     The spread is 1 for probabilities and 2 between margins.
     """
+    found, away = np.zeros(len(bounds)), np.flatnonzero(bounds)
+    if away.size:
+        found[away] = _moved(response, eta[away], bounds[away]) / spread(response, target)
+    return found
+
+
+def _moved(response: LinearMetric, eta: Array, bounds: Array) -> Array:
+    """How far predictions may be off: (t,)."""
     finite = np.where(np.isfinite(bounds), bounds, 0.0)
     predictions = response.predictions(eta)
     by = finite.reshape(-1, *(1,) * (eta.ndim - 1))
@@ -37,7 +45,7 @@ def reach(response: LinearMetric, target: Array, eta: Array, bounds: Array) -> A
             ends = [response.predictions(eta + side * by) for side in (-1.0, 1.0)]
         moved = np.maximum(*(np.abs(end - predictions) for end in ends))
     found = np.where(np.isfinite(moved), moved, 0.0).reshape(len(moved), -1).max(axis=1)
-    return np.where(np.isfinite(bounds), found / spread(response, target), np.inf)
+    return np.where(np.isfinite(bounds), found, np.inf)
 
 
 def spread(response: LinearMetric, target: Array) -> float:

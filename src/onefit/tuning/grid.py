@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.exceptions import ShortPathWarning
+from onefit.tuning.selection import smallest_of_each
 
 PATIENCE, DECADES = 5, 1.0  # strengths, or decades, past the best one before a path may stop
 FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
@@ -26,6 +27,7 @@ MOST_DECADES = 8.0  # that are added at an end
 # Share of the risk that the last decade of a given path must have taken off it for a warning.
 WORTH_A_WARNING = 1e-2
 BEYOND_CHANCE = 2.0  # paired standard errors, for the same
+BY_CHANCE = 0.05  # share of many responses whose risk may fall so far without a warning
 
 
 @dataclass(frozen=True)
@@ -85,24 +87,23 @@ class Grid:
             return 1.0
         return float((self.values[-1] / self.values[0]) ** (1.0 / (len(self.values) - 1)))
 
-    def falls_below(self, risks: Array) -> bool:
-        """Whether the risk still falls at the weak end of a path that has come this far."""
-        return self.room_below > 0 and _falls(risks, self.step)
+    def falls_below(self, risks: Array) -> Mask:
+        """Whether the risk, (..., J), still falls at the weak end of a path that has come this far: (...)."""
+        return _falls(risks, self.step) & (self.room_below > 0)
 
-    def falls_above(self, risks: Array) -> bool:
+    def falls_above(self, risks: Array) -> Mask:
         """Whether the risk still falls at the strong end."""
-        return self.room_above > 0 and _falls(risks[::-1], self.step)
+        return _falls(risks[..., ::-1], self.step) & (self.room_above > 0)
 
 
-def _falls(risks: Array, step: float) -> bool:
-    """Whether the risk falls at the end of this list, or has not risen for long enough to tell."""
-    if len(risks) < 2 or np.all(np.isnan(risks)):
-        return False
-    best = int(np.nanargmin(risks))
-    if len(risks) - 1 - best >= min(PATIENCE, max(FAR * step, 1.0)):
-        return False
-    fall = risks[max(best - max(round(step), 1), 0)] - risks[best]
-    return bool(fall > max(FALL * risks[best], NOTHING_LEFT * np.nanmax(risks)))
+def _falls(risks: Array, step: float) -> Mask:
+    """Whether the risk falls at the end of the last axis, or has not risen for long enough to tell."""
+    best = smallest_of_each(risks)[..., None]
+    least = np.take_along_axis(risks, best, axis=-1)
+    before = np.take_along_axis(risks, np.maximum(best - max(round(step), 1), 0), axis=-1)
+    near = risks.shape[-1] - 1 - best < min(PATIENCE, max(FAR * step, 1.0))
+    nothing = NOTHING_LEFT * np.where(np.isnan(risks), -np.inf, risks).max(axis=-1, keepdims=True)
+    return (near & (before - least > np.maximum(FALL * least, nothing)))[..., 0]
 
 
 def warn_if_short(name: str, strengths: Array, risks: Array, paired_errors: Array) -> None:
@@ -112,25 +113,35 @@ def warn_if_short(name: str, strengths: Array, risks: Array, paired_errors: Arra
     ----------
     name : str
         What the strengths are called.
-    strengths, risks, paired_errors : (J,) arrays
+    strengths : (J,) array
         Strongest penalty first.
+    risks, paired_errors : (J,) or (J, t) arrays
+        Of several responses, more than chance alone would give must fall at an end.
     """
-    if len(risks) < 2 or not np.all(np.isfinite(risks)):
-        return
-    best = int(risks.argmin())
-    if 0 < best < len(risks) - 1:
-        return
-    inner = 1 if best == 0 else best - 1
-    decades = abs(float(np.log10(strengths[inner] / strengths[best]))) if strengths.min() > 0 else np.inf
-    fall = float(risks[inner] - risks[best])
-    if fall > BEYOND_CHANCE * paired_errors[inner] and fall > WORTH_A_WARNING * max(decades, 1e-12) * float(
-        risks[best]
-    ):
-        end = "strongest" if best == 0 else "weakest"
+    for end, at in (("strongest", 0), ("weakest", -1)):
+        short = _is_short(strengths, risks.T, paired_errors.T, at)
+        if np.mean(short) <= BY_CHANCE:
+            continue
+        own = strengths[at]
+        which = "" if short.ndim == 0 else f" for {np.count_nonzero(short)} of {short.size} targets"
         warnings.warn(
-            f"the risk still falls at the {end} penalty of the {name} given, {strengths[best]:.3g}: add "
-            f"{'larger' if strengths[best] == strengths.max() else 'smaller'} values, or give {name} as a "
+            f"the risk still falls at the {end} penalty of the {name} given, {own:.3g}{which}: add "
+            f"{'larger' if own == strengths.max() else 'smaller'} values, or give {name} as a "
             "whole number for a path that ends where the risk does",
             ShortPathWarning,
             stacklevel=5,
         )
+
+
+def _is_short(strengths: Array, risks: Array, paired_errors: Array, at: int) -> Mask:
+    """Whether risks (..., J) fall beyond chance at the first or the last strength: (...)."""
+    inner = 1 if at == 0 else -2
+    if len(strengths) < 2:
+        return np.zeros(risks.shape[:-1], dtype=bool)
+    decades = abs(float(np.log10(strengths[inner] / strengths[at]))) if strengths.min() > 0 else np.inf
+    fall, own = risks[..., inner] - risks[..., at], risks[..., at]
+    at_end = smallest_of_each(risks) == at % len(strengths)
+    beyond = (fall > BEYOND_CHANCE * paired_errors[..., inner]) & (
+        fall > WORTH_A_WARNING * max(decades, 1e-12) * own
+    )
+    return at_end & beyond & np.isfinite(risks).all(axis=-1)

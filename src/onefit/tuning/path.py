@@ -17,7 +17,8 @@ from onefit.tuning.contest import Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between
-from onefit.tuning.selection import Selection, paired_errors, smallest
+from onefit.tuning.selection import Selection, smallest
+from onefit.tuning.spread import paired_errors
 
 APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 
@@ -58,20 +59,6 @@ class SearchResult:
     best: int
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
-
-
-def judged(
-    strengths: Array,
-    losses: Array,
-    weights: Array,
-    coefs: Array,
-    levels: Array,
-    selection: Selection,
-) -> SearchResult:
-    """Risks of a solved path from the losses (n, J) of its rows, which are exact, and the choice."""
-    nothing = np.zeros(len(losses))
-    verdicts = [Verdict(column, nothing, 0.0, len(losses)) for column in losses.T]
-    return of_verdicts(strengths, verdicts, weights, coefs, levels, selection)
 
 
 def of_verdicts(

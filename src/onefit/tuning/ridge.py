@@ -1,4 +1,4 @@
-"""Ridge at every strength from one eigendecomposition.
+"""Ridge at every strength from one eigendecomposition, of one response or of many.
 
 With X̃ = W^½ (X − 1 x̄ᵀ) = Q S^½ Vᵀ and ỹ = W^½ (y − ȳ), at every strength alpha
 
@@ -6,26 +6,46 @@ With X̃ = W^½ (X − 1 x̄ᵀ) = Q S^½ Vᵀ and ỹ = W^½ (y − ȳ), at eve
     residual       = (ỹ − Q Qᵀỹ) + Q diag(alpha/(s + alpha)) Qᵀỹ,
     coefficients   = X̃ᵀ Q diag(1/(s + alpha)) Qᵀỹ,
 
-none of which loses digits as alpha goes to zero (Golub, Heath and Wahba 1979).
+none of which loses digits as alpha goes to zero (Golub, Heath and Wahba 1979).  Responses are gone through in
+blocks, so that left-out values of all of them at all strengths are never held.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.tuning.grid import Grid
-from onefit.tuning.path import SearchResult, judged
-from onefit.tuning.selection import Selection
+
+AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
+
+
+class Shrinkage(NamedTuple):
+    """What strengths do to residuals, whatever the response.
+
+    Attributes
+    ----------
+    shares : (J, r) array
+        alpha / (s + alpha).
+    slack : (J, n) array
+        1 − leverage.
+    factors : (J, n) array
+        From a residual of ỹ to the left-out one of y; NaN where a row alone fixes a direction.
+    """
+
+    shares: Array
+    slack: Array
+    factors: Array
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,10 @@ class RidgeSpectrum:
 
     problem: Problem
 
+    @property
+    def _is_centred(self) -> bool:
+        return bool(np.all(self.problem.intercept))
+
     @cached_property
     def _root(self) -> Array:
         return np.sqrt(self.problem.weights)
@@ -48,11 +72,11 @@ class RidgeSpectrum:
     def _share(self) -> Array:
         """Leverage of the intercept: w_i / Σw, or 0."""
         weights = self.problem.weights
-        return weights / weights.sum() if np.all(self.problem.intercept) else np.zeros(len(weights))
+        return weights / weights.sum() if self._is_centred else np.zeros(len(weights))
 
     @cached_property
     def _means(self) -> Array:
-        if not np.all(self.problem.intercept):
+        if not self._is_centred:
             return np.zeros(self.problem.X.shape[1])
         return _linalg.column_means(self.problem.X, self.problem.weights)
 
@@ -60,28 +84,29 @@ class RidgeSpectrum:
     def _level(self) -> Array:
         """Weighted mean of y, or 0."""
         y = self.problem.y
-        if not np.all(self.problem.intercept):
+        if not self._is_centred:
             return np.zeros(y.shape[1:])
         return np.average(y, axis=0, weights=self.problem.weights)
 
     @cached_property
-    def _decomposition(self) -> tuple[Array, Array]:
-        """Q (n, r) and s (r,)."""
+    def _decomposition(self) -> tuple[Array, Array, Array | None]:
+        """Q (n, r), s (r,) and, of the smaller Gram matrix, V (p, r)."""
         X, weights, root = self.problem.X, self.problem.weights, self._root
         n, p = X.shape
         if p <= n:
-            means = self._means if np.all(self.problem.intercept) else None
+            means = self._means if self._is_centred else None
             gram = _linalg.as_columns(X).weighted_gram(means, weights)
             s, V = _linalg.eigh(gram)
             s, V = _positive(s, V)
             half = V / np.sqrt(s)
             Q = _linalg.times(X, half) - self._means @ half
-            return root[:, None] * Q, s
-        G = _linalg.as_design(X).row_gram(np.ones(p))
-        if np.all(self.problem.intercept):
+            return root[:, None] * Q, s, V
+        known = self.problem.known_gram
+        G = _linalg.as_design(X).row_gram(np.ones(p)) if known is None else known
+        if self._is_centred:
             G = _linalg.centred_gram(G, self._share)
         s, Q = _positive(*_linalg.eigh(G * np.outer(root, root)))
-        return Q, s
+        return Q, s, None
 
     @property
     def largest(self) -> float:
@@ -89,110 +114,135 @@ class RidgeSpectrum:
         s = self._decomposition[1]
         return float(s.max(initial=0.0))
 
-    @cached_property
-    def _response(self) -> Array:
-        """ỹ: (n, t)."""
-        y = self.problem.y.reshape(self.problem.n, -1)
-        return self._root[:, None] * (y - self._level.reshape(1, -1))
+    def _response(self, targets: slice | Index) -> Array:
+        """ỹ of some responses: (n, t)."""
+        y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
+        return self._root[:, None] * (y - self._level.reshape(-1)[targets])
 
     @cached_property
     def _projected(self) -> Array:
         """Qᵀ ỹ: (r, t)."""
-        return _linalg.product(self._decomposition[0].T, self._response)
+        Q = self._decomposition[0]
+        parts = [_linalg.product(Q.T, self._response(part)) for part in self.blocks(1)]
+        return np.hstack(parts)
 
-    def left_out_residuals(self, alphas: Array) -> tuple[Array, Array]:
-        """Y − η̃ for each strength, (n, t, J), and the slack 1 − leverage, (n, J)."""
-        Q, s = self._decomposition
-        held = self.problem.weights > 0
-        saturated = len(s) >= np.count_nonzero(held) - bool(np.all(self.problem.intercept))
-        unit = np.ones(len(alphas)) if saturated else alphas  # alpha cancels: both vanish with it
-        shrink = unit / (s[:, None] + alphas)  # (r, J)
-        squares = Q**2
-        beyond = np.maximum(1.0 - squares.sum(axis=1) - self._share, 0.0) * (not saturated)
-        slack = beyond[:, None] + _linalg.product(squares, shrink)
-        r, t = self._projected.shape
-        kept = (self._projected[:, :, None] * shrink[:, None, :]).reshape(r, -1)
-        rest = (self._response - _linalg.product(Q, self._projected)) * (not saturated)
-        residual = rest[:, :, None] + _linalg.product(Q, kept).reshape(len(Q), t, -1)
+    @property
+    def n_targets(self) -> int:
+        """Number of responses."""
+        return int(np.prod(self.problem.y.shape[1:]))
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Responses in blocks whose left-out values at so many strengths stay in a fast cache."""
+        size = max(1, AT_ONCE // (self.problem.n * count))
+        for start in range(0, self.n_targets, size):
+            yield slice(start, min(start + size, self.n_targets))
+
+    @cached_property
+    def _is_saturated(self) -> bool:
+        """Whether the columns explain any response: residual and slack vanish with alpha, which cancels."""
+        rows = np.count_nonzero(self.problem.weights > 0) - self._is_centred
+        return bool(len(self._decomposition[1]) >= rows)
+
+    @cached_property
+    def _squares(self) -> Array:
+        return self._decomposition[0] ** 2
+
+    def shrinkage(self, alphas: Array) -> Shrinkage:
+        """What these strengths do."""
+        s = self._decomposition[1]
+        held, saturated = self.problem.weights > 0, self._is_saturated
+        unit = np.ones((len(alphas), 1)) if saturated else alphas[:, None]
+        shares = unit / (s + alphas[:, None])
+        beyond = np.maximum(1.0 - self._squares.sum(axis=1) - self._share, 0.0) * (not saturated)
+        slack = beyond + _linalg.product(shares, self._squares.T)
         least = 0.0 if saturated else FULL_LEVERAGE
         # a row that alone fixes a direction: what is left of residual and slack is rounding
-        lost = (slack <= least) & held[:, None]
-        ratio = residual / np.where(slack > least, slack, 1.0)[:, None, :]
-        ratio[np.broadcast_to(lost[:, None, :], ratio.shape)] = np.nan
         root = np.where(held, self._root, 1.0)
-        return ratio / root[:, None, None], np.where(
-            held[:, None], slack * (alphas if saturated else 1.0), 1.0
-        )
+        factors = np.where(slack > least, 1.0 / (np.where(slack > least, slack, 1.0) * root), np.nan)
+        factors[:, ~held] = 1.0
+        slack = slack * alphas[:, None] if saturated else slack
+        return Shrinkage(shares, np.where(held, slack, 1.0), factors)
+
+    def left_out_residuals(self, shrinkage: Shrinkage, targets: slice | Index = slice(None)) -> Array:
+        """Y − η̃ of some responses at each strength: (t, J, n)."""
+        projected = self._projected.T[targets]
+        kept = projected[:, None, :] * shrinkage.shares
+        return self._rescaled(kept, projected, targets, shrinkage.factors)
+
+    def _rescaled(self, kept: Array, projected: Array, targets: slice | Index, factors: Array) -> Array:
+        """Left-out residuals from those that are kept of Qᵀ ỹ, (t, J, r): (t, J, n)."""
+        Q = self._decomposition[0]
+        residual = _linalg.product(Q, kept.reshape(-1, kept.shape[2]).T).T.reshape(*kept.shape[:2], -1)
+        if not self._is_saturated:
+            rest = self._response(targets).T - _linalg.product(Q, projected.T).T
+            residual += rest[:, None, :]
+        residual *= factors
+        return residual
+
+    def _from_dual(self, dual: Array) -> Array:
+        """X̃ᵀ Q dual: (p, m) for (r, m)."""
+        Q, s, V = self._decomposition
+        if V is not None:
+            return _linalg.product(V * np.sqrt(s), dual)
+        rows = self._root[:, None] * _linalg.product(Q, dual)
+        coef = _linalg.transposed_times(self.problem.X, rows)
+        return coef - np.outer(self._means, rows.sum(axis=0))
 
     def coefficients(self, alphas: Array) -> Array:
         """β at each strength: (p, t, J)."""
-        Q, s = self._decomposition
-        r, t = self._projected.shape
+        s, (r, t) = self._decomposition[1], self._projected.shape
         dual = (self._projected[:, :, None] / (s[:, None] + alphas)[:, None, :]).reshape(r, -1)
-        rows = self._root[:, None] * _linalg.product(Q, dual)
-        coef = _linalg.transposed_times(self.problem.X, rows)
-        coef = coef - np.outer(self._means, rows.sum(axis=0))
-        return coef.reshape(-1, t, len(alphas))
+        return self._from_dual(dual).reshape(-1, t, len(alphas))
 
     def levels(self, coefs: Array) -> Array:
-        """Intercepts that belong to coefficients (p, t, J): (t, J)."""
-        return self._level.reshape(-1, 1) - np.tensordot(self._means, coefs, (0, 0))
+        """Intercepts that belong to coefficients (p, t, ...): (t, ...)."""
+        level = self._level.reshape(-1, *(1,) * (coefs.ndim - 2))
+        return level - np.tensordot(self._means, coefs, (0, 0))
 
-    def left_out(self, alpha: float) -> LeftOut:
-        """Leave-one-out at one strength."""
-        problem = replace(self.problem, penalty=L2(alpha))
-        strength = np.array([alpha])
-        coefs = self.coefficients(strength)
-        outputs = problem.y.shape[1:]
-        fit = Fit(problem, coefs.reshape(-1, *outputs), self.levels(coefs).reshape(outputs))
-        residual, slack = self.left_out_residuals(strength)
-        if np.isnan(residual).any():  # a row alone fixes a direction: it has to be refitted
+    def fit(self, alpha: float | Array) -> Fit:
+        """The fit at one strength, or at one for each response, (t,)."""
+        shape = (self.problem.X.shape[1], *self.problem.y.shape[1:])
+        coef = self._from_dual(self._projected / (self._decomposition[1][:, None] + alpha))
+        penalty = L2(alpha if np.ndim(alpha) == 0 else np.broadcast_to(alpha, shape))
+        level = np.asarray(self.levels(coef)).reshape(shape[1:])
+        return Fit(replace(self.problem, penalty=penalty), coef.reshape(shape), level)
+
+    def left_out(self, alpha: float | Array) -> LeftOut:
+        """Leave-one-out at one strength, or at one for each response, (t,)."""
+        fit, t = self.fit(alpha), self.n_targets
+        strengths, which = np.unique(np.broadcast_to(alpha, t), return_inverse=True)
+        shares, slacks, factors = self.shrinkage(strengths)
+        eta = np.empty((self.problem.n, t))
+        y = self.problem.y.reshape(eta.shape)
+        for part in self.blocks(1):
+            own, projected = which[part], self._projected.T[part]
+            kept = projected * shares[own]
+            residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])
+            np.subtract(y[:, part], residual[:, 0].T, out=eta[:, part])
+        slack = np.bincount(which, minlength=len(strengths)) @ slacks / t
+        if np.isnan(eta).any():  # a row alone fixes a direction: it has to be refitted
             return leave_out(fit)
-        gone = problem.weights == 0
-        eta = problem.y - residual.reshape(problem.y.shape)
-        eta[gone] = fit.eta[gone]
-        # nothing was divided by a vanishing slack, so none is left to be wary of
-        return LeftOut(
-            fit, eta, np.zeros(problem.n), np.where(gone, 0.0, 1.0 - slack[:, 0]), np.ones(problem.n)
-        )
+        left_out, gone = eta.reshape(self.problem.y.shape), self.problem.weights == 0
+        left_out[gone] = fit.eta[gone]
+        nothing = np.zeros(self.problem.n)  # was divided by a vanishing slack, so none is left to be wary of
+        return LeftOut(fit, left_out, nothing, np.where(gone, 0.0, 1.0 - slack), nothing + 1.0)
 
+    def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
+        """Squared left-out error of each row of some responses at each strength: (t, J, n)."""
+        losses = self.left_out_residuals(shrinkage, targets)
+        np.square(losses, out=losses)
+        lost = np.flatnonzero(np.isnan(shrinkage.factors).any(axis=1))
+        some = self._of(targets) if lost.size else self
+        for j in lost:
+            losses[:, j] = ((some.problem.y - some.left_out(float(alphas[j])).eta) ** 2).T
+        return losses
 
-def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> SearchResult:
-    """Judge every strength, strongest first, and more at either end while the risk falls, and choose."""
-    alphas, losses = _judged_while_falling(spectrum, grid)
-    weights, shape = spectrum.problem.weights, spectrum.problem.y.shape
-    coefs = spectrum.coefficients(alphas)
-    levels = spectrum.levels(coefs).T.reshape(len(alphas), *shape[1:])
-    coefs = np.moveaxis(coefs, 2, 0).reshape(len(alphas), -1, *shape[1:])
-    return judged(alphas, losses, weights, coefs, levels, selection)
-
-
-def _judged_while_falling(spectrum: RidgeSpectrum, grid: Grid) -> tuple[Array, Array]:
-    """Strengths and losses, a decade more at a time at an end where the risk still falls."""
-    alphas, losses = grid.values, _losses(spectrum, grid.values)
-    weights, decade = spectrum.problem.weights, max(int(np.ceil(grid.step)), 1)
-    below, above = grid.below(grid.room_below), grid.above(grid.room_above)
-    while below.size and grid.falls_below(_linalg.column_means(losses, weights)):
-        more, below = below[:decade], below[decade:]
-        alphas, losses = np.append(alphas, more), np.hstack([losses, _losses(spectrum, more)])
-    while above.size and grid.falls_above(_linalg.column_means(losses, weights)):
-        more, above = above[:decade][::-1], above[decade:]
-        alphas, losses = np.append(more, alphas), np.hstack([_losses(spectrum, more), losses])
-    return alphas, losses
-
-
-def _losses(spectrum: RidgeSpectrum, alphas: Array) -> Array:
-    """Left-out loss of each row at each strength: (n, J)."""
-    shape = spectrum.problem.y.shape
-    losses = np.empty((shape[0], len(alphas)), order="F")
-    at_once = max(1, _linalg.BLOCK_SIZE // max(1, int(np.prod(shape))))
-    for start in range(0, len(alphas), at_once):
-        part = slice(start, start + at_once)
-        losses[:, part] = np.mean(spectrum.left_out_residuals(alphas[part])[0] ** 2, axis=1)
-    for j in np.flatnonzero(np.isnan(losses).any(axis=0)):
-        squares = (spectrum.problem.y - spectrum.left_out(float(alphas[j])).eta) ** 2
-        losses[:, j] = squares.reshape(shape[0], -1).mean(axis=1)
-    return losses
+    def _of(self, targets: Index) -> RidgeSpectrum:
+        """The same with some of the responses."""
+        y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
+        some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self._is_centred)))
+        some.__dict__["_decomposition"] = self._decomposition
+        return some
 
 
 def _positive(values: Array, vectors: Array) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ factor of two or so on few rows, and the correction removes only about half of t
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -61,11 +62,16 @@ BAGGINGS = {"bagged_se": Bagging(2.0, 0.5, 1.0), "bagged": Bagging(1.0, 0.0)}
 
 def smallest(risks: Array) -> int:
     """Position of the smallest risk, the first of several; 0 if all are unknown."""
-    return int(np.nanargmin(risks)) if not np.all(np.isnan(risks)) else 0
+    return int(smallest_of_each(risks))
 
 
-def bagged(risks: Array, covariance: Array, positions: Index, bagging: Bagging) -> int:
-    """Mean position of the choice, had other rows been drawn: the one of ``positions`` nearest to it.
+def smallest_of_each(risks: Array) -> Index:
+    """The same along the last axis: (..., J) risks give (...) positions."""
+    return np.where(np.isnan(risks), np.inf, risks).argmin(axis=-1)
+
+
+def bagged(risks: Array, roots: Array, positions: Index, bagging: Bagging) -> Index:
+    """Mean position of each choice, had other rows been drawn: the one of ``positions`` nearest to it.
 
     The smallest of many risks moves a lot from one sample of rows to the next, most of all where the path is
     flat or a few rows decide.  Its mean over resampled rows (bootstrap aggregation, Breiman 1996, of the
@@ -75,68 +81,82 @@ def bagged(risks: Array, covariance: Array, positions: Index, bagging: Bagging) 
 
     Parameters
     ----------
-    risks : (J,) array
-        Strongest penalty first.
-    covariance : (J, J) array
-        Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
+    risks : (t, J) array
+        Of one response or several, strongest penalty first; infinite where a strength takes no part.
+    roots : (t, J, k) array
+        Of the covariances of their errors, or of those of their differences to one of them: ``roots_of``.
+        Where they are not known, the smallest risk is chosen.
     positions : (J,) int array
         Their places on the path.
     bagging : Bagging
     """
-    if not np.all(np.isfinite(covariance)):
-        return int(positions[smallest(risks)])
+    roots = np.where(np.isfinite(roots).all(axis=(1, 2), keepdims=True), roots, 0.0)
+    covariance = np.matmul(roots, roots.transpose(0, 2, 1))
     pairs = _errors_of_pairs(covariance)
-    drawn = risks + bagging.spread * _cheap_draws(covariance)
-    choices = positions[_strongest(drawn, bagging.errors * pairs + _same(covariance))]
-    chosen = np.searchsorted(positions, _nearest(np.array([choices.mean()]), positions))
-    return int(positions[_not_too_weak(chosen, risks[None], pairs, bagging.weaker)[0]])
+    drawn = risks[:, None] + bagging.spread * _cheap_draws(roots)
+    choices = positions[_strongest(drawn, bagging.errors * pairs + _same(covariance)[:, None, None])]
+    chosen = _nearest(choices.mean(axis=1), positions, np.isfinite(risks))
+    return positions[_not_too_weak(chosen, risks, pairs, bagging.weaker)]
 
 
-def _same(covariance: Array) -> float:
-    """How far risks of the same model may be apart, by rounding."""
-    return SAME * float(np.sqrt(covariance.diagonal().max(initial=0.0)))
+def roots_of(covariance: Array) -> Array:
+    """B (t, J, k) with B Bᵀ = covariance (t, J, J) but for rounding; NaN where that is not known.
+
+    From pivoted Cholesky factors, which end where what is left is rounding: the risks of a ridge path,
+    be it of a hundred strengths, err in less than ten ways.
+    """
+    known = np.isfinite(covariance).all(axis=(1, 2), keepdims=True)
+    roots = _linalg.low_rank_roots(np.where(known, covariance, 0.0), ROUNDING)
+    return roots if known.all() else np.where(known, np.pad(roots, ((0, 0), (0, 0), (0, 1))), np.nan)
+
+
+def _same(covariance: Array) -> Array:
+    """How far risks of the same model may be apart, by rounding: (t, J, J) gives (t,)."""
+    return SAME * np.sqrt(_diagonals(covariance).max(axis=-1, initial=0.0))
 
 
 def _not_too_weak(chosen: Index, risks: Array, pairs: Array, errors: float) -> Index:
     """In each row of risks (B, J) the choice, or the next stronger one within so many errors of the best.
 
-    ``pairs`` are standard errors of differences (J, J).  What is stronger than the best stays: (B,).
+    ``pairs`` are standard errors of differences, (B, J, J), or (1, J, J) for all rows.  What is stronger than
+    the best stays: (B,).
     """
     if np.isinf(errors):
         return chosen
     best = risks.argmin(axis=1)
     least = np.take_along_axis(risks, best[:, None], axis=1)
-    fair = risks <= least + errors * pairs[best]
+    fair = risks <= least + errors * pairs[np.arange(len(best)) % len(pairs), best]
     fair &= np.arange(risks.shape[1]) <= chosen[:, None]
     weakest = risks.shape[1] - 1 - fair[:, ::-1].argmax(axis=1)
     return np.where(chosen > best, weakest, chosen)
 
 
 def _strongest(risks: Array, tolerances: Array) -> Index:
-    """In each row of risks (B, J) the strongest penalty within tolerance of the smallest risk: (B,).
+    """In each row of risks (t, B, J) the strongest penalty within tolerance of the smallest risk: (t, B).
 
-    The first index of the tolerances (J, J) is the strength of the smallest risk.
+    The second index of the tolerances (t, J, J) is the strength of the smallest risk.
     """
-    best = risks.argmin(axis=1)
-    least = np.take_along_axis(risks, best[:, None], axis=1)
-    return (risks <= least + tolerances[best]).argmax(axis=1)
+    best = risks.argmin(axis=2)
+    least = np.take_along_axis(risks, best[..., None], axis=2)
+    least = least + tolerances[np.arange(len(best))[:, None], best]
+    return (risks <= least).argmax(axis=2)
 
 
-def _nearest(means: Array, positions: Index) -> Index:
-    """For each mean position the nearest of the positions, of two the stronger penalty."""
-    distances = np.abs(means[:, None] - positions)
-    return positions[(distances <= distances.min(axis=1, keepdims=True) + 1e-9).argmax(axis=1)]
+def _nearest(means: Array, positions: Index, allowed: Mask) -> Index:
+    """For each mean the index of the nearest of the positions that are allowed (t, J), of two the first."""
+    distances = np.where(allowed, np.abs(means[:, None] - positions), np.inf)
+    return (distances <= distances.min(axis=1, keepdims=True) + 1e-9).argmax(axis=1)
 
 
-def choose(risks: Array, paired: Array, selection: Selection) -> int:
-    """Position of the chosen strength by a rule that needs nothing but errors of differences.
+def choose(risks: Array, paired: Array, selection: Selection) -> Index:
+    """Position of the chosen strength by a rule that needs nothing but errors of differences: (...).
 
     Parameters
     ----------
-    risks : (J,) array
+    risks : (..., J) array
         Strongest penalty first.
-    paired : (J,) array
-        Standard errors of the differences to the smallest risk: ``paired_errors``.
+    paired : (..., J) array
+        Standard errors of the differences to the smallest risk: ``spread.paired_errors``.
     selection : "min" or "1se"
         The smallest risk; or the strongest penalty whose risk exceeds the smallest by no more than one
         standard error of that difference.  The classical rule (Breiman et al. 1984; ``lambda.1se`` of
@@ -144,57 +164,9 @@ def choose(risks: Array, paired: Array, selection: Selection) -> int:
         so it says little about which one is better, and the rule regularises too much.  The paired one is
         the modified rule of Yates et al. (2021), "Parsimonious model selection using information theory".
     """
-    best = smallest(risks)
-    if selection == "min" or np.isnan(risks[best]):
-        return best
-    return int(np.flatnonzero(risks <= risks[best] + np.nan_to_num(paired))[0])
-
-
-def paired_errors(losses: Array, weights: Array, best: int) -> Array:
-    """Standard errors of the differences between each risk and that at ``best``: (J,), 0 at ``best``.
-
-    √(Σ w² (d − d̄)² n/(n − 1)) / Σ w with the differences d of the rows' losses.
-
-    Parameters
-    ----------
-    losses : (n, J) array
-    weights : (n,) array
-        Rows without weight do not count.
-    best : int
-    """
-    losses, weights = held(losses, weights)
-    total = np.zeros(losses.shape[1])
-    for rows, block in _linalg.as_columns(losses).blocks(_linalg.column_means(losses, weights)):
-        block -= block[:, [best]]
-        total += _linalg.transposed_times(np.square(block, out=block), weights[rows] ** 2)
-    return np.sqrt(total * _spread_of_mean(weights))
-
-
-def covariance_of_means(values: Array, weights: Array) -> Array:
-    """Covariance of the weighted means of J columns, each with the error of ``mean_and_error``: (J, J).
-
-    Parameters
-    ----------
-    values : (n, J) array
-        For risks their rows' losses, less those at one of them: differences between two strengths
-        stay the same, and rounding stays out of them.
-    weights : (n,) array
-    """
-    values, weights = held(values, weights)
-    lower = _linalg.as_columns(values).weighted_gram(_linalg.column_means(values, weights), weights**2)
-    return (np.tril(lower) + np.tril(lower, -1).T) * _spread_of_mean(weights)
-
-
-def held(losses: Array, weights: Array) -> tuple[Array, Array]:
-    """Rows that have weight."""
-    held = weights > 0
-    return (losses, weights) if held.all() else (losses[held], weights[held])
-
-
-def _spread_of_mean(weights: Array) -> float:
-    """From Σ w² (l − mean)² to the variance of the weighted mean; not known for a single row."""
-    n = len(weights)
-    return float(n / (n - 1) / weights.sum() ** 2) if n > 1 else float("nan")
+    best = smallest_of_each(risks)[..., None]
+    beyond = np.nan_to_num(paired) if selection == "1se" else 0.0
+    return (risks <= np.take_along_axis(risks, best, axis=-1) + beyond).argmax(axis=-1)
 
 
 def confidence_set(risks: Array, covariance: Array, n: int) -> Mask:
@@ -212,7 +184,7 @@ def confidence_set(risks: Array, covariance: Array, n: int) -> Mask:
     ----------
     risks : (J,) array
     covariance : (J, J) array
-        Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
+        Of the errors of the risks, or of their differences to one of them: ``spread.covariance_of_means``.
     n : int
         Rows with weight.
     """
@@ -246,7 +218,7 @@ def corrected_risk(
     risks : (J,) array
         Strongest penalty first.
     covariance : (J, J) array
-        Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
+        Of the errors of the risks, or of their differences to one of them: ``spread.covariance_of_means``.
     selection : "bagged_se", "bagged", "min" or "1se"
     paths : (J,) int array, optional
         Which path a strength belongs to, if there are several: of their choices the smallest risk is taken.
@@ -269,19 +241,19 @@ def _choices(risks: Array, covariance: Array, selection: Selection, paths: Index
         if selection in BAGGINGS:
             candidates.append(at[_bagged_choices(own, its, BAGGINGS[selection])])
         else:
-            candidates.append(at[_strongest(own, float(selection == "1se") * _errors_of_pairs(its))])
+            tolerances = float(selection == "1se") * _errors_of_pairs(its)
+            candidates.append(at[_strongest(own[None], tolerances[None])[0]])
     at_choice = np.stack([risks[rows, best] for best in candidates])
     return np.stack(candidates)[at_choice.argmin(axis=0), rows]
 
 
 def _bagged_choices(risks: Array, covariance: Array, bagging: Bagging) -> Index:
-    positions = np.arange(risks.shape[1])
-    pairs = _errors_of_pairs(covariance)
+    pairs = _errors_of_pairs(covariance)[None]
     total, tolerances = np.zeros(len(risks)), bagging.errors * pairs + _same(covariance)
-    drawn = bagging.spread * _cheap_draws(covariance, seed=1)
+    drawn = bagging.spread * _cheap_draws(roots_of(covariance[None]), seed=1)[0]
     for error in drawn:
-        total += _strongest(risks + error, tolerances)
-    chosen = _nearest(total / len(drawn), positions)
+        total += _strongest(risks[None] + error, tolerances)[0]
+    chosen = _nearest(total / len(drawn), np.arange(risks.shape[1]), np.isfinite(risks))
     return _not_too_weak(chosen, risks, pairs, bagging.weaker)
 
 
@@ -291,9 +263,14 @@ def _normal(statistics: Array, n: int) -> Array:
 
 
 def _errors_of_pairs(covariance: Array) -> Array:
-    """Standard errors of all differences: (J, J), not below the rounding of the covariance."""
-    scale = np.add.outer(covariance.diagonal(), covariance.diagonal())
+    """Standard errors of all differences: (..., J, J), not below the rounding of the covariance."""
+    variances = _diagonals(covariance)
+    scale = variances[..., :, None] + variances[..., None, :]
     return np.sqrt(np.maximum(scale - 2.0 * covariance, np.finfo(float).eps * scale))
+
+
+def _diagonals(covariance: Array) -> Array:
+    return np.diagonal(covariance, axis1=-2, axis2=-1)
 
 
 def _ratio(rises: Array, errors: Array) -> Array:
@@ -312,13 +289,19 @@ def _draws(covariance: Array) -> Array:
     return np.vstack([half, -half])
 
 
-def _cheap_draws(covariance: Array, seed: int = 0) -> Array:
-    """Errors from N(0, covariance), each with its opposite: (B, J).
+@cache
+def _normals(rank: int, seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((N_BAGGED // 2, rank))
 
-    From a pivoted Cholesky factor, which ends where what is left is rounding: the risks of a ridge path,
-    be it of a hundred strengths, err in less than ten ways.
+
+def _cheap_draws(roots: Array, seed: int = 0) -> Array:
+    """Errors from N(0, B Bᵀ) for roots B (t, J, k), each with its opposite: (t, B, J).
+
+    The same normals for all roots of the same rank.
     """
-    root = _linalg.low_rank_root(covariance, ROUNDING)
-    normals = np.random.default_rng(seed).standard_normal((N_BAGGED // 2, root.shape[1]))
-    half = _linalg.product(normals, root.T)
-    return np.vstack([half, -half])
+    ranks = (roots != 0).any(axis=1).sum(axis=1)
+    normals = np.zeros((ranks.max(initial=0) + 1, N_BAGGED // 2, roots.shape[2]))
+    for rank in np.unique(ranks).tolist():
+        normals[rank, :, :rank] = _normals(rank, seed)
+    half = np.matmul(normals[ranks], roots.transpose(0, 2, 1))
+    return np.concatenate([half, -half], axis=1)

@@ -182,7 +182,24 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
             "numbers: take a classifier, or encode y"
         )
     if values.dtype.kind in "fiu" and values.size:
+        _check_targets(y, values)
         _check_size("y", values)
+
+
+def _check_targets(y: Any, values: Any) -> None:
+    """Refuse several targets where one of them is not finite, by its name."""
+    if values.ndim != 2 or values.shape[1] < 2 or np.isfinite(values.sum()):
+        return
+    rows, columns = np.nonzero(~np.isfinite(values))
+    if rows.size:
+        column = int(columns[0])
+        names = getattr(y, "columns", None)
+        name = column if names is None else repr(names[column])
+        what = "NaN" if np.isnan(values[rows[0], column]) else "infinity"
+        raise ValueError(
+            f"Input y contains {what}: target {name}, row {rows[0]}. Leave such rows out, or fit such "
+            "targets on the rows that they have"
+        )
 
 
 def _check_size(name: str, values: Any) -> None:

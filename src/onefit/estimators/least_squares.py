@@ -104,7 +104,7 @@ class RidgeLOO(_LeastSquares):
     >>> Y = np.column_stack([y, np.random.default_rng(0).normal(size=len(y))])
     >>> model = RidgeLOO(alphas=[0.01, 0.1, 1.0, 10.0], alpha_per_target=True).fit(X, Y)
     >>> model.alpha_, model.coef_.shape
-    (array([ 0.1, 10. ]), (2, 10))
+    (array([0.1, 1. ]), (2, 10))
     """
 
     _may_be_zero = True

@@ -91,8 +91,3 @@ def stacked(parts: list[Any]) -> Any:
     if any(isinstance(as_design(part), SparseColumns) for part in parts):
         return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
     return np.vstack(parts)
-
-
-def n_stored(X: Any) -> int:
-    """Numbers that one product with X takes."""
-    return as_columns(X).n_stored

@@ -21,8 +21,9 @@ from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.stages import LITTLE_SLACK, State
+from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
+from onefit.numerics import LITTLE_SLACK
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them

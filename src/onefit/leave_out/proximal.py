@@ -73,7 +73,7 @@ def cost(fit: Fit) -> Work:
     """What a row takes, about: rounds on more columns than the fit's, and a look at all of them."""
     n, k = fit.problem.n, WATCHED * fit.tangent.size + 1.0
     rounds = _round(n, k).times(USUAL_ROUNDS)
-    return rounds.plus(Work(2.0 * _linalg.n_stored(fit.problem.X), 2.0)).times(DONE_AGAIN)
+    return rounds.plus(Work(2.0 * _linalg.as_columns(fit.problem.X).n_stored, 2.0)).times(DONE_AGAIN)
 
 
 @dataclass(eq=False)

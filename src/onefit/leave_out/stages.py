@@ -27,10 +27,9 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
-from onefit.numerics import LEAST_SLACK, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
-LITTLE_SLACK = 0.2  # below which one step may be far off where nothing checks it
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 

@@ -25,6 +25,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
+from onefit.leave_out.tableau import exchanged
 from onefit.losses import CoupledLoss
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
@@ -271,14 +272,10 @@ class _Problems:
             model = self.columns.pinned(K[todo], own)
             f = _times(model, x[todo]) - gradient[todo]
             value, sure = _solve(model, np.where(own, f - bound * sign, 0.0), own)
-            gamma = f - _times(model, value)
-            leaves = own & (bound > 0) & (value * sign < 0)
-            enters = free[todo] & ~own & (np.abs(gamma) > bound * (1.0 + VIOLATED))
-            target[todo] = np.where(leaves, 0.0, value)
-            changes = leaves.any(axis=1) | enters.any(axis=1)
+            gamma = np.where(free[todo], f - _times(model, value), 0.0)
+            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, value, gamma, bound, VIOLATED)
+            changes = moved.any(axis=1)
             definite[todo] = sure & ~changes
-            on[todo] = (own & ~leaves) | enters
-            signs[todo] = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, sign))
             todo = todo[changes & sure]
             if todo.size == 0:
                 break

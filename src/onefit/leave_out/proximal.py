@@ -28,7 +28,7 @@ from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.proximal_proof import measure
-from onefit.leave_out.tableau import Tableau, WorkingSet
+from onefit.leave_out.tableau import Tableau, WorkingSet, exchanged
 from onefit.leave_out.vertex import at_vertex, copies
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
@@ -40,6 +40,7 @@ ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 WATCHED = 1.3  # times the columns of the fit
 DONE_AGAIN = 2.0  # times what rows take that settle at once: columns join, and steps are halved
 PATTERNS = 10  # changes of the pattern in a step
+VIOLATED = 1e-11  # excess of a correlation over its bound, beside that, that is one
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**20  # numbers in an array of rows by problems
@@ -345,14 +346,10 @@ class RowProblems:
         todo = np.arange(len(active))
         for _ in range(PATTERNS):
             value, gamma = tableau.solve(todo, on[:, todo], signs[:, todo])
-            own_on, own_signs, bound = on[:, todo], signs[:, todo], l1[:, todo]
-            leaves = own_on & (bound > 0) & (value * own_signs < 0)
-            enters = ~own_on & (np.abs(gamma) > bound * (1.0 + 1e-11))
-            best[:, todo] = np.where(leaves, 0.0, value)
-            changes = (leaves | enters).any(axis=0) & np.isfinite(value).all(axis=0)
-            on[:, todo] = (own_on & ~leaves) | enters
-            signs[:, todo] = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, own_signs))
-            todo = todo[changes]
+            best[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
+                on[:, todo], signs[:, todo], value, gamma, l1[:, todo], VIOLATED
+            )
+            todo = todo[moved.any(axis=0) & np.isfinite(value).all(axis=0)]
             if todo.size == 0:
                 break
         found = np.ones(len(active), dtype=bool)

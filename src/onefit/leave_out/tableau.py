@@ -75,6 +75,39 @@ class WorkingSet:
         return cls(fit, d, floor == 0.0, columns, Z, means, l1, l2, sign, inside, K, H, inverse)
 
 
+def exchanged(
+    on: Mask, signs: Array, value: Array, gamma: Array, bound: Array, tie: float
+) -> tuple[Array, Mask, Array, Mask]:
+    """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
+
+    Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
+
+    Parameters
+    ----------
+    on, signs : arrays
+        The patterns: what is free, and with which sign.
+    value, gamma : arrays
+        The minima on them, and what the kinks hold there.
+    bound : array
+        What the kinks can hold.
+    tie : float
+        Relative excess over it that is none.
+
+    Returns
+    -------
+    value : array
+        0 where a coordinate leaves.
+    on, signs : arrays
+        The next patterns.
+    moved : bool array
+        What leaves or enters.
+    """
+    leaves = on & (bound > 0) & (value * signs < 0)
+    enters = ~on & (np.abs(gamma) > bound * (1.0 + tie))
+    signs = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, signs))
+    return np.where(leaves, 0.0, value), (on & ~leaves) | enters, signs, leaves | enters
+
+
 @dataclass(frozen=True, eq=False)
 class Tableau:
     """Solutions of the models on any pattern, from that on the support of the fit.

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.linear_model import LogisticRegressionCV, PoissonRegressor
-from sklearn.model_selection import GridSearchCV
+from sklearn.linear_model import RidgeCV
 from threadpoolctl import threadpool_limits
 
-import onefit
-from matrix_glm import predictors
+from matrix import elastic_net, in_turns, lasso, logistic, poisson, predictors, ridge
 from run import Row, toeplitz
-from squared_loss import compared, seconds
 from streams import apart
 
 HERE = Path(__file__).parent
 PLOT = HERE.parent / "docs" / "_static" / "tall.png"
 PACKAGES = ("onefit", "scikit-learn", "numpy", "scipy", "pyarrow")
-GOALS = {"RidgeLOO": ">= 3", "LassoLOO": ">= 3", "ElasticNetLOO": ">= 2"}
 SIZES = {
     "ridge": (10**4, 10**5, 10**6),
     "lasso": (10**4, 10**5, 10**6, 10**7),
@@ -48,30 +44,27 @@ class Growth(NamedTuple):
         return float(np.polyfit(np.log(self.rows), np.log(self.seconds), 1)[0])
 
 
-def curved(n: int, p: int) -> Iterator[Row]:
-    """Logistic and Poisson regression over the same ten strengths as their peers."""
+def compared(n: int, p: int, repeats: int) -> Iterator[Row]:
+    """Each model and what cross-validates it over the same strengths, and our risk beside its error."""
+    X, y = toeplitz(n, p, p // 2)
     rng = np.random.default_rng(0)
-    X, eta = predictors(n, p, rng)
-    y = (eta + rng.logistic(size=n) > 0).astype(int)
+    Z, eta = predictors(n, p, rng)
+    labels = (eta + rng.logistic(size=n) > 0).astype(int)
     counts = rng.poisson(np.exp(0.5 * eta)).astype(float)
-    Cs, alphas = np.logspace(-4, 4, 10), np.logspace(2, -4, 10)
-    classes = LogisticRegressionCV(
-        Cs=Cs, cv=5, l1_ratios=(0.0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
-    )
-    grid = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": alphas}, cv=5)
-    sides: list[tuple[str, Any, Any, np.ndarray, str]] = [
-        ("LogisticLOO / LogisticRegressionCV(cv=5)", onefit.LogisticLOO(Cs=Cs), classes, y, ">= 3"),
-        ("PoissonLOO / GridSearchCV(cv=5)", onefit.PoissonLOO(alphas=alphas), grid, counts, ">= 4"),
-    ]
-    for what, ours, theirs, target, goal in sides:
-        own = seconds(_fit(ours, X, target))
-        other = seconds(_fit(theirs, X, target))
-        note = f"{ours.loo_.guarantee}, ± {ours.loo_.approx_error / ours.loo_.value:.0e}"
-        yield Row(f"{what} {n} x {p}", own, other, goal, note)
+    sides = ridge(X, y)
+    yield _row("RidgeLOO / RidgeCV(cv=5)", X, y, sides, ">= 3", repeats)
+    yield _row("RidgeLOO / RidgeCV()", X, y, (sides[0], RidgeCV(sides[0].alphas)), ">= 3", repeats)
+    yield _row("LassoLOO / LassoCV(cv=5)", X, y, lasso(X, y), ">= 3", repeats)
+    yield _row("ElasticNetLOO / ElasticNetCV(cv=5)", X, y, elastic_net(X, y), ">= 2", repeats)
+    yield _row("LogisticLOO / LogisticRegressionCV(cv=5)", Z, labels, logistic(0.0, Z, labels), ">= 3", 1)
+    yield _row("PoissonLOO / GridSearchCV(cv=5)", Z, counts, poisson(Z, counts), ">= 4", 1)
 
 
-def _fit(model: Any, X: np.ndarray, y: np.ndarray) -> Callable[[], object]:
-    return lambda: model.fit(X, y)
+def _row(what: str, X: np.ndarray, y: np.ndarray, sides: tuple[Any, Any], goal: str, repeats: int) -> Row:
+    ours, theirs = sides
+    times = in_turns(lambda: ours.fit(X, y), lambda: theirs.fit(X, y), repeats)
+    note = f"{ours.loo_.guarantee}, ± {ours.loo_.approx_error / ours.loo_.value:.0e}"
+    return Row(f"{what} {X.shape[0]} x {X.shape[1]}", *times, goal, note)
 
 
 def tall(quick: bool) -> Iterator[Row]:
@@ -81,10 +74,7 @@ def tall(quick: bool) -> Iterator[Row]:
     # first, as a process starts with the peak memory of the one that started it
     found = [grown(kind, sizes[:2] if quick else sizes) for kind, sizes in SIZES.items()]
     with threadpool_limits(1):
-        for row in compared(f"{n} x {p}", *toeplitz(n, p, p // 2), GOALS, 1 if quick else 2):
-            rows.append(row)
-            yield row
-        for row in curved(n, p):
+        for row in compared(n, p, 1 if quick else 2):
             rows.append(row)
             yield row
     if not quick:

@@ -19,6 +19,7 @@ from onefit.tuning.selection import smallest_of_each
 PATIENCE, DECADES = 5, 1.0  # strengths, or decades, past the best one before a path may stop
 FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
+WORTH_STOPPING = 0.1  # share of the risk by which it must have risen where no strength beats the strongest
 # The risk falls at an end if the last decade took this share off it.  Near its limit, with no penalty or
 # nothing but the penalty, it goes like the strength or faster, so that a ninth of that share is left.
 FALL = 1e-3

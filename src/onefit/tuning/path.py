@@ -14,7 +14,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
 from onefit.tuning.contest import Contest, choose_strength
-from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between
 from onefit.tuning.selection import Selection, smallest
@@ -221,8 +221,17 @@ class Walk:
                 self._see_all(best)
                 self._see_all(last)
                 rise, error, miss = self._rise(best, last)
-            self.past = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))
+            self.past = bool(rise > CLEARLY_WORSE * np.hypot(error, miss)) and self._matters(best, rise)
         return self.past
+
+    def _matters(self, best: int, rise: float) -> bool:
+        """Whether something better than the strongest penalty was found, or the risk rose by a share of it.
+
+        Near the constant model all strengths predict alike, and a rise is certain long before it matters:
+        columns of smaller size may have all of their say yet.
+        """
+        gain, error, miss = self._rise(best, 0)
+        return gain > CLEARLY_WORSE * np.hypot(error, miss) or rise > WORTH_STOPPING * self.risks[best]
 
     def _rise(self, best: int, last: int) -> tuple[float, float, float]:
         """How far a risk is above another, its error, and that of the rows that were not seen."""

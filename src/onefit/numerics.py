@@ -31,6 +31,11 @@ LEAST_SLACK = 1e-6
 LITTLE_SLACK = 0.2
 
 
+# Distance of a coefficient from a kink of its penalty that is none: in what it does to linear predictors,
+# relative to the largest that one does.
+SNAP = 1e-11
+
+
 def rounding_of_slack(condition: float, size: float = 1.0) -> float:
     """Error of 1 − d h, and of what is divided by it, from a factor of this condition.
 

@@ -18,20 +18,22 @@ from __future__ import annotations
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out.loose import is_determined, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, TINY, rounding_of_slack
+from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, SNAP, TINY, rounding_of_slack
 from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, sizes_of_gradients
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
+SATURATED = 1e-10  # curvature of a row, relative to the largest, below which rounding may hide it
+SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
 STATIONARY = 1e-7  # excess of a gradient, relative to its size, that ``is_stationary`` takes for none
 
 
@@ -161,7 +163,42 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         return np.asarray(change[rows])
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
     short = change.max(initial=0.0) <= CERTIFIED * size
-    return np.asarray(2.0 * change[rows]) if short else np.full(len(rows), np.inf)
+    found = np.where(short, 2.0 * change[rows], np.inf)
+    if not K.is_definite and not fit.has_free_directions and _linalg.has_columns(problem.X):
+        found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
+    return found
+
+
+def is_blind(fit: Fit, K: Curvature) -> bool:
+    """Whether some row has a say along a direction that K takes for flat: then nothing is known by K.
+
+    That is so where all rows that have a say are saturated, their curvature below what rounding leaves of K.
+    """
+    if K.is_definite or fit.problem.loss.is_quadratic or not _linalg.has_columns(fit.problem.X):
+        return False
+    bends = np.abs(fit.hessian).reshape(fit.problem.n, -1).max(axis=1)
+    faint = np.flatnonzero((fit.problem.weights > 0) & (bends <= SATURATED * bends.max(initial=0.0)))
+    return bool(np.any(_off_the_range(fit, K, faint)))
+
+
+def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
+    """Rows with a part along directions that K takes for flat, which leave their predictors open: (r,)."""
+    problem, several = fit.problem, fit.hessian.ndim == 3
+    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    columns = _linalg.as_design(problem.X).basis_of_rows(rows)
+    off = np.zeros(len(rows), dtype=bool)
+    for output in np.ndindex(fit.coef.shape[1:]):
+        along = np.zeros(fit.coef.shape[1:])
+        along[output] = 1.0
+        along -= along.mean() if several else 0.0  # what all classes have in common counts for nothing
+        for j in range(len(rows)):
+            coef = np.multiply.outer(columns[:, j], along)
+            row = Direction(fit.tangent.part_along(coef), np.where(problem.intercept, along, 0.0))
+            step = K.solve(row)
+            curved = _linalg.transposed_times(problem.X, fit.bent(K.predict(step)))
+            left = row.coef - fit.tangent.part_along(curved + fit.tangent.curve(step.coef))
+            off[j] |= not np.all(SEEN * norms >= np.abs(left).T)
+    return off
 
 
 def _is_removed(fit: Fit, K: Curvature, gradient: Direction, step: Direction) -> bool:
@@ -226,7 +263,7 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     steepest = float(np.linalg.norm(fit.gradient))
     if slope.ndim == 1:
         sizes = sizes_of_gradients(fit.problem, slope[:, None], np.array([steepest]))
-        sizes = np.maximum(sizes, rounding * norms[:, None])
+        sizes = np.maximum(sizes, (rounding * norms + _owed_by_remnants(fit, norms))[:, None])
         found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], STATIONARY, size=sizes)
         return bool(found[0])
     terms = max(ROUNDING * steepest, rounding) * norms.max(initial=0.0)
@@ -237,6 +274,12 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     excess = np.maximum(np.abs(slope) - l1, 0.0)
     wrong = np.where(fit.coef != 0, np.abs(slope + l1 * np.sign(fit.coef)), excess)
     return bool(np.all(wrong[free] <= CERTIFIED * size))
+
+
+def _owed_by_remnants(fit: Fit, norms: Array) -> Array:
+    """What the ridge part owes where solvers take a coefficient for zero, as ``STATIONARY`` counts: (p,)."""
+    largest = float(np.abs(fit.coef * norms).max(initial=0.0))
+    return SNAP / STATIONARY * largest * fit.problem.penalty.ridge(fit.coef.shape) / np.maximum(norms, TINY)
 
 
 def travelled(fit: Fit, eta: Array, held: Array) -> Array:

@@ -20,7 +20,7 @@ from onefit.leave_out.chords import MAX_STEPS
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
-from onefit.leave_out.prove import bound_steps
+from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, SolvedWithout
@@ -148,7 +148,7 @@ class State:
         fit, found = self.fit, self.found
         bounds = found.bounds.copy()
         if self.sets is None:
-            if self.step is not None:
+            if self.step is not None and not self._is_blind:
                 bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
             if step_is_exact(fit) and not np.isfinite(bounds).all():
                 sure = found.slack >= LEAST_SLACK
@@ -157,6 +157,12 @@ class State:
                 bounds[sure] = 0.0
             bounds[leaves_nothing(fit)] = 0.0
         self.found = replace(found, bounds=bounds + self._rounding(bounds))
+
+    @cached_property
+    def _is_blind(self) -> bool:
+        """Whether the curvature of the fit does not see some direction that rows have a say in."""
+        known = self.step.curvature if self.step is not None else self.blocks.base if self.blocks else None
+        return known is not None and is_blind(self.fit, known)
 
     def _rounding(self, bounds: Array) -> Array:
         """What the condition of K leaves of a bound of nothing: (t,)."""
@@ -229,7 +235,8 @@ class State:
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
-        closed = () if self.step is not None or self.blocks is not None else (Way.ITERATE, Way.REPEAT)
+        is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
+        closed = () if is_open else (Way.ITERATE, Way.REPEAT)
         return [Stage(work, acts[way]) for work, way in ways(self.fit, self.sets) if way not in closed]
 
     def iterate(self, which: Index) -> None:

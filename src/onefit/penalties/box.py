@@ -81,8 +81,7 @@ class Box(Polyhedral, Coordinatewise):
 
     def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Coordinates:
         (lower, upper), l1 = self.bounds(coef.shape), broadcast(self.l1, coef.shape)
-        near = ZERO * np.abs(coef).max(initial=0.0)
-        free = (coef - lower > near) & (upper - coef > near) & ((l1 == 0) | (np.abs(coef) > near))
+        free = (coef > lower) & (coef < upper) & ((l1 == 0) | (coef != 0))
         return Coordinates(free, l1 * np.sign(coef), np.zeros(coef.shape))
 
     def scaled(self, factor: float) -> Self:
@@ -109,11 +108,10 @@ class Box(Polyhedral, Coordinatewise):
     ) -> Mask:
         lower, upper = (bound[:, None] for bound in self.bounds(coef.shape[:1]))
         l1 = broadcast(self.l1, coef.shape[:1])[:, None]
-        near = ZERO * np.abs(coef).max(axis=0, initial=0.0)
-        upwards = loss_gradient + np.where(coef >= -near, l1, -l1)  # derivatives of the objective
-        downwards = loss_gradient + np.where(coef > near, l1, -l1)
-        falls = np.where(upper - coef > near, np.maximum(-upwards, 0.0), 0.0)
-        rises = np.where(coef - lower > near, np.maximum(downwards, 0.0), 0.0)
+        upwards = loss_gradient + np.where(coef >= 0, l1, -l1)  # derivatives of the objective
+        downwards = loss_gradient + np.where(coef > 0, l1, -l1)
+        falls = np.where(coef < upper, np.maximum(-upwards, 0.0), 0.0)
+        rises = np.where(coef > lower, np.maximum(downwards, 0.0), 0.0)
         allowed = rtol * (largest_gradient(loss_gradient, None) if size is None else size)
         return np.all((np.maximum(falls, rises) <= allowed) & _inside(coef, lower, upper), axis=0)
 

@@ -27,6 +27,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Mixture, PiecewiseLinear, Squared
 from onefit.losses.mixture import straight_part
+from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.problem import Problem
 from onefit.solvers import held_kinks
@@ -40,7 +41,6 @@ SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which
 NEAR = 1e-4  # the same, at which its pattern of kinks may be that of the optimum
 TROUBLE = 4  # status of a linear program that failed for numerical reasons
 FLAT = 1e-12  # curvature of a row in a Newton step, relative to the largest, at least
-SNAP = 1e-11  # distance of a coefficient from a kink of its penalty, relative to the largest, that is none
 
 
 def solve(start: Fit) -> Fit:

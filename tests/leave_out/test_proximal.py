@@ -9,6 +9,7 @@ from onefit.fit import Fit
 from onefit.leave_out import proximal
 from onefit.leave_out.engine import leave_out
 from onefit.leave_out.refit import without
+from onefit.leave_out.tableau import Watched
 from onefit.losses import Logistic
 from onefit.numerics import CERTIFIED
 from onefit.penalties import L1
@@ -30,7 +31,7 @@ def test_a_level_that_enters_makes_the_columns_dependent(seed):
     # the model then has no single minimum: an iteration that stands still there has not settled
     fit = factor(seed)
     assert proximal.applies(fit)
-    ends, _ = proximal.iterate(proximal.Watched.of(fit), np.arange(32), 1e5, np.inf)
+    ends, _ = proximal.iterate(Watched.of(fit), np.arange(32), 1e5, np.inf)
     found = leave_out(fit)
     for i in range(32):
         refit = without(fit, i).eta[i]

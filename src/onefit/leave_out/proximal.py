@@ -28,14 +28,12 @@ from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.proximal_proof import measure
-from onefit.leave_out.tableau import Tableau, WorkingSet, exchanged
-from onefit.leave_out.vertex import at_vertex, copies
+from onefit.leave_out.tableau import Tableau, Watched, WorkingSet, exchanged
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
-NEARBY = 0.8  # share of its bound from which on a correlation is watched
 ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
 WATCHED = 1.3  # times the columns of the fit
 DONE_AGAIN = 2.0  # times what rows take that settle at once: columns join, and steps are halved
@@ -75,36 +73,6 @@ def cost(fit: Fit) -> Work:
     n, k = fit.problem.n, WATCHED * fit.tangent.size + 1.0
     rounds = _round(n, k).times(USUAL_ROUNDS)
     return rounds.plus(Work(2.0 * _linalg.as_columns(fit.problem.X).n_stored, 2.0)).times(DONE_AGAIN)
-
-
-@dataclass(eq=False)
-class Watched:
-    """The columns that left-out problems of a fit are solved on, and what is known of them."""
-
-    fit: Fit
-    eligible: Mask  # columns that may enter: a copy of another one need not
-    columns: Index
-    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, fit: Fit) -> Watched:
-        """Begin with the columns that are in the fit, or nearly."""
-        fit = at_vertex(fit)
-        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
-        near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
-        eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
-        return cls(fit, eligible, np.flatnonzero(near & eligible))
-
-    def table(self, floor: float) -> WorkingSet | None:
-        """That of the columns that are watched at present."""
-        if floor not in self.tables:
-            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
-        return self.tables[floor]
-
-    def join(self, joining: Mask) -> None:
-        """Watch more columns."""
-        self.columns = np.union1d(self.columns, np.flatnonzero(joining))
-        self.tables.clear()
 
 
 def iterate(watched: Watched, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:

@@ -26,6 +26,7 @@ from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out
+from onefit.leave_out.tableau import Watched
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
@@ -265,8 +266,8 @@ class State:
         return blocks
 
     @cached_property
-    def _watched(self) -> proximal.Watched:
-        return proximal.Watched.of(self.fit)
+    def _watched(self) -> Watched:
+        return Watched.of(self.fit)
 
     def _take(
         self, values: Mapping[int, tuple[Any, Any]], solved: Mapping[int, SolvedWithout], **known: Any

@@ -6,7 +6,7 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
+from onefit.leave_out.vertex import at_vertex, copies
 
+NEARBY = 0.8  # share of its bound from which on a correlation is watched
 DAMPED = 1e-6  # ridge where rows bend at least by a floor, relative to the diagonal
 
 
@@ -73,6 +75,36 @@ class WorkingSet:
         H[np.ix_(~inside, ~inside)] = K[np.ix_(~inside, ~inside)] - across.T @ solved
         sign = np.concatenate([np.sign(fit.coef[columns]), free])
         return cls(fit, d, floor == 0.0, columns, Z, means, l1, l2, sign, inside, K, H, inverse)
+
+
+@dataclass(eq=False)
+class Watched:
+    """The columns that left-out problems of a fit are solved on, and what is known of them."""
+
+    fit: Fit
+    eligible: Mask  # columns that may enter: a copy of another one need not
+    columns: Index
+    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fit: Fit) -> Watched:
+        """Begin with the columns that are in the fit, or nearly."""
+        fit = at_vertex(fit)
+        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+        near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
+        eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
+        return cls(fit, eligible, np.flatnonzero(near & eligible))
+
+    def table(self, floor: float) -> WorkingSet | None:
+        """That of the columns that are watched at present."""
+        if floor not in self.tables:
+            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
+        return self.tables[floor]
+
+    def join(self, joining: Mask) -> None:
+        """Watch more columns."""
+        self.columns = np.union1d(self.columns, np.flatnonzero(joining))
+        self.tables.clear()
 
 
 def exchanged(

@@ -4,11 +4,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import ElasticNet
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
+from onefit.cost import is_tall
 
 REGRESSORS = {
     "ridge": onefit.RidgeLOO(alphas=20),
@@ -17,12 +19,16 @@ REGRESSORS = {
     "nets": onefit.ElasticNetLOO(alphas=20, l1_ratio=[0.3, 0.9]),
     "net about zero": onefit.ElasticNetLOO(alphas=20, l1_ratio=0.3, fit_intercept=False),
     "generalized": onefit.GeneralizedLinearLOO("squared", onefit.penalties.L2(), alphas=8),
+    "bounded lasso": onefit.LassoLOO(alphas=12, positive=True),
+    **{f"ridge, {rule}": onefit.RidgeLOO(alphas=20, selection=rule) for rule in ("min", "1se", "bagged")},
+    **{f"lasso, {rule}": onefit.LassoLOO(alphas=20, selection=rule) for rule in ("min", "1se")},
 }
 COUNTS = {"poisson": onefit.PoissonLOO(alphas=8)}
 OTHERS = {
     "logistic": onefit.LogisticLOO(Cs=8),
     "logistic net": onefit.LogisticLOO(Cs=5, l1_ratio=0.5),
     "ten classes": onefit.LogisticLOO(Cs=5),
+    "hinge": onefit.GeneralizedLinearLOO("hinge", alphas=5),
     **COUNTS,
 }
 SHAPES = {"wide": (20, 24), "few": (80, 6), "tall": (160, 8)}
@@ -41,7 +47,7 @@ def target(name, y):
         return y
     if name == "ten classes":
         return (10 * np.argsort(np.argsort(y))) // len(y)
-    return (y > 0).astype(int) if "logistic" in name else np.round(np.exp(0.3 * y))
+    return (y > 0).astype(int) if name in OTHERS and name not in COUNTS else np.round(np.exp(0.3 * y))
 
 
 def model_of(name):
@@ -116,3 +122,69 @@ def test_order_of_the_rows(name, shape):
     y = target(name, y)
     order = np.random.default_rng(2).permutation(len(y))
     same(as_it_is(name, shape), chosen(model_of(name).fit(X[order], y[order])))
+
+
+# --- rows in blocks, and a strength for each target ---------------------------------------------------
+
+IN_BLOCKS = {
+    "ridge": onefit.RidgeLOO(alphas=12),
+    "lasso": onefit.LassoLOO(alphas=12),
+    "net": onefit.ElasticNetLOO(alphas=12, l1_ratio=0.5),
+    "poisson": onefit.PoissonLOO(alphas=6),
+    "logistic": onefit.LogisticLOO(Cs=6),
+}
+CHANGES = {
+    "large response": (1e6, 1.0),
+    "small response": (1e-6, 1.0),
+    "large columns": (1.0, 1e3),
+    "small columns": (1.0, 1e-3),
+    "order": (1.0, None),
+}
+
+
+@cache
+def of_many_rows():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(12_000, 4))
+    return X, X @ [1.0, 0.5, 0.0, 0.0] + rng.normal(size=len(X))
+
+
+def changed(model, X, y, change):
+    """Choices before and after a change of units, or of the order of the rows."""
+    in_y, in_X = CHANGES[change]
+    order = np.random.default_rng(2).permutation(len(y)) if in_X is None else np.arange(len(y))
+    units = (in_X or 1.0) ** np.linspace(-1, 1, X.shape[1])
+    before = make_pipeline(StandardScaler(), clone(model)).fit(X, y)[-1]
+    after = make_pipeline(StandardScaler(), clone(model)).fit((X * units)[order], (in_y * y)[order])
+    return before, after[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (name, change)
+        for name in IN_BLOCKS
+        for change in CHANGES
+        if "response" not in change or name != "logistic"
+    ],
+)
+def test_rows_in_blocks(name, change):
+    X, y = of_many_rows()
+    assert is_tall(*X.shape)
+    of_numbers = name not in ("poisson", "logistic")
+    y = y if of_numbers else (y > 0).astype(int) if name == "logistic" else np.round(np.exp(0.3 * y))
+    before, after = changed(IN_BLOCKS[name], X, y, change)
+    same(chosen(before), chosen(after), CHANGES[change][0] if of_numbers else 1.0)
+
+
+@pytest.mark.parametrize("shape", ["wide", "few"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_strength_for_each_target(shape, change):
+    X, y = data(shape)
+    Y = np.column_stack([y, np.random.default_rng(6).normal(size=len(y)), X[:, 0] + 0.1 * y])
+    before, after = changed(onefit.RidgeLOO(alphas=20, alpha_per_target=True), X, Y, change)
+    np.testing.assert_allclose(after.alpha_, before.alpha_, rtol=1e-9)
+    np.testing.assert_allclose(after.coef_ / CHANGES[change][0], before.coef_, atol=1e-9)
+    alone = onefit.RidgeLOO(alphas=20, alpha_per_target=True)
+    each = alone.fit(X, Y * [1e6, 1.0, 1e-6]).alpha_  # a target does not see the units of another
+    np.testing.assert_allclose(each, alone.fit(X, Y).alpha_, rtol=1e-9)

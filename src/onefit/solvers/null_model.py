@@ -69,8 +69,11 @@ def _is_stationary(penalty: Penalty, coef: Array, flat: Array, gradient: Array) 
 
 def _unit(penalty: Penalty, gradient: Array) -> float:
     """A first guess: ⟨g, −d⟩ / P(d) along the steepest descent d."""
-    value = penalty.without_ridge().value(gradient)
-    return float(np.sum(gradient**2)) / value if value > 0 and np.isfinite(value) else 0.0
+    rest, descent = penalty.without_ridge(), -gradient
+    if np.isinf(rest.value(descent)):  # it leaves the bounds of the coefficients
+        descent = rest.prox(descent, 0.0)
+    value = rest.value(descent)
+    return -float(np.sum(gradient * descent)) / value if value > 0 and np.isfinite(value) else 0.0
 
 
 def _null_fit(problem: Problem) -> tuple[Array, Array]:

@@ -77,6 +77,13 @@ def eigh(A: Array) -> tuple[Array, Array]:
     return scipy.linalg.eigh(A, lower=True, driver="evd", check_finite=False)
 
 
+def positive_eigenpairs(A: Array) -> tuple[Array, Array]:
+    """Those of a positive semi-definite matrix whose eigenvalues are above rounding: (r,) and (k, r)."""
+    values, vectors = eigh(A)
+    keep = values > len(values) * np.finfo(float).eps * max(float(values.max(initial=0.0)), 1e-300)
+    return values[keep], vectors[:, keep]
+
+
 def row_matrices(values: Array, c: int) -> Array:
     """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
     if values.size == len(values) * c * c:

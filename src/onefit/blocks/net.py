@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from onefit._linalg import eigh, product
+from onefit._linalg import eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
@@ -41,11 +41,10 @@ class Equations:
             return cls(np.asfortranarray(upper), lapack.dtrtrs(upper, cross, trans=1)[0])
         root = np.sqrt(gram.diagonal())
         scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-        values, vectors = eigh(gram * np.outer(scale, scale))
-        keep = values > len(values) * EPS * max(float(values.max(initial=0.0)), 1e-300)
-        halves = np.sqrt(values[keep])
-        R = np.asfortranarray(halves[:, None] * vectors[:, keep].T * root)
-        return cls(R, vectors[:, keep].T @ (scale * cross) / halves)
+        values, vectors = positive_eigenpairs(gram * np.outer(scale, scale))
+        halves = np.sqrt(values)
+        R = np.asfortranarray(halves[:, None] * vectors.T * root)
+        return cls(R, vectors.T @ (scale * cross) / halves)
 
 
 def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Array, tuple[Directions, ...]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onefit._linalg import eigh, product
+from onefit._linalg import positive_eigenpairs, product
 from onefit._typing import Array
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
-from onefit.numerics import EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +28,7 @@ class Spectrum:
     @classmethod
     def of(cls, sums: RowSums) -> Spectrum:
         """Decompose."""
-        values, vectors = eigh(sums.gram)
-        keep = values > len(values) * EPS * max(float(values.max(initial=0.0)), 1e-300)
-        return cls(sums, values[keep], vectors[:, keep])
+        return cls(sums, *positive_eigenpairs(sums.gram))
 
     @property
     def largest(self) -> float:

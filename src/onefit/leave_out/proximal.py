@@ -35,8 +35,6 @@ from onefit.solvers.line_search import falling
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
-WATCHED = 1.3  # times the columns of the fit
-DONE_AGAIN = 2.0  # times what rows take that settle at once: columns join, and steps are halved
 PATTERNS = 10  # changes of the pattern in a step
 VIOLATED = 1e-11  # excess of a correlation over its bound, beside that, that is one
 JOINED = 4  # times that columns may join
@@ -69,10 +67,8 @@ def _round(n: int, k: float) -> Work:
 
 
 def cost(fit: Fit) -> Work:
-    """What a row takes, about: rounds on more columns than the fit's, and a look at all of them."""
-    n, k = fit.problem.n, WATCHED * fit.tangent.size + 1.0
-    rounds = _round(n, k).times(USUAL_ROUNDS)
-    return rounds.plus(Work(2.0 * _linalg.as_columns(fit.problem.X).n_stored, 2.0)).times(DONE_AGAIN)
+    """What a row takes, about."""
+    return _round(fit.problem.n, fit.tangent.size + 1.0).times(USUAL_ROUNDS)
 
 
 def iterate(watched: Watched, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:

@@ -48,7 +48,9 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     found = part.correction(drawn, before)
     if found.error > room:
         share = part.best_share(drawn)
-        m = min(part.enough(drawn, share, room), most)
+        m = part.enough(drawn, share, room)
+        if m > most:  # as many as can be afforded, or as few as will do
+            m = max(most, part.enough(drawn, share, TOO_FAR * room))
         if m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
             part = _Part.of(state, yardstick, NEGLIGIBLE * room)

@@ -17,13 +17,14 @@ from onefit.solvers.truncated import Seconds
 
 WANTED, LOOKS = 0.1, 2  # standard errors of the mean; looks at what they are
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
+HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
 LITTLE = 0.02  # of the way of predictors, that may be left
 SHARPEST = 1e-8  # error of steps that they may still wait for
 
 
 def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
-    return count * min(work.seconds for work, _ in ways(fit))
+    return HARDER * count * min(work.seconds for work, _ in ways(fit))
 
 
 def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> Array:

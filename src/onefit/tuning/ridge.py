@@ -96,8 +96,7 @@ class RidgeSpectrum:
         if p <= n:
             means = self._means if self._is_centred else None
             gram = _linalg.as_columns(X).weighted_gram(means, weights)
-            s, V = _linalg.eigh(gram)
-            s, V = _positive(s, V)
+            s, V = _linalg.positive_eigenpairs(gram)
             half = V / np.sqrt(s)
             Q = _linalg.times(X, half) - self._means @ half
             return root[:, None] * Q, s, V
@@ -105,7 +104,7 @@ class RidgeSpectrum:
         G = _linalg.as_design(X).row_gram(np.ones(p)) if known is None else known
         if self._is_centred:
             G = _linalg.centred_gram(G, self._share)
-        s, Q = _positive(*_linalg.eigh(G * np.outer(root, root)))
+        s, Q = _linalg.positive_eigenpairs(G * np.outer(root, root))
         return Q, s, None
 
     @property
@@ -243,9 +242,3 @@ class RidgeSpectrum:
         some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self._is_centred)))
         some.__dict__["_decomposition"] = self._decomposition
         return some
-
-
-def _positive(values: Array, vectors: Array) -> tuple[Array, Array]:
-    """Eigenpairs above rounding."""
-    keep = values > len(values) * np.finfo(float).eps * max(float(values.max(initial=0.0)), 1e-300)
-    return values[keep], vectors[:, keep]

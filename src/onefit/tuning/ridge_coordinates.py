@@ -140,9 +140,7 @@ class ColumnCoordinates(RidgeCoordinates):
     @cached_property
     def eigenpairs(self) -> tuple[Array, Array]:
         """Eigenvalues of X̃ᵀX̃ above rounding, (r,), and their vectors (p, r)."""
-        values, vectors = _linalg.eigh(self.gram)
-        least = len(values) * np.finfo(float).eps * max(float(values.max(initial=0.0)), 1e-300)
-        return values[values > least], vectors[:, values > least]
+        return _linalg.positive_eigenpairs(self.gram)
 
     @cached_property
     def projected(self) -> Array:

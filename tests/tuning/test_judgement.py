@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.fit import Fit
-from onefit.leave_out.some import is_dear_to_factor, left_out_roughly
+from onefit.leave_out.some import is_dear_to_factor, leave_some_out, left_out_roughly
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
-from onefit.penalties import L1, L2
+from onefit.penalties import L1, L2, Box
 from onefit.problem import Problem
-from onefit.solvers.newton import solve
+from onefit.solvers.solve import solve
 from onefit.tuning.judgement import TENTHS, Judgement
 
 
@@ -71,3 +71,26 @@ def test_a_factor_is_dear_where_rows_and_columns_are_many_and_numbers_few():
     small = _problem(100, 200, L2(1.0))
     assert is_dear_to_factor(Fit.at_start(large), TENTHS)
     assert not is_dear_to_factor(Fit.at_start(small), TENTHS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [
+        (Squared(), L1(4.0)),
+        (Squared(), Box(np.zeros(24), np.full(24, np.inf), l1=4.0)),
+        (Squared(), L2(0.5)),
+        (Logistic(), L1(0.3)),
+        (Logistic(), L2(0.3)),
+        (Logistic(), Box(np.zeros(24), np.full(24, np.inf), l1=0.3)),
+        (Poisson(), L1(0.5)),
+    ],
+)
+def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
+    problem = _problem(30, 24, penalty, loss=loss)
+    metric = LogLoss(np.array([0, 1])) if isinstance(loss, Logistic) else Deviance(loss)
+    judgement = Judgement(metric, problem.y, problem.weights)
+    solution = solve(Fit.at_start(problem))
+    rows = np.arange(1, 30, 3)
+    found = leave_some_out(*solution, rows, judgement.yardstick)
+    refits = [float(solve(Fit.at_start(problem.without(int(i)))).fit.eta[i]) for i in rows]
+    np.testing.assert_allclose(found, refits, rtol=1e-3, atol=1e-3)

@@ -185,21 +185,25 @@ def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     X = rng.normal(size=(800, 60))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
     judgement = Judgement(SquaredError(), y, np.ones(800))
-    walk = Walk(Grid(np.ones(1)), judgement, [30.0, 1e-9])
-    for strength in walk.strengths:  # nearly the best fit, and one without a penalty
+    walk = Walk(Grid(np.ones(1)), judgement, [30.0, 29.0, 1e-9])
+    for strength in (30.0, 1e-9):  # nearly the best fit, and one without a penalty
         fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
         walk.add(fit, judgement.by_tenths(fit, None))
-    wide = walk.verdicts[1]._replace(misses=0.1 * np.ones(800))
-    walk.verdicts[1] = wide
+        if strength == 30.0:  # its neighbour is not judged
+            walk.fits.append(fit)
+            walk.verdicts.append(None)
+            walk.risks.append(walk.risks[0])
+    walk.verdicts[2] = walk.verdicts[2]._replace(misses=0.1 * np.ones(800))
     assert walk.is_past_minimum()
-    assert [verdict.seen for verdict in walk.verdicts] == [800, 800]
+    assert walk.risks[0] == walk.risks[1]
+    assert [walk.verdicts[j].seen for j in (0, 2)] == [800, 800]
     refits = [
         solve(Fit.at_start(Problem(Squared(), L1(s), X, y, np.ones(800)).without(part))).fit.eta[part]
-        for s in walk.strengths
+        for s in (30.0, 1e-9)
         for part in np.array_split(judgement.order, 10)
     ]
     exact = (np.concatenate(refits).reshape(2, -1) - y[judgement.order]) ** 2
-    np.testing.assert_allclose(walk.risks, exact.mean(axis=1), rtol=0.01)
+    np.testing.assert_allclose([walk.risks[0], walk.risks[2]], exact.mean(axis=1), rtol=0.01)
 
 
 def test_a_coarse_path_stops_a_decade_past_its_minimum():

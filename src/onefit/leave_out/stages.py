@@ -218,11 +218,12 @@ class State:
     def settle(self, which: Index, limits: Array | float, *, proven: bool = True) -> None:
         """Solve some sets, until none may make the mean wrong by more than its limit.
 
-        Where it need not be ``proven``, rows whose steps have settled are done.
+        Where it need not be ``proven``, rows whose steps have settled at an optimum are done.
         """
+        optima = not self.fit.is_kinked or proximal.applies(self.fit)  # other steps know no pattern but the fit's
         for stage in self.stages():
             found, own = self.found, self.errors()[which]
-            done = np.concatenate([found.anew, found.failed, [] if proven else list(found.solved)])
+            done = np.concatenate([found.anew, found.failed, list(found.solved) if optima and not proven else []])
             rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
                 break

@@ -246,4 +246,9 @@ class Walk:
         known = self.verdicts[place]
         if known is not None and 0 < known.seen < len(known.losses):
             closer = self.judgement.by_tenths(self.fits[place], None, len(known.losses), known)
-            self.verdicts[place], self.risks[place] = closer, mean_and_error(closer.losses, self.weights)[0]
+            self.verdicts[place] = closer
+            risk = mean_and_error(closer.losses, self.weights)[0]
+            for j in range(place, len(self.risks)):  # and of those that it speaks for
+                if j > place and self.verdicts[j] is not None:
+                    break
+                self.risks[j] = risk

@@ -220,10 +220,11 @@ class State:
 
         Where it need not be ``proven``, rows whose steps have settled at an optimum are done.
         """
-        optima = not self.fit.is_kinked or proximal.applies(self.fit)  # other steps know no pattern but the fit's
+        optima = not self.fit.is_kinked or proximal.applies(self.fit)  # others know no pattern but the fit's
         for stage in self.stages():
             found, own = self.found, self.errors()[which]
-            done = np.concatenate([found.anew, found.failed, list(found.solved) if optima and not proven else []])
+            ended = list(found.solved) if optima and not proven else []
+            done = np.concatenate([found.anew, found.failed, ended])
             rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
                 break

@@ -164,7 +164,8 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
     short = change.max(initial=0.0) <= CERTIFIED * size
     found = np.where(short, 2.0 * change[rows], np.inf)
-    if not K.is_definite and not fit.has_free_directions and _linalg.has_columns(problem.X):
+    held = fit.pinned.any() or fit.has_free_directions  # rows on kinks hold what nothing curves
+    if not K.is_definite and not held and _linalg.has_columns(problem.X):
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found
 
@@ -174,7 +175,8 @@ def is_blind(fit: Fit, K: Curvature) -> bool:
 
     That is so where all rows that have a say are saturated, their curvature below what rounding leaves of K.
     """
-    if K.is_definite or fit.problem.loss.is_quadratic or not _linalg.has_columns(fit.problem.X):
+    straight = fit.problem.loss.is_quadratic or fit.pinned.any()
+    if K.is_definite or straight or not _linalg.has_columns(fit.problem.X):
         return False
     bends = np.abs(fit.hessian).reshape(fit.problem.n, -1).max(axis=1)
     faint = np.flatnonzero((fit.problem.weights > 0) & (bends <= SATURATED * bends.max(initial=0.0)))

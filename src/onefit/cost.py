@@ -13,7 +13,7 @@ PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
-TALL = 20.0  # rows a column from which on fits are known from sums over the rows
+TALL = 10.0  # rows a column from which sums over the rows make a lasso path take half the time or less
 MANY = 5e3  # numbers from which on a pass over the rows is worth its calls
 
 

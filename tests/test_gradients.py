@@ -549,6 +549,34 @@ def test_held_out(name, weighting, ridge, fit_intercept):
     _check_held_out(model, problem, penalty_at, 1e-6)
 
 
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("weighting", ["", "real", "mean, integers and zeros", "balanced"])
+@pytest.mark.parametrize("name", ["squared", "logistic", "poisson"])
+def test_rows_held_out_alone_are_differentiated_side_by_side(name, weighting, store, fit_intercept):
+    """The sum over rows of the gradients of their own problems, in the penalty and in the loss."""
+    model, penalty_at = SMOOTH[name], lambda t: ElasticNet(6.0 * np.exp(t), 0.5)
+    problem = _problem(model, penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept, store=store)
+    if weighting == "balanced":
+        classes = (problem.y > np.median(problem.y)).astype(int)
+        problem = replace(problem, balance=Balance(classes, problem.weights))
+    rows = np.flatnonzero(problem.weights > 0)[3:17]
+    alone = [solve(Fit.at_start(problem.without(int(i)))).fit for i in rows]
+    own = np.array([fit.eta[i] for i, fit in zip(rows, alone, strict=True)])
+    by_row = model.response.slopes(problem.y[rows], own)
+    coef, level = np.stack([fit.coef for fit in alone], axis=1), np.array([fit.intercept for fit in alone])
+    outputs, ours = gradients.held_out_alone(_solved(problem, penalty_at(0.0)), rows, coef, level, by_row)
+    assert gradients.stand_side_by_side(_solved(problem, penalty_at(0.0)))
+    losses, of_penalty, of_loss = [problem.loss], 0.0, 0.0
+    for i, fit, slope in zip(rows, alone, by_row, strict=True):
+        one = gradients.held_out(fit, np.array([i]), np.array([slope]))
+        share = problem.kept_share(int(i))
+        of_penalty += one.along(_change(lambda t, share=share: penalty_at(t).scaled(share), fit))
+        of_loss += one.along_loss(gradients.loss_change(losses, np.ones(1), fit))
+    np.testing.assert_allclose(ours.along(_change(penalty_at, outputs)), of_penalty, rtol=1e-9)
+    found = ours.along_loss(gradients.loss_change(losses, np.ones(1), outputs))
+    np.testing.assert_allclose(found, of_loss, rtol=1e-9)
+
+
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("weighting", ["", "real"])
 @pytest.mark.parametrize("name", CORNERS)

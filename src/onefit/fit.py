@@ -18,8 +18,10 @@ ON_KINK = 1e-7  # distance from a kink of the loss, relative to 1 + |η|, that i
 
 
 def curved(hessian: Array, change: Array) -> Array:
-    """Second derivatives of the rows, in the shape of ``change`` or (n, c, c), times a change."""
-    return np.asarray(np.einsum("nab,nb->na", hessian, change) if hessian.ndim == 3 else hessian * change)
+    """Second derivatives, (n,), (n, c) or (n, c, c), times a change, or several along a last axis."""
+    if hessian.ndim == 3:
+        return np.asarray(np.einsum("nab,nb...->na...", hessian, change))
+    return np.asarray(_linalg.with_axes(hessian, change) * change)
 
 
 @dataclass(frozen=True)

@@ -165,10 +165,10 @@ class Coordinates(Tangent):
             yield unit
 
     def curve(self, change: Array) -> Array:
-        return self.hessian.reshape(*self.hessian.shape, *(1,) * (change.ndim - self.hessian.ndim)) * change
+        return np.asarray(_linalg.with_axes(self.hessian, change) * change)
 
     def part_along(self, gradient: Array) -> Array:
-        return np.where(self.support, gradient, 0.0)
+        return np.where(_linalg.with_axes(self.support, gradient), gradient, 0.0)
 
     def with_ridge(self, l2: Array, coef: Array) -> Self:
         l2 = np.where(self.support, l2, 0.0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet as SkElasticNet
 from sklearn.linear_model import GammaRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.svm import LinearSVC
 
 from onefit._linalg import RowGram
 from onefit.curvature import factor
@@ -23,6 +24,7 @@ from onefit.losses import (
     Poisson,
     Squared,
     SquaredEpsilonInsensitive,
+    SquaredHinge,
     Tweedie,
 )
 from onefit.penalties import L1, L2, ElasticNet
@@ -51,6 +53,38 @@ PENALTIES = {
     "L1 per feature": L1(FEATURES),
     "net per feature": ElasticNet(FEATURES, 0.3),
 }
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-2])
+@pytest.mark.parametrize("seed", [3, 4, 8, 12])
+def test_rows_that_come_onto_another_piece_need_a_factor_of_their_own(seed, alpha):
+    """A factor without the rows that a step brought onto the curved piece would lead back."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 30)) * np.exp(rng.normal(size=30))
+    y = (X[:, 0] + rng.normal(size=50) > 0).astype(float)
+    start = Fit.at_start(Problem(SquaredHinge(), L2(alpha), X, y, np.ones(50), np.array(False)))
+    found = newton.solve(start, max_steps=60).fit
+    model = LinearSVC(C=1.0 / alpha, dual=False, fit_intercept=False, tol=1e-12, max_iter=10**6)
+    model.fit(X, y)
+    theirs = start.moved(model.coef_.ravel(), start.intercept)
+    assert found.objective <= theirs.objective * (1 + 1e-9)
+    slope = found.loss_gradient + alpha * found.coef
+    np.testing.assert_allclose(slope, 0.0, atol=1e-9 * np.abs(start.loss_gradient).max())
+
+
+def test_a_coefficient_next_to_zero_does_not_stop_the_others():
+    """Held at zero while the other one moves on, the objective would rise at every length of any use."""
+    X = np.linalg.cholesky(np.array([[1.0, 0.99], [0.99, 1.0]])).T
+    coef = np.array([1.05 * 2.0**-44, 1.0])  # passed by no halving but useless ones
+    pull = np.array([0.406, 0.39])  # the gradient, of which Newton's step is (-1, 0.6)
+    y = X @ coef - np.linalg.solve(X.T, pull - 0.1)
+    fit = Fit(Problem(Squared(), L1(0.1), X, y, np.ones(2), np.array(False)), coef, np.array(0.0))
+    step = newton._newton_step(fit, None)
+    np.testing.assert_allclose(step.direction.coef, [-1.0, 0.6], rtol=1e-9)
+    moved = newton._line_search(fit, step, step.curvature.predict(step.direction))
+    assert moved.coef[0] == 0.0
+    np.testing.assert_allclose(moved.coef[1], 1.0, atol=1e-11)
+    assert newton.solve(fit).fit.coef[0] == 0.0
 
 
 def test_copies_that_started_with_opposite_signs():

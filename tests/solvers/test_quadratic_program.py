@@ -236,3 +236,15 @@ def test_newton_on_a_pattern_that_is_none_of_the_optimum(loss, name):
     if fit.pinned.any():  # other rows where they are: they are on no kink, and hold more than a kink can
         moved = known | {"pinned": np.roll(fit.pinned, 1)}
         assert held_kinks.solve(Fit(fit.problem, fit.coef, fit.intercept).known(**moved)) is None
+
+
+@pytest.mark.parametrize("units", [1.0, 1e-12])
+def test_rows_that_determine_more_directions_than_there_are_on_kinks(units):
+    """A linear program of more columns than rows: most directions are held by rows that join the kinks."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(25, 5)) @ rng.normal(size=(5, 40)) + 0.3 * rng.normal(size=(25, 40))
+    y = (X[:, 0] + rng.logistic(size=25) > 0).astype(float)
+    problem = Problem(Hinge(), L1(0.02 * units), units * X, y, np.ones(25), np.array(True))
+    fit = quadratic_program.solve(Fit.at_start(problem))
+    _, _, minimum = clarabel_route.minimum(replace(problem, X=X, penalty=L1(0.02)))
+    assert fit.objective == pytest.approx(minimum, rel=1e-8)

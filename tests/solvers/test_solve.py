@@ -10,10 +10,11 @@ import pytest
 from onefit.fit import Fit
 from onefit.leave_out.engine import leave_out
 from onefit.losses import Gamma, Hinge, Poisson, Quantile, Squared, SquaredEpsilonInsensitive
-from onefit.penalties import L1, L2, FusedLasso, Slope
+from onefit.penalties import L1, L2, Box, FusedLasso, Slope
 from onefit.problem import Problem
 from onefit.solvers import manifold
 from onefit.solvers.solve import solve
+from onefit.solvers.stationary import is_stationary
 
 
 def stationary(fit: Fit, tie: float = 1e-7) -> bool:
@@ -112,3 +113,17 @@ def test_duals_balance_beside_a_large_level(shift):
     X, y = rng.normal(size=(35, 33)), 1e4 * rng.normal(size=35)
     fit = solve(Fit.at_start(Problem(Quantile(0.5), L2(3e7), X, y + shift, np.ones(35)))).fit
     assert abs(fit.gradient.sum()) < 1e-12
+
+
+def test_rows_that_are_interpolated_are_stationary_to_rounding():
+    # gradients are then the rounding of linear predictors of a million, and nothing else
+    rng = np.random.default_rng(8)
+    X = (rng.uniform(size=(41, 83)) < 0.3).astype(float)
+    y = 1e6 * (1.0 + X @ rng.uniform(0.0, 1.0, 83))
+    start = Fit.at_start(Problem(Squared(), Box(lower=0.0), X, y, np.ones(41)))
+    near = manifold.approach(start)
+    assert near.is_there
+    assert near.fit.objective < 1e-20 * start.objective
+    assert is_stationary(near.fit)
+    off = near.fit.moved(near.fit.coef * (1.0 + 1e-9), near.fit.intercept)
+    assert not is_stationary(off)

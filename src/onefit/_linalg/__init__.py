@@ -42,6 +42,7 @@ from onefit._linalg.products import (
     stacked,
     times,
     transposed_times,
+    with_axes,
 )
 
 __all__ = [
@@ -83,4 +84,5 @@ __all__ = [
     "times_upper",
     "transposed_times",
     "wide_pseudo_factor",
+    "with_axes",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array
-from onefit.cli import scores
+from onefit.cli import families, scores
 from onefit.cli.coefficients import Coefficients
 from onefit.cli.cuts import Cuts
 from onefit.cli.judged import LeftOutTable, class_numbers
@@ -45,10 +45,7 @@ class TunedModel:
     @property
     def chosen(self) -> str:
         """The chosen hyperparameters."""
-        name = "C" if hasattr(self.model, "C_") else "alpha"
-        text = f"{name}={getattr(self.model, name + '_'):.4g}"
-        mixed = self.name == "elasticnet"
-        return f"{text} l1_ratio={self.model.l1_ratio_:.3g}" if mixed else text
+        return families.chosen(self.model)
 
     @cached_property
     def corrected_risk(self) -> float:

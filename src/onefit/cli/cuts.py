@@ -15,6 +15,7 @@ from onefit._typing import Array, Index
 from onefit.cli.coefficients import GroupRefit
 from onefit.cli.dates import as_days
 from onefit.cli.errors import TableError
+from onefit.cli.families import strength_name
 from onefit.cli.judged import LeftOutTable, class_numbers, constant, from_predictor, losses_of, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
@@ -195,20 +196,10 @@ def _path_on(model: Any, table: Table, train: Index, test: Index, strengths: Arr
 
 def with_strengths(model: Any, strengths: Array) -> Any:
     """The unfitted estimator, to try these strengths and no others, at the mix that was chosen."""
-    options: dict[str, Any] = {"Cs" if hasattr(model, "C_") else "alphas": strengths}
+    options: dict[str, Any] = {f"{strength_name(model)}s": strengths}
     known = model.get_params()
     if "l1_ratio" in known and hasattr(model, "l1_ratio_"):
         options["l1_ratio"] = model.l1_ratio_
     if "early_stopping" in known:
         options["early_stopping"] = False
     return clone(model).set_params(**options)
-
-
-def strengths_of(model: Any) -> Array:
-    """Strengths that a fitted model has tried."""
-    return np.asarray(model.Cs_ if hasattr(model, "C_") else model.alphas_)
-
-
-def strength_of(model: Any) -> float:
-    """The strength that a fitted model has chosen."""
-    return float(model.C_ if hasattr(model, "C_") else model.alpha_)

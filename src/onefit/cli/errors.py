@@ -32,10 +32,10 @@ def listed(names: Any, most: int = 12) -> str:
     return shown + (f", … ({len(names)} in all)" if len(names) > most else "")
 
 
-def require_column(frame: Any, name: str) -> None:
-    """Refuse a column that is not there, and suggest names that are."""
-    if name not in frame.columns:
-        hint = suggest(name, list(frame.columns)) or f"; the columns are {listed(frame.columns)}"
+def require_column(columns: Any, name: str) -> None:
+    """Refuse a column that is not among these, and suggest names that are."""
+    if name not in columns:
+        hint = suggest(name, list(columns)) or f"; the columns are {listed(columns)}"
         raise TableError(f"there is no column {name!r}{hint}")
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from onefit._typing import Array
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 
 MIXES = (0.1, 0.5, 0.9)
@@ -23,19 +26,39 @@ def n_strengths(cells: int) -> int:
     return int(min(STRENGTHS, max(FEWEST, NUMBERS_A_PATH / max(cells, 1))))
 
 
+MADE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ridge": (RidgeLOO, {}),
+    "lasso": (LassoLOO, {}),
+    "elasticnet": (ElasticNetLOO, {"l1_ratio": MIXES}),
+    "logistic": (LogisticLOO, {}),
+    "logistic-l1": (LogisticLOO, {"l1_ratio": 1.0}),
+    "poisson": (PoissonLOO, {}),
+}
+
+
 def make(name: str, strengths: Any) -> Any:
     """An unfitted model of a family, with so many strengths or with those given."""
-    match name:
-        case "ridge":
-            return RidgeLOO(strengths)
-        case "lasso":
-            return LassoLOO(strengths)
-        case "elasticnet":
-            return ElasticNetLOO(strengths, l1_ratio=MIXES)
-        case "logistic":
-            return LogisticLOO(strengths)
-        case "logistic-l1":
-            return LogisticLOO(strengths, l1_ratio=1.0)
-        case "poisson":
-            return PoissonLOO(strengths)
-    raise ValueError(f"there is no family {name!r}")
+    family, options = MADE[name]
+    return family(strengths, **options)
+
+
+def strength_name(model: Any) -> str:
+    """What a fitted model calls its strength: C or alpha."""
+    return "C" if hasattr(model, "C_") else "alpha"
+
+
+def strength_of(model: Any) -> float:
+    """The strength that was chosen, as the estimator names it."""
+    return float(getattr(model, f"{strength_name(model)}_"))
+
+
+def strengths_of(model: Any) -> Array:
+    """Strengths that were tried, from the strongest penalty to the weakest, as the estimator names them."""
+    return np.asarray(getattr(model, f"{strength_name(model)}s_"))
+
+
+def chosen(model: Any) -> str:
+    """What was chosen, in words."""
+    ratio = getattr(model, "l1_ratio_", 0.0)
+    mixed = f" l1_ratio={ratio:.3g}" if ratio not in (0.0, 1.0) else ""
+    return f"{strength_name(model)}={strength_of(model):.4g}{mixed}"

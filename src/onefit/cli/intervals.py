@@ -16,6 +16,7 @@ import numpy as np
 from onefit._typing import Array
 from onefit.cli.judged import LeftOutTable, from_predictor
 from onefit.risk.estimate import RiskEstimate
+from onefit.risk.interval import plus
 
 KEPT = 1000  # rows whose left-out fits are kept
 MOST_COEFFICIENTS = 20_000_000  # that are held at once on the way
@@ -47,23 +48,12 @@ def bounds(kept: dict[str, Any], X: Array, predictions: Array, coverage: float) 
     coverage : float in (0, 1)
     """
     residuals = np.abs(kept["residuals"])
-    if "coef" not in kept:
-        margin = _smallest(np.broadcast_to(residuals, (1, len(residuals))), coverage)
-        return np.stack([predictions - margin, predictions + margin], axis=1)
     size = max(1, BLOCK // len(residuals))
     parts = []
     for start in range(0, len(X), size):
-        eta = X[start : start + size] @ kept["coef"].T + kept["intercept"]
-        each = from_predictor(eta, kept["link"])
-        low = -_smallest(residuals - each, coverage)
-        parts.append(np.stack([low, _smallest(each + residuals, coverage)], axis=1))
+        part = slice(start, start + size)
+        without = predictions[part, None]
+        if "coef" in kept:
+            without = from_predictor(X[part] @ kept["coef"].T + kept["intercept"], kept["link"])
+        parts.append(plus(without, residuals, coverage))
     return np.concatenate(parts)
-
-
-def _smallest(values: Array, coverage: float) -> Array:
-    """The ⌈coverage (k + 1)⌉-th smallest along the rows, infinite beyond the last."""
-    k = values.shape[1]
-    position = int(np.ceil(coverage * (k + 1) - 1e-9)) - 1
-    if position >= k:
-        return np.full(len(values), np.inf)
-    return np.partition(values, position, axis=1)[:, position]

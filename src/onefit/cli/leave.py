@@ -53,7 +53,7 @@ def _write(path: Path, table: Table, est: Any) -> None:
 
 def _as_fitted(pipeline: Any, frame: pd.DataFrame, roles: Roles) -> Table:
     """Rows and target as a saved model takes them."""
-    require_column(frame, roles.target)
+    require_column(frame.columns, roles.target)
     if roles.target in getattr(pipeline, "feature_names_in_", ()):
         raise TableError(f"{roles.target!r} is a feature of the model, not what it predicts")
     classes = getattr(pipeline, "classes_", None)

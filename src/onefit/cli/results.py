@@ -47,12 +47,7 @@ def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.Dat
         row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; and
         for rows that were left out one by one leverage, flagged, certified.
     """
-    columns = {
-        "row": table.rows[judged.rows],
-        "y": np.asarray(table.y)[judged.rows],
-        **predicted(judged.predictions, est.classes, "left_out"),
-        "loss": judged.losses,
-    }
+    columns = _columns(table, judged, est.classes)
     if not judged.together:
         columns |= _trust(est)
     return pd.DataFrame(columns).sort_values("row", kind="stable")
@@ -60,13 +55,16 @@ def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.Dat
 
 def left_out(table: Table, est: RiskEstimate) -> pd.DataFrame:
     """Left-out predictions of an estimate, row by row."""
-    columns = {
-        "row": table.rows[est.rows],
-        "y": np.asarray(table.y)[est.rows],
-        **predicted(est.predictions, est.classes, "left_out"),
-        "loss": est.losses,
+    return pd.DataFrame(_columns(table, est, est.classes) | _trust(est))
+
+
+def _columns(table: Table, judged: LeftOutTable | RiskEstimate, classes: Any | None) -> dict[str, Any]:
+    return {
+        "row": table.rows[judged.rows],
+        "y": np.asarray(table.y)[judged.rows],
+        **predicted(judged.predictions, classes, "left_out"),
+        "loss": judged.losses,
     }
-    return pd.DataFrame(columns | _trust(est))
 
 
 def _trust(est: RiskEstimate) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from onefit._typing import Array, Index
 from onefit.cli.comparison import Ranking
+from onefit.cli.judged import from_predictor
 from onefit.cli.trust import HIGH_LEVERAGE
 from onefit.risk.estimate import RiskEstimate
 
@@ -76,7 +76,7 @@ def deciding(comparison: Ranking) -> list[list[str]]:
         influence = est.influence(top=DECIDING)
     except ValueError:  # the fits without each row are not kept with every result
         return []
-    fitted, distance = _fitted(est), influence.cooks_distance
+    fitted, distance = from_predictor(est.fitted, est.loss_name), influence.cooks_distance
     pulls = np.abs(influence.dfbetas.reshape(len(influence.dfbetas), -1, influence.dfbetas.shape[-1])).max(
         axis=1
     )
@@ -107,12 +107,3 @@ def _predicted(est: RiskEstimate, value: Any) -> str:
     if est.classes is None:
         return f"{value:.5g}"
     return f"{np.asarray(est.classes)[value.argmax()]} ({value.max():.2f})"
-
-
-def _fitted(est: RiskEstimate) -> Array:
-    """Predictions with all rows in, on the scale of the left-out ones."""
-    if est.classes is None:
-        return np.exp(est.fitted) if est.loss_name == "deviance" else est.fitted
-    if est.fitted.ndim == 1:
-        return np.column_stack([expit(-est.fitted), expit(est.fitted)])
-    return softmax(est.fitted, axis=1)

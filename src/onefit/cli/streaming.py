@@ -31,7 +31,7 @@ from onefit.blocks.fitted import PreparedRows
 from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
-from onefit.cli.errors import TableError, listed, one_line, suggest
+from onefit.cli.errors import TableError, listed, one_line, require_column
 from onefit.cli.numerals import MISSING_MARKS
 from onefit.cli.progress import Progress
 from onefit.cli.reading import PARQUET, SEPARATORS, Format
@@ -175,9 +175,8 @@ def _separator(path: Path, asked: Format) -> str:
 def _features(schema: pa.Schema, roles: Roles) -> list[str]:
     """Columns of numbers that are no target and no weight."""
     for name in (roles.target, roles.weights, *roles.drop):
-        if name is not None and name not in schema.names:
-            hint = suggest(name, schema.names) or f"; the columns are {listed(schema.names)}"
-            raise TableError(f"there is no column {name!r}{hint}")
+        if name is not None:
+            require_column(schema.names, name)
     own = [name for name in schema.names if name not in roles.special]
     kinds = {name: schema.field(name).type for name in own}
     number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
@@ -236,7 +235,7 @@ def _tell(tuned: Tuned, source: str, count: int) -> None:
         f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows"
     )
     lines = [
-        (name, _chosen(model), f"{model.loo_.value:.6g} ± {model.loo_.std_error:.2g}")
+        (name, families.chosen(model), f"{model.loo_.value:.6g} ± {model.loo_.std_error:.2g}")
         for name, model in tuned.models.items()
     ]
     click.echo("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")
@@ -244,12 +243,6 @@ def _tell(tuned: Tuned, source: str, count: int) -> None:
     shown = [(str(name), f"{coef:.4g}", f"{effect:.4g}") for name, coef, effect in found.to_numpy()]
     click.echo(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
     click.echo(str(best))
-
-
-def _chosen(model: Any) -> str:
-    name = "C" if hasattr(model, "C_") else "alpha"
-    ratio = f" l1_ratio={model.l1_ratio_:.3g}" if getattr(model, "l1_ratio_", 0.0) not in (0.0, 1.0) else ""
-    return f"{name}={getattr(model, name + '_'):.4g}{ratio}"
 
 
 def _write(folder: Path, tuned: Tuned, source: str, roles: Roles, count: int) -> None:
@@ -288,7 +281,7 @@ def _summary(tuned: Tuned, source: str, roles: Roles, count: int) -> bytes:
         "loss": best.loss_name,
         "best": next(iter(tuned.models)),
         "models": [
-            {"name": name, "chosen": _chosen(model), "risk": [model.loo_.value, model.loo_.std_error]}
+            {"name": name, "chosen": families.chosen(model), "risk": [model.loo_.value, model.loo_.std_error]}
             for name, model in tuned.models.items()
         ],
         "approx_error": best.approx_error if np.isfinite(best.approx_error) else None,

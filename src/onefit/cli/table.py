@@ -98,7 +98,7 @@ class Roles:
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse columns that are not there, and a column with two roles."""
         for name in (*self.special, *([self.time] if self.time else []), *self.keep):
-            require_column(frame, name)
+            require_column(frame.columns, name)
         if self.target in (self.weights, self.groups, self.time, *self.drop):
             raise TableError(
                 f"{self.target!r} is the target: it cannot be dropped, nor be the weights, groups or time"

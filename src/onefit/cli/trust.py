@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.cuts import strengths_of
+from onefit.cli.families import strength_name, strengths_of
 from onefit.cli.words import new_rows, number, scored, with_error
 from onefit.risk.audit import RESOLUTION, Audit
 from onefit.risk.estimate import RiskEstimate
@@ -137,8 +137,7 @@ def _about_audit(comparison: Ranking) -> list[str]:
 def _about_sureness(comparison: Ranking) -> str:
     """How sure the choice of the strength is."""
     best, tried = comparison.best, strengths_of(comparison.best.model)
-    held = best.model.confidence_set_
-    name = "C" if hasattr(best.model, "C_") else "alpha"
+    held, name = best.model.confidence_set_, strength_name(best.model)
     if len(held) == 1:
         return f"Of {len(tried)} strengths of {best.name} the chosen one is better than any other at 95 %."
     return (

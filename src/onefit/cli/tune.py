@@ -97,7 +97,7 @@ def _task(wish: Wish, frame: pd.DataFrame, target: str) -> str:
     tasks = SUITED[wish.model]
     if tasks != CLASSES:
         return tasks[0]
-    require_column(frame, target)
+    require_column(frame.columns, target)
     return "binary" if frame[target].nunique() <= 2 else "multiclass"
 
 

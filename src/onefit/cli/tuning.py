@@ -24,8 +24,6 @@ from onefit.cli.cuts import (
     cuts_of,
     group_cuts,
     judge_path,
-    strength_of,
-    strengths_of,
     time_cuts,
     with_strengths,
 )
@@ -146,7 +144,7 @@ def _fit(name: str, prepared: PreparedTable, cuts: Cuts | None) -> tuple[Any, Pa
     model.fit(X, table.y, sample_weight=table.weights)
     if cuts is None:
         return model, None, 0
-    strengths = strengths_of(model)
+    strengths = families.strengths_of(model)
     some = strengths[np.unique(np.linspace(0, len(strengths) - 1, MOST_STRENGTHS).round().astype(int))]
     path = judge_path(model, table, cuts, some)
     best = int(np.nanargmin(path.risks()))
@@ -236,7 +234,7 @@ def suspicion(comparison: Ranking, table: Table, column: Any, kind: str) -> Susp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are about refits that are shown in one number alone
             cuts = group_cuts(without, column) if kind == "groups" else time_cuts(without, column)
-            judged = judge_path(best.model, without, cuts, np.array([strength_of(best.model)])).at(0)
+            judged = judge_path(best.model, without, cuts, np.array([families.strength_of(best.model)])).at(0)
     except (SolverError, ValueError):
         return None
     return Suspicion(cuts, judged, comparison.scores_of(judged))

@@ -9,6 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
+from onefit.fit import Fit
 
 
 class Direction(NamedTuple):
@@ -22,6 +23,15 @@ class Direction(NamedTuple):
         return _linalg.as_design(X).pairing(other.coef, self.coef) + float(
             np.sum(other.intercept * self.intercept)
         )
+
+
+def curved_along(fit: Fit, direction: Direction) -> Direction:
+    """K times a direction, or several along one more axis, from the rows of a fit and its piece."""
+    problem = fit.problem
+    rows = fit.bent(problem.linear_predictor(*direction))
+    coef = _linalg.transposed_times(problem.X, rows) + fit.tangent.curve(direction.coef)
+    levels = rows.sum(axis=0)
+    return Direction(coef, np.where(_linalg.with_axes(problem.intercept, levels), levels, 0.0))
 
 
 class Sandwich(NamedTuple):

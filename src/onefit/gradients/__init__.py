@@ -39,7 +39,16 @@ from onefit.gradients.adjoint import (
 )
 from onefit.gradients.data import DataGradient, held_out_in_data
 from onefit.gradients.left_out import degrees_of_freedom, gradient_2017, leave_one_out
-from onefit.gradients.solution import Answer, InCorners, Solves, held_out, implicit, of_rows
+from onefit.gradients.solution import (
+    Answer,
+    InCorners,
+    Solves,
+    held_out,
+    held_out_alone,
+    implicit,
+    of_rows,
+    stand_side_by_side,
+)
 
 __all__ = [
     "CENTRAL",
@@ -56,6 +65,7 @@ __all__ = [
     "degrees_of_freedom",
     "gradient_2017",
     "held_out",
+    "held_out_alone",
     "held_out_in_data",
     "implicit",
     "in_gram",
@@ -64,6 +74,7 @@ __all__ = [
     "of_rows",
     "relative_rate",
     "same_penalty",
+    "stand_side_by_side",
     "stencil",
     "stretched",
     "tangent_change",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from onefit._typing import Array, Index
 from onefit.curvature import Direction, Pinned, factor
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
-from onefit.penalties import Coordinates
+from onefit.penalties import Coordinates, SeparablePenalty
 
 
 class Solves(Protocol):
@@ -147,3 +147,47 @@ def answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves
     everywhere[tested] = by_row
     solves = InCorners.of(fit) or curvature
     return implicit(fit, factor(fit) if solves is None else solves, of_rows(fit, everywhere))
+
+
+def stand_side_by_side(fit: Fit) -> bool:
+    """Whether problems without single rows can be outputs of one: each coefficient, and each row, its own."""
+    problem = fit.problem
+    separable = isinstance(problem.penalty, SeparablePenalty) and _linalg.has_columns(problem.X)
+    return separable and fit.coef.ndim == 1 and not problem.loss.has_kinks
+
+
+def held_out_alone(
+    fit: Fit, rows: Index, coef: Array, intercept: Array, by_row: Array
+) -> tuple[Fit, Cotangent]:
+    """Cotangent of single rows that are held out in turn, every one at the solution without it.
+
+    The problems are the outputs of one, each with weights of its own.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of all rows, whose left-out problems ``stand_side_by_side``.
+    rows : (m,) int array
+    coef, intercept : (p, m) and (m,) arrays
+        The solutions.
+    by_row : (m,) array
+        Derivative of the risk in the rows' own linear predictors.
+
+    Returns
+    -------
+    outputs : Fit
+        What the cotangent is one of: of the penalty and the weights as they are in ``fit``.
+    cotangent : Cotangent
+    """
+    problem, removed = fit.problem, list(rows[:, None])
+    y = np.broadcast_to(problem.y[:, None], (problem.n, len(rows)))
+    several = np.repeat(problem.intercept, len(rows))
+    outputs = Fit(replace(problem, y=y, intercept=several, moments=None), coef, intercept)
+    shares = problem.kept_shares(removed)
+    grown = problem.weights_without(removed) / np.where(problem.weights > 0, problem.weights, 1.0)[:, None]
+    own = Fit(outputs.problem, coef, intercept)
+    kept = replace(outputs.tangent, hessian=shares * outputs.tangent.hessian)
+    own.known(eta=outputs.eta, hessian=grown * outputs.hessian, tangent=kept)
+    along = held_out(own, rows, np.diag(by_row))
+    assert along.loss is not None
+    return outputs, Cotangent(shares * along.gradient, loss=OfLoss(grown * along.loss.gradient))

@@ -273,7 +273,8 @@ class _Problems:
             f = _times(model, x[todo]) - gradient[todo]
             value, sure = _solve(model, np.where(own, f - bound * sign, 0.0), own)
             gamma = np.where(free[todo], f - _times(model, value), 0.0)
-            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, value, gamma, bound, VIOLATED)
+            minima = np.where(own, value, gamma)
+            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, minima, bound, VIOLATED)
             changes = moved.any(axis=1)
             definite[todo] = sure & ~changes
             todo = todo[changes & sure]

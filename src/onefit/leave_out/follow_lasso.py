@@ -10,17 +10,13 @@ proportion to 1 − s, and the penalty from P to (1 − f_i) P with it.  With K 
 the fit at s = 0, the refit without row i at s = 1, and in between the augmented problem of Wang et al. (2018,
 eq. 11).  β, γ and t are linear in s until a coordinate reaches its bound; then β_j and γ_j change places.
 
-All rows share one tableau: eliminating β on the support S of the fit,
-
-    (β_S, γ_N) = const + q t + f ν s − H (γ_S, β_N),
-
-with N the columns that may join.  After the exchanges Q of a row, a system of |Q| + 1 equations says where
-its path goes next, whatever the size of the support.
+All rows share the tableau of ``tableau``, in which s moves the constants: by g_i q + f ν, where q is what the
+row pulls at and ν = K⁻¹ ∇P.  So |Q| + 1 equations, with Q the exchanges of a row, say where its path goes
+next, whatever the size of the support.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +24,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
+from onefit.leave_out.tableau import Tableau, WorkingSet
 
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
@@ -97,19 +94,18 @@ def leave_out_along_path(fit: Fit, rows: Index) -> LassoEnds:
 
 def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[LassoEnds, Mask]:
     """Ends of all paths on some columns, and the columns that should have been among them."""
-    problem = fit.problem
-    f = problem.lost_shares(rows)
+    f = fit.problem.lost_shares(rows)
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     pivots, reached = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
-        tableau = LassoTableau.of(fit, columns, float(f[own[0]]))
-        if tableau is None:
+        table = WorkingSet.of(fit, columns, 0.0, 1.0 - float(f[own[0]]))
+        if table is None:
             continue
-        size = max(1, _linalg.BLOCK_SIZE // max(1, len(columns)))
-        for start in range(0, len(own), size):
-            part = own[start : start + size]
-            paths = _LassoPaths(tableau, rows[part], f[part])
-            coef[part], level[part], reached[part] = paths.follow()
+        for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
+            paths = _LassoPaths(table, rows[part], f[part])
+            x, reached[part] = paths.follow()
+            own_coef, level[part] = table.coefficients(x)
+            coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
             pivots[part] = paths.pivots
     came = np.flatnonzero(reached)
     solved, joining = _optimal(fit, rows[came], f[came], columns, coef[came], level[came])
@@ -134,200 +130,84 @@ def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     return LassoEnds(again.columns, coef, level, pivots, solved)
 
 
-@dataclass(frozen=True, eq=False)
-class LassoTableau:
-    """What the paths of all rows share.
+class _LassoPaths:
+    """The paths of some rows, in lockstep: one pivot each at a time.
 
-    Attributes
-    ----------
-    fit : Fit
-    columns : (m,) int array
-        The support S and the columns N that may join.
-    inside : (m,) bool array
-        Which of them are in S.
-    A : (n, m) array
-        Those columns, centred.
-    means : (m,) array
-    l1, sign, start : (m,) arrays
-        Strengths, signs and, from the fit, outputs: β on S, γ off it.
-    H : (m, m) array
-        Minus the derivative of outputs in inputs (γ on S, β off it).
-    drift : (m,) array
-        ν, what shrinking the penalty does to the outputs.
-    inverse : (k, k) array
-        K⁻¹ on S.
+    On a pattern everything is linear in s: the solutions of the two ends, s = 0 and s = 1, say where it goes.
     """
 
-    fit: Fit
-    columns: Index
-    inside: Mask
-    A: Array
-    means: Array
-    l1: Array
-    sign: Array
-    start: Array
-    H: Array
-    drift: Array
-    inverse: Array
-
-    @classmethod
-    def of(cls, fit: Fit, columns: Index, f: float) -> LassoTableau | None:
-        """Eliminate the support; None where K is singular there."""
-        problem = fit.problem
-        l1, l2 = (strength[columns] for strength in problem.separable.strengths(fit.coef.shape))
-        A = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(columns)).T
-        means = np.zeros(len(columns))
-        if problem.intercept:
-            means = problem.weights @ A / problem.weights.sum()
-            A = A - means
-        inside = fit.tangent.support[columns]
-        M = _linalg.product(A.T, problem.weights[:, None] * A)
-        M[np.diag_indices_from(M)] += (1.0 - f) * l2
-        factor = _linalg.cholesky(np.asfortranarray(M[np.ix_(inside, inside)]))
-        if factor is None:
-            return None
-        inverse = _linalg.factor_solve(factor, np.eye(int(inside.sum()), order="F"))
-        across = M[np.ix_(inside, ~inside)]
-        solved = _linalg.product(inverse, across)
-        H = np.empty_like(M)
-        H[np.ix_(inside, inside)] = inverse
-        H[np.ix_(inside, ~inside)] = solved
-        H[np.ix_(~inside, inside)] = -solved.T
-        H[np.ix_(~inside, ~inside)] = M[np.ix_(~inside, ~inside)] - _linalg.product(across.T, solved)
-        gradient = fit.tangent.gradient[columns]
-        drift = np.empty(len(columns))
-        drift[inside] = inverse @ gradient[inside]
-        drift[~inside] = -across.T @ drift[inside]
-        start = np.where(inside, fit.coef[columns], -fit.loss_gradient[columns])
-        sign = np.sign(start)
-        return cls(fit, columns, inside, A, means, l1, sign, start, H, drift, inverse)
-
-    def pulls(self, rows: Index) -> Array:
-        """Q of some rows, what their slopes do to the outputs: (m, r)."""
-        own = self.A[rows].T
-        pulls = np.empty_like(own)
-        pulls[self.inside] = _linalg.product(self.inverse, own[self.inside])
-        solved = self.H[np.ix_(self.inside, ~self.inside)]
-        pulls[~self.inside] = own[~self.inside] - _linalg.product(solved.T, own[self.inside])
-        return pulls
-
-
-class Line(NamedTuple):
-    """Where paths go next, linearly in s."""
-
-    value: Array  # (r, m): the bounded quantity of each coordinate at s = 0: β where it is active, else γ
-    rate: Array  # (r, m)
-    pull: Array  # (r,): t at s = 1
-    force: Array  # (r,): rate of t
-
-
-class _LassoPaths:
-    """The paths of some rows, in lockstep: one pivot each at a time."""
-
-    def __init__(self, tableau: LassoTableau, rows: Index, f: Array) -> None:
-        fit, inside = tableau.fit, tableau.inside
-        self.tableau, self.f = tableau, f[:, None]
-        self.pulls = tableau.pulls(rows).T
+    def __init__(self, table: WorkingSet, rows: Index, f: Array) -> None:
+        fit, count = table.fit, len(rows)
+        self.table, self.f, self.z = table, f, table.Z[rows].T
         # where the row alone holds a direction up it has leverage one, and lets go of it at once, forwards
-        self.weights, self.slopes = (1.0 - LETS_GO) * fit.problem.weights[rows], fit.gradient[rows]
-        own = tableau.A[rows][:, inside]
-        self.offset = 1.0 / float(fit.problem.weights.sum()) if fit.problem.intercept else 0.0
-        self.leverages = np.einsum("ij,ij->i", own, self.pulls[:, inside]) + self.offset
-        self.reach = np.abs(tableau.A[rows]).max(axis=1, initial=0.0)
-        self.drifts = own @ tableau.drift[inside]
-        self.active = np.repeat(inside[None], len(rows), axis=0)
-        self.signs = np.repeat(tableau.sign[None], len(rows), axis=0)
-        self.pivots = np.zeros(len(rows), dtype=np.intp)
+        self.d, self.slopes = (1.0 - LETS_GO) * fit.hessian[rows], fit.gradient[rows]
+        self.ends = self._both_ends()
+        self.reach = np.abs(self.z[: len(table.columns)]).max(axis=0, initial=0.0)
+        self.active = np.repeat(table.inside[None], count, axis=0).T  # coordinates of one row side by side
+        self.signs = np.repeat(table.sign[None], count, axis=0).T
+        self.pivots = np.zeros(count, dtype=np.intp)
 
-    def follow(self) -> tuple[Array, Array, Mask]:
-        """Coefficients and intercepts at s = 1, and which paths came so far."""
-        n_rows = len(self.active)
-        coef, pull = np.zeros(self.active.shape), np.zeros(n_rows)
+    def _both_ends(self) -> Tableau:
+        """The tableau of all rows, at s = 0 and at s = 1; τ counts from the fit."""
+        table, fit, inside = self.table, self.table.fit, self.table.inside
+        x = table.parameters(fit.coef, float(fit.intercept))
+        held = np.zeros_like(x)
+        held[: len(table.columns)] = -fit.loss_gradient[table.columns]
+        pull = table.eliminated(self.z)
+        drift = table.eliminated(np.where(inside, table.held + table.l2 * x, 0.0))
+        change = (self.slopes * pull).T + np.outer(self.f, drift)
+        base = np.where(inside, x, held) + np.stack([np.zeros_like(change), change])
+        keep = np.stack([np.ones_like(self.f), 1.0 - self.f])
+        own, leverage = (np.einsum("qa,qa->a", self.z[inside], part[inside]) for part in (change.T, pull))
+        at_base = np.stack([np.zeros_like(own), own])
+        return Tableau(table, base.swapaxes(1, 2), pull, keep, self.d, at_base, leverage)
+
+    def follow(self) -> tuple[Array, Mask]:
+        """Parameters at s = 1, (q, r), and which paths came so far."""
+        n_rows = len(self.f)
+        found = np.zeros(self.active.shape)
         reached, share = np.zeros(n_rows, dtype=bool), np.zeros(n_rows)
         under_way = np.arange(n_rows)
         while under_way.size:
-            line, sound = self._line(under_way)
-            share[under_way], j = self._next(under_way, line, share[under_way])
+            line, tau = self.ends.solve(under_way, self.active[:, under_way], self.signs[:, under_way])
+            share[under_way], j = self._next(under_way, line, tau, share[under_way])
+            sound = np.isfinite(line).all(axis=(0, 1))
             ends = sound & (share[under_way] >= 1.0)
             at_end = under_way[ends]
-            coef[at_end] = np.where(self.active[at_end], line.value[ends] + line.rate[ends], 0.0)
-            pull[at_end], reached[at_end] = line.pull[ends], True
+            found[:, at_end], reached[at_end] = np.where(self.active[:, at_end], line[1][:, ends], 0.0), True
             onward = sound & ~ends & (self.pivots[under_way] < MOST_PIVOTS)
-            at = line.value[onward, j[onward]] + share[under_way[onward]] * line.rate[onward, j[onward]]
-            under_way = under_way[onward]
-            self._exchange(under_way, j[onward], at)
-        problem = self.tableau.fit.problem
-        mean = float(problem.weights @ problem.y) + pull
-        return coef, mean * self.offset - coef @ self.tableau.means, reached
+            under_way, j, line = under_way[onward], j[onward], line[..., onward]
+            here = np.arange(len(j))
+            at = line[0, j, here] + share[under_way] * (line[1, j, here] - line[0, j, here])
+            self._exchange(under_way, j, at)
+        return found, reached
 
-    def _line(self, rows: Index) -> tuple[Line, Mask]:
-        """Solve for the inputs of the exchanged coordinates and t; paths whose system is singular end."""
-        table, f = self.tableau, self.f[rows]
-        exchanged = self.active[rows] != table.inside
-        count = exchanged.sum(axis=1)
-        q = int(count.max())
-        # the exchanged coordinates first, in any order, and as many others as pad them to q
-        Q = np.argsort(~exchanged, axis=1, kind="stable")[:, :q]
-        padding = np.arange(q) >= count[:, None]
-        pull = np.take_along_axis(self.pulls[rows], Q, axis=1)
-        inside = table.inside[Q]
-        joined = np.where(inside, 0.0, table.l1[Q] * np.take_along_axis(self.signs[rows], Q, axis=1))
-        system = np.empty((len(rows), q + 1, q + 1))
-        system[:, :q, :q] = table.H[Q[:, :, None], Q[:, None, :]]
-        system[:, :q, q] = -pull
-        # η_i answers the inputs as the outputs answer t, but for a sign
-        system[:, q, :q] = -self.weights[rows, None] * np.where(inside, pull, -pull)
-        system[:, q, q] = self.weights[rows] * self.leverages[rows] - 1.0
-        system[:, :q][padding] = 0.0
-        system[:, np.arange(q), np.arange(q)] += padding
-        rhs = np.zeros((len(rows), q + 1, 2))
-        rhs[:, :q, 0] = np.where(padding, 0.0, table.start[Q] - joined)
-        rhs[:, :q, 1] = np.where(padding, 0.0, f * (table.drift[Q] + joined))
-        rhs[:, q, 1] = -self.slopes[rows] - self.weights[rows] * f[:, 0] * self.drifts[rows]
-        x = _linalg.solve_each(system, rhs)
-        inputs = np.zeros((2, len(rows), len(table.columns)))
-        np.put_along_axis(inputs[0], Q, x[:, :q, 0], axis=1)
-        np.put_along_axis(inputs[1], Q, x[:, :q, 1], axis=1)
-        line = self._outputs(rows, inputs, x[:, q])
-        return self._with_inputs(line, inputs, exchanged, f), np.asarray(np.isfinite(x).all(axis=(1, 2)))
-
-    def _outputs(self, rows: Index, inputs: Array, pull: Array) -> Line:
-        """Outputs of the tableau for inputs and t, (r, 2): at s = 0, and their rate."""
-        table = self.tableau
-        moved = _linalg.product(inputs.reshape(2 * len(rows), -1), table.H.T).reshape(inputs.shape)
-        value = table.start + pull[:, :1] * self.pulls[rows] - moved[0]
-        rate = self.f[rows] * table.drift + pull[:, 1:] * self.pulls[rows] - moved[1]
-        return Line(value, rate, pull.sum(axis=1), pull[:, 1])
-
-    def _with_inputs(self, line: Line, inputs: Array, exchanged: Mask, f: Array) -> Line:
-        """The bounded quantity of an exchanged coordinate is its input."""
-        default = np.where(self.tableau.inside, self.tableau.l1 * self.tableau.sign, 0.0)
-        value = np.where(exchanged, inputs[0] + default, line.value)
-        return line._replace(value=value, rate=np.where(exchanged, inputs[1] - f * default, line.rate))
-
-    def _next(self, rows: Index, line: Line, share: Array) -> tuple[Array, Index]:
+    def _next(self, rows: Index, line: Array, tau: Array, share: Array) -> tuple[Array, Index]:
         """Next share at which a coordinate reaches its bound, and which."""
-        table, active = self.tableau, self.active[rows]
-        bound = np.where(active, 0.0, table.l1)
+        active, l1 = self.active[:, rows], self.table.l1[:, None]
+        value, rate = line[0], line[1] - line[0]
+        bound = np.where(active, 0.0, l1)
         shrinking = self.f[rows] * bound
-        crossing, never = np.full(bound.shape, np.inf), np.full((len(rows), 1), np.inf)
+        crossing, never = np.full_like(bound, np.inf), np.full((len(rows), 1), np.inf)
         # what depends on active columns, as their copies do, keeps its distance: it brings nothing new
-        still = np.where(active, 0.0, DEPENDENT * (np.abs(line.force) * self.reach[rows])[:, None])
+        force = tau[1] - tau[0] + self.slopes[rows]
+        still = np.where(active, 0.0, DEPENDENT * np.abs(force) * self.reach[rows])
         # a distance that closes: σβ of the active ones, (1 − f s) l1 ± γ of the others
-        for side in (np.where(active, self.signs[rows], 1.0), np.where(active, self.signs[rows], -1.0)):
-            room, closing = bound + side * line.value, shrinking - side * line.rate
-            heads_there = (closing > still) & (table.l1 > 0)
-            until = np.divide(room, closing, out=np.full(bound.shape, np.inf), where=heads_there)
+        signs = self.signs[:, rows]
+        for side in (np.where(active, signs, 1.0), np.where(active, signs, -1.0)):
+            room, closing = bound + side * value, shrinking - side * rate
+            heads_there = (closing > still) & (l1 > 0)
+            until = np.divide(room, closing, out=np.full_like(bound, np.inf), where=heads_there)
             crossing = np.minimum(crossing, until)
-        crossing = np.maximum(np.hstack([crossing, never]), share[:, None])  # not before we are there
+        crossing = np.maximum(np.hstack([crossing.T, never]), share[:, None])  # not before we are there
         j = np.argmin(crossing, axis=1)
         return np.minimum(crossing[np.arange(len(rows)), j], 1.0), j
 
     def _exchange(self, rows: Index, j: Index, at: Array) -> None:
         """Let coordinate j of each row join with the sign of its correlation, or leave."""
-        joins = ~self.active[rows, j]
-        self.signs[rows[joins], j[joins]] = np.sign(at[joins])
-        self.active[rows, j] ^= True
+        joins = ~self.active[j, rows]
+        self.signs[j[joins], rows[joins]] = np.sign(at[joins])
+        self.active[j, rows] ^= True
         self.pivots[rows] += 1
 
 

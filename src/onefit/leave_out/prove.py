@@ -19,22 +19,21 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction
+from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
 from onefit.leave_out.loose import is_determined, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, SNAP, TINY, rounding_of_slack
+from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, SNAP, TINY
 from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
-from onefit.solvers.stationary import ROUNDING, sizes_of_gradients
+from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
 
 TIE = 1e-8  # distance past the end of a dual's interval that is rounding
 SATURATED = 1e-10  # curvature of a row, relative to the largest, below which rounding may hide it
 SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
-STATIONARY = 1e-7  # excess of a gradient, relative to its size, that ``is_stationary`` takes for none
 
 
 def radius(R: float, residual: Array, travelled: Array, widest: Array, low: Array) -> Array:
@@ -156,7 +155,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
         return np.full(len(rows), max(room))
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
-    removed = K.is_definite or _is_removed(fit, K, gradient, step)
+    removed = K.is_definite or _is_removed(fit, gradient, step)
     if not removed or not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
@@ -164,8 +163,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
     short = change.max(initial=0.0) <= CERTIFIED * size
     found = np.where(short, 2.0 * change[rows], np.inf)
-    held = fit.pinned.any() or fit.has_free_directions  # rows on kinks hold what nothing curves
-    if not K.is_definite and not held and _linalg.has_columns(problem.X):
+    if _may_be_blind(fit, K) and not fit.has_free_directions:
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found
 
@@ -175,12 +173,16 @@ def is_blind(fit: Fit, K: Curvature) -> bool:
 
     That is so where all rows that have a say are saturated, their curvature below what rounding leaves of K.
     """
-    straight = fit.problem.loss.is_quadratic or fit.pinned.any()
-    if K.is_definite or straight or not _linalg.has_columns(fit.problem.X):
+    if not _may_be_blind(fit, K) or fit.problem.loss.is_quadratic:
         return False
     bends = np.abs(fit.hessian).reshape(fit.problem.n, -1).max(axis=1)
     faint = np.flatnonzero((fit.problem.weights > 0) & (bends <= SATURATED * bends.max(initial=0.0)))
     return bool(np.any(_off_the_range(fit, K, faint)))
+
+
+def _may_be_blind(fit: Fit, K: Curvature) -> bool:
+    """Whether K takes some direction for flat that no row on a kink holds."""
+    return not K.is_definite and not fit.pinned.any() and _linalg.has_columns(fit.problem.X)
 
 
 def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
@@ -188,31 +190,32 @@ def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
     problem, several = fit.problem, fit.hessian.ndim == 3
     norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
     columns = _linalg.as_design(problem.X).basis_of_rows(rows)
-    off = np.zeros(len(rows), dtype=bool)
+    seen = np.ones(len(rows), dtype=bool)
     for output in np.ndindex(fit.coef.shape[1:]):
         along = np.zeros(fit.coef.shape[1:])
         along[output] = 1.0
         along -= along.mean() if several else 0.0  # what all classes have in common counts for nothing
-        for j in range(len(rows)):
-            coef = np.multiply.outer(columns[:, j], along)
-            row = Direction(fit.tangent.part_along(coef), np.where(problem.intercept, along, 0.0))
-            step = K.solve(row)
-            curved = _linalg.transposed_times(problem.X, fit.bent(K.predict(step)))
-            left = row.coef - fit.tangent.part_along(curved + fit.tangent.curve(step.coef))
-            off[j] |= not np.all(SEEN * norms >= np.abs(left).T)
-    return off
+        own = np.moveaxis(np.multiply.outer(columns, along), 1, -1)
+        level = np.multiply.outer(np.where(problem.intercept, along, 0.0), np.ones(len(rows)))
+        row = Direction(fit.tangent.part_along(own), level)
+        left = row.coef - _given_back(fit, K.solve(row))
+        seen &= np.all(SEEN * norms >= np.abs(left).T, axis=tuple(range(1, left.ndim)))
+    return ~seen
 
 
-def _is_removed(fit: Fit, K: Curvature, gradient: Direction, step: Direction) -> bool:
+def _given_back(fit: Fit, step: Direction) -> Array:
+    """What K makes of a step on the free directions, or of several along one more axis."""
+    return fit.tangent.part_along(curved_along(fit, step).coef)
+
+
+def _is_removed(fit: Fit, gradient: Direction, step: Direction) -> bool:
     """Whether a step takes the whole gradient with it: none is left along which K does not curve."""
-    problem, change = fit.problem, K.predict(step)
-    if fit.pinned.any() or not _linalg.has_columns(problem.X):
+    if fit.pinned.any() or not _linalg.has_columns(fit.problem.X):
         return True
-    curved = _linalg.transposed_times(problem.X, fit.bent(change)) + fit.tangent.curve(step.coef)
-    removed = fit.tangent.part_along(curved)
-    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     terms = float(np.abs(fit.gradient).sum()) * float(norms.max(initial=0.0))
-    return bool(np.abs(gradient.coef - removed).max(initial=0.0) <= STATIONARY * terms)
+    left = gradient.coef - _given_back(fit, step)
+    return bool(np.abs(left).max(initial=0.0) <= STATIONARY * terms)
 
 
 def _kinks_hold(fit: Fit, gradient: Direction) -> bool:
@@ -259,17 +262,14 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     if slope.ndim == 1 and not fit.pinned.any():
         slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
-    # where nothing is left, gradients are the rounding of η
-    rounding = rounding_of_slack(1.0) / STATIONARY * float(np.max(np.abs(fit.hessian), initial=0.0))
-    rounding *= float(np.linalg.norm(fit.eta))
-    steepest = float(np.linalg.norm(fit.gradient))
+    steepest, least = float(np.linalg.norm(fit.gradient)), least_sizes(fit)
     if slope.ndim == 1:
         sizes = sizes_of_gradients(fit.problem, slope[:, None], np.array([steepest]))
-        sizes = np.maximum(sizes, (rounding * norms + _owed_by_remnants(fit, norms))[:, None])
+        sizes = np.maximum(sizes, (least + _owed_by_remnants(fit, norms))[:, None])
         found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], STATIONARY, size=sizes)
         return bool(found[0])
-    terms = max(ROUNDING * steepest, rounding) * norms.max(initial=0.0)
-    size = max(float(np.abs(slope).max(initial=0.0)), terms)
+    terms = np.maximum(ROUNDING * steepest * norms, least)
+    size = max(float(np.abs(slope).max(initial=0.0)), float(terms.max(initial=0.0)))
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
     free = np.isfinite(l1) & np.isfinite(l2)
     slope = slope + np.where(free, l2, 0.0) * fit.coef

@@ -302,18 +302,18 @@ class RowProblems:
         table, own = self.table, self.rows[active]
         z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
-        l1 = table.l1[:, None] * self.keep[active]
-        tableau = Tableau.of(table, f, l1, z, d)
+        keep = self.keep[active]
+        tableau, l1 = Tableau.of(table, f, keep, z, d), np.multiply.outer(table.l1, keep)
         signs = np.where(table.l1[:, None] > 0, np.sign(x), 0.0)
         on = (x != 0) | (table.l1[:, None] == 0)
         best = np.full_like(x, np.nan)
         todo = np.arange(len(active))
         for _ in range(PATTERNS):
-            value, gamma = tableau.solve(todo, on[:, todo], signs[:, todo])
+            (free,), _ = tableau.solve(todo, on[:, todo], signs[:, todo])
             best[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
-                on[:, todo], signs[:, todo], value, gamma, l1[:, todo], VIOLATED
+                on[:, todo], signs[:, todo], free, l1[:, todo], VIOLATED
             )
-            todo = todo[moved.any(axis=0) & np.isfinite(value).all(axis=0)]
+            todo = todo[moved.any(axis=0) & np.isfinite(free).all(axis=0)]
             if todo.size == 0:
                 break
         found = np.ones(len(active), dtype=bool)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
-TOO_FAR = 5.0  # times the error asked for from which on a sample will not do: users would be warned
+TOO_FAR = 0.5  # standard errors of the risk from which on a sample will not do: users would be warned
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 SIZES = 20  # of a sample between which one is chosen
@@ -40,6 +40,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     if state.errors().sum() <= state.room:
         return
     generator, room = np.random.default_rng(rng), _rough_room(state, yardstick)
+    too_far = TOO_FAR / state.max_error
     part = _Part.of(state, yardstick, state.room)
     if part.frame.size <= most:
         state.refine(np.inf)
@@ -50,12 +51,12 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         share = part.best_share(drawn)
         m = part.enough(drawn, share, room)
         if m > most:  # as many as can be afforded, or as few as will do
-            m = max(most, part.enough(drawn, share, TOO_FAR * room))
+            m = max(most, part.enough(drawn, share, too_far * room))
         if m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
             part = _Part.of(state, yardstick, NEGLIGIBLE * room)
             found = part.correction(part.drawn(m, generator, room)[0], before)
-        if m >= MOST * part.frame.size or found.error > TOO_FAR * room:
+        if m >= MOST * part.frame.size or found.error > too_far * room:
             state.refine(np.inf)
             return
     if found.error < state.errors().sum():

@@ -6,7 +6,7 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,7 @@ class WorkingSet:
 
     fit: Fit
     d: Array  # (n,), by which rows bend
+    shrink: float  # factor on the ℓ2 part
     is_true: bool  # whether that is the Hessian of the fit
     columns: Index  # (k,)
     Z: Array  # (n, q), q = k or k + 1
@@ -46,35 +47,107 @@ class WorkingSet:
         """−K_NS K_SS⁻¹."""
         return self.H[np.ix_(~self.inside, self.inside)]
 
+    @cached_property
+    def held(self) -> Array:
+        """What the kinks hold in the fit of the coordinates of its support: (q,)."""
+        return np.where(self.inside, self.l1 * self.sign, 0.0)
+
+    def eliminated(self, v: Array) -> Array:
+        """What a right-hand side v (q, a) does to the outputs."""
+        inside, out = self.inside, np.empty_like(v)
+        out[inside] = _linalg.product(self.inverse, v[inside])
+        out[~inside] = v[~inside] + _linalg.product(self.across, v[inside])
+        return out
+
+    def moved(self, inputs: Array) -> Array:
+        """What inputs (m, q, a), zero in most coordinates, take off the outputs."""
+        problems = inputs.swapaxes(1, 2)  # one product for all cases
+        used = np.flatnonzero(inputs.any(axis=(0, 2)))
+        flat = np.concatenate(problems)[:, used]
+        return _linalg.product(flat, self.H[:, used].T).reshape(problems.shape).swapaxes(1, 2)
+
+    def parameters(self, coef: Array, intercept: float) -> Array:
+        """Coefficients of the columns and, where it is free, the intercept of the centred ones: (q,)."""
+        own = coef[self.columns]
+        return np.append(own, intercept + self.means @ own)[: len(self.inside)]
+
+    def coefficients(self, x: Array) -> tuple[Array, Array]:
+        """Coefficients (a, k) and intercepts (a,) that parameters (q, a) stand for."""
+        coef = x[: len(self.columns)].T
+        free = len(self.inside) > len(self.columns)
+        level = x[-1] - coef @ self.means if free else np.full(len(coef), float(self.fit.intercept))
+        return coef, level
+
     @classmethod
-    def of(cls, fit: Fit, columns: Index, floor: float) -> WorkingSet | None:
-        """None where K is singular on the support; rows bend at least by ``floor`` times the most of any."""
-        problem, d = fit.problem, np.maximum(fit.hessian, floor * fit.hessian.max())
-        l1, l2 = (part[columns] for part in problem.separable.strengths(fit.coef.shape))
-        X = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(columns)).T
-        means = d @ X / d.sum() if problem.intercept and d.sum() > 0 else np.zeros(len(columns))
-        extra = int(bool(problem.intercept))
-        Z = np.hstack([X - means, np.ones((problem.n, extra))])
-        free = np.zeros(extra)
+    def of(cls, fit: Fit, columns: Index, floor: float, shrink: float) -> WorkingSet | None:
+        """None where K is singular on the support.
+
+        Rows bend at least by ``floor`` times the most of any; ``shrink`` is a factor on the ℓ2 part.  The
+        columns of the support come first.
+        """
+        d = np.maximum(fit.hessian, floor * fit.hessian.max())
+        l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+        inside = (fit.coef[columns] != 0) | (l1[columns] == 0)
+        support = cls._of_support(fit, d, columns[inside], shrink, is_true=floor == 0.0)
+        return None if support is None else support.joined(columns[~inside])
+
+    @classmethod
+    def _of_support(
+        cls, fit: Fit, d: Array, columns: Index, shrink: float, *, is_true: bool
+    ) -> WorkingSet | None:
+        X, means, l1, l2 = _centred(fit, d, columns)
+        free = np.zeros(int(bool(fit.problem.intercept)))
+        Z = np.hstack([X, np.ones((len(X), len(free)))])
         l1, l2 = np.concatenate([l1, free]), np.concatenate([l2, free])
-        K = _linalg.product(Z.T, d[:, None] * Z)
-        shrink = problem.usual_shrink
-        ridge = DAMPED * K.diagonal() if floor > 0 else 0.0
-        K[np.diag_indices_from(K)] += shrink * l2 + ridge
-        kept = (fit.coef != 0)[columns] | (l1[: len(columns)] == 0)
-        inside = np.concatenate([kept, np.ones(extra, dtype=bool)])
-        L = _linalg.cholesky(np.asfortranarray(K[np.ix_(inside, inside)]))
+        K = _bent(d, Z, shrink * l2, is_true=is_true)
+        L = _linalg.cholesky(np.asfortranarray(K))
         if L is None:
             return None
-        inverse = _linalg.factor_solve(L, np.eye(int(inside.sum()), order="F"))
-        across = K[np.ix_(inside, ~inside)]
-        H = np.empty_like(K)
-        H[np.ix_(inside, inside)] = inverse
-        H[np.ix_(inside, ~inside)] = solved = inverse @ across
-        H[np.ix_(~inside, inside)] = -solved.T
-        H[np.ix_(~inside, ~inside)] = K[np.ix_(~inside, ~inside)] - across.T @ solved
-        sign = np.concatenate([np.sign(fit.coef[columns]), free])
-        return cls(fit, d, floor == 0.0, columns, Z, means, l1, l2, sign, inside, K, H, inverse)
+        inverse = _linalg.factor_solve(L, np.eye(len(K), order="F"))
+        sign, inside = np.concatenate([np.sign(fit.coef[columns]), free]), np.ones(len(K), dtype=bool)
+        return cls(fit, d, shrink, is_true, columns, Z, means, l1, l2, sign, inside, K, inverse, inverse)
+
+    def joined(self, columns: Index) -> WorkingSet:
+        """The same with more columns, which are off the support."""
+        X, means, l1, l2 = _centred(self.fit, self.d, columns)
+        inside, (q, e), k = self.inside, (len(self.K), len(columns)), len(self.columns)
+        across = _linalg.product(self.Z.T, self.d[:, None] * X)
+        corner = _bent(self.d, X, self.shrink * l2, is_true=self.is_true)
+        side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
+        side[inside] = solved
+        side[~inside] += _linalg.product(-self.K[np.ix_(~inside, inside)], solved)
+        under = np.where(inside[:, None], -side, side).T
+        place = np.concatenate([np.arange(k), np.arange(q, q + e), np.arange(k, q)])  # the intercept is last
+        H = np.block([[self.H, side], [under, corner - _linalg.product(across[inside].T, solved)]])
+        nothing = np.zeros(e)
+        return replace(
+            self,
+            columns=np.concatenate([self.columns, columns]),
+            Z=np.hstack([self.Z, X])[:, place],
+            means=np.concatenate([self.means, means]),
+            l1=np.concatenate([self.l1, l1])[place],
+            l2=np.concatenate([self.l2, l2])[place],
+            sign=np.concatenate([self.sign, nothing])[place],
+            inside=np.concatenate([inside, nothing > 0])[place],
+            K=np.block([[self.K, across], [across.T, corner]])[np.ix_(place, place)],
+            H=H[np.ix_(place, place)],
+        )
+
+
+def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, Array]:
+    """Some columns less their means by D, these means, and the strengths of the penalty."""
+    X = np.ascontiguousarray(_linalg.as_columns(fit.problem.X).columns_as_rows(columns)).T
+    centred = fit.problem.intercept and d.sum() > 0
+    means = d @ X / d.sum() if centred else np.zeros(len(columns))
+    l1, l2 = (part[columns] for part in fit.problem.separable.strengths(fit.coef.shape))
+    return X - means, means, l1, l2
+
+
+def _bent(d: Array, Z: Array, l2: Array, *, is_true: bool) -> Array:
+    """K of some columns; with a little more where that is not the Hessian of the fit."""
+    K = _linalg.product(Z.T, d[:, None] * Z)
+    K[np.diag_indices_from(K)] += l2 + (0.0 if is_true else DAMPED * K.diagonal())
+    return K
 
 
 @dataclass(eq=False)
@@ -98,17 +171,18 @@ class Watched:
     def table(self, floor: float) -> WorkingSet | None:
         """That of the columns that are watched at present."""
         if floor not in self.tables:
-            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor)
+            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor, self.fit.problem.usual_shrink)
         return self.tables[floor]
 
     def join(self, joining: Mask) -> None:
         """Watch more columns."""
-        self.columns = np.union1d(self.columns, np.flatnonzero(joining))
-        self.tables.clear()
+        more = np.setdiff1d(np.flatnonzero(joining), self.columns)
+        self.columns = np.concatenate([self.columns, more])
+        self.tables = {floor: table and table.joined(more) for floor, table in self.tables.items()}
 
 
 def exchanged(
-    on: Mask, signs: Array, value: Array, gamma: Array, bound: Array, tie: float
+    on: Mask, signs: Array, free: Array, bound: Array, tie: float
 ) -> tuple[Array, Mask, Array, Mask]:
     """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
 
@@ -118,8 +192,8 @@ def exchanged(
     ----------
     on, signs : arrays
         The patterns: what is free, and with which sign.
-    value, gamma : arrays
-        The minima on them, and what the kinks hold there.
+    free : array
+        The minima on them, and off them what the kinks hold there.
     bound : array
         What the kinks can hold.
     tie : float
@@ -128,16 +202,17 @@ def exchanged(
     Returns
     -------
     value : array
-        0 where a coordinate leaves.
+        The minima; 0 where a coordinate is off the pattern, or leaves.
     on, signs : arrays
         The next patterns.
     moved : bool array
         What leaves or enters.
     """
-    leaves = on & (bound > 0) & (value * signs < 0)
-    enters = ~on & (np.abs(gamma) > bound * (1.0 + tie))
-    signs = np.where(enters, np.sign(gamma), np.where(leaves, 0.0, signs))
-    return np.where(leaves, 0.0, value), (on & ~leaves) | enters, signs, leaves | enters
+    leaves = on & (bound > 0) & (free * signs < 0)
+    enters = ~on & (np.abs(free) > bound * (1.0 + tie))
+    signs = np.where(enters, np.sign(free), np.where(leaves, 0.0, signs))
+    stays = on & ~leaves
+    return np.where(stays, free, 0.0), stays | enters, signs, leaves | enters
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,72 +220,69 @@ class Tableau:
     """Solutions of the models on any pattern, from that on the support of the fit.
 
     With S eliminated, (x_S, γ_N) = base + τ q − H (Δγ_S, x_N), where γ is what the kinks hold,
-    τ = d zᵀ x the row's own term, and Δγ_S = γ_S − l1 sign β_S.
+    τ = d zᵀ x the row's own term, and Δγ_S = γ_S − l1 sign β_S.  Problems that differ in their constants
+    alone are cases of one.
     """
 
     table: WorkingSet
-    base: Array  # (q, a)
+    base: Array  # (m, q, a), m cases of a problems
     pull: Array  # (q, a)
-    l1: Array  # (q, a)
+    keep: Array  # (m, a), factor on l1
     d: Array  # (a,)
-    at_base: Array  # (a,), z_S · base_S
+    at_base: Array  # (m, a), z_S · base_S
     leverage: Array  # (a,), z_S · pull_S
 
     @classmethod
-    def of(cls, table: WorkingSet, f: Array, l1: Array, z: Array, d: Array) -> Tableau:
-        inside, inverse = table.inside, table.inverse
-        across = table.across
-        base, pull = np.empty_like(f), np.empty_like(f)
-        held = f[inside] - l1[inside] * table.sign[inside, None]
-        base[inside], pull[inside] = _linalg.product(inverse, held), _linalg.product(inverse, z[inside])
-        base[~inside] = f[~inside] + _linalg.product(across, held)
-        pull[~inside] = z[~inside] + _linalg.product(across, z[inside])
+    def of(cls, table: WorkingSet, f: Array, keep: Array, z: Array, d: Array) -> Tableau:
+        """One case of problems with the right-hand sides f (q, a)."""
+        inside = table.inside
+        base = table.eliminated(f - np.multiply.outer(table.held, keep))
+        pull = table.eliminated(z)
         at_base = np.einsum("qa,qa->a", z[inside], base[inside])
         leverage = np.einsum("qa,qa->a", z[inside], pull[inside])
-        return cls(table, base, pull, l1, d, at_base, leverage)
+        return cls(table, base[None], pull, keep[None], d, at_base[None], leverage)
 
     def solve(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
-        """Values x and what the kinks hold, γ, on the patterns of some problems: (q, b) each."""
-        table, inside = self.table, self.table.inside[:, None]
-        base, pull, l1, d = self.base[:, which], self.pull[:, which], self.l1[:, which], self.d[which]
-        known = np.where(inside & on, l1 * (signs - table.sign[:, None]), 0.0)
-        flipped = np.flatnonzero(known.any(axis=0))
-        at_base = self.at_base[which]
+        """What the patterns (q, b) of some problems leave free: x on them, γ off them (m, q, b); τ (m, b)."""
+        table, inside, keep = self.table, self.table.inside[:, None], self.keep[:, which]
+        base, pull, at_base = self.base[..., which], self.pull[:, which], self.at_base[:, which]
+        turned = inside & on & (signs != table.sign[:, None])
+        flipped = np.flatnonzero(turned.any(axis=0))
         if flipped.size:
-            moved = _linalg.product(table.H, known[:, flipped])
-            base = base.copy()
-            base[:, flipped] -= moved
-            at_base = at_base.copy()
-            at_base[flipped] -= np.einsum(
-                "qa,qa->a", pull[:, flipped], np.where(inside, known[:, flipped], 0.0)
-            )
+            other = table.l1[:, None] * signs[:, flipped] - table.held[:, None]
+            known = np.where(turned[:, flipped], other, 0.0) * keep[:, None, flipped]
+            base[..., flipped] -= table.moved(known)
+            at_base[:, flipped] -= np.einsum("qa,mqa->ma", pull[:, flipped], known)
         exchanged = on != inside
-        inputs, tau = self._inputs(base, pull, l1 * signs, d, at_base, self.leverage[which], exchanged)
-        out = base + tau * pull - _linalg.product(table.H, inputs)
-        value = np.where(on, np.where(inside, out, inputs), 0.0)
-        held = np.where(inside, table.sign[:, None] * l1 + inputs, out)
-        return value, np.where(on, l1 * signs, held)
+        problems = pull, self.d[which], self.leverage[which], exchanged
+        inputs, tau = self._inputs(base, signs, keep, at_base, *problems)
+        free = base  # which is a copy
+        free += tau[:, None] * pull
+        free -= table.moved(inputs)
+        j, k = np.nonzero(exchanged)
+        free[:, j, k] = inputs[:, j, k] + table.held[j] * keep[:, k]
+        return free, tau
 
     def _inputs(
         self,
         base: Array,
-        pull: Array,
-        held: Array,
-        d: Array,
+        signs: Array,
+        keep: Array,
         at_base: Array,
+        pull: Array,
+        d: Array,
         leverage: Array,
         exchanged: Mask,
     ) -> tuple[Array, Array]:
         """Inputs of the exchanged coordinates and τ, a small system a problem."""
-        table, (q, b) = self.table, base.shape
+        table, (cases, q, b) = self.table, base.shape
         count = exchanged.sum(axis=0)
-        inputs, tau = np.zeros((q, b)), np.empty(b)
+        inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases, b))
         for some in _of_similar_size(count):
             size = int(count[some].max())
             Q = np.argsort(~exchanged[:, some].T, axis=1, kind="stable")[:, :size]  # (r, size)
             padding = np.arange(size) >= count[some][:, None]
-            own, at = pull[:, some].T, base[:, some].T
-            own, at = np.take_along_axis(own, Q, 1), np.take_along_axis(at, Q, 1)
+            here, own = (Q, some[:, None]), pull[Q, some[:, None]]
             within = table.inside[Q]
             system = np.empty((len(some), size + 1, size + 1))
             system[:, :size, :size] = table.H[Q[:, :, None], Q[:, None, :]]
@@ -220,14 +292,13 @@ class Tableau:
             system[:, :size][padding] = 0.0
             system[:, size, :size][padding] = 0.0
             system[:, np.arange(size), np.arange(size)] += padding
-            rhs = np.empty((len(some), size + 1, 1))
-            wanted = np.where(within, 0.0, np.take_along_axis(held[:, some].T, Q, 1))
-            rhs[:, :size, 0] = np.where(padding, 0.0, at - wanted)
-            rhs[:, size, 0] = d[some] * at_base[some]
-            x = _linalg.solve_each(system, rhs)[:, :, 0]
-            own_inputs = np.zeros((len(some), q))
-            np.put_along_axis(own_inputs, Q, x[:, :size], axis=1)
-            inputs[:, some], tau[some] = own_inputs.T, x[:, size]
+            rhs = np.empty((cases, len(some), size + 1))
+            wanted = np.where(within, 0.0, table.l1[Q] * signs[here]) * keep[:, some, None]
+            rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted)
+            rhs[..., size] = d[some] * at_base[:, some]
+            x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)
+            inputs[:, *here] = x[..., :size]
+            tau[:, some] = x[..., size]
         return inputs, tau
 
 

@@ -40,7 +40,8 @@ def interval(
     return np.concatenate(bounds) if bounds else np.empty((0, *residuals.shape[1:], 2))
 
 
-def _plus(predictions: Array, residuals: Array, coverage: float) -> Array:
+def plus(predictions: Array, residuals: Array, coverage: float) -> Array:
+    """Bounds of the jackknife+, (m, …, 2): predictions (m, n, …) without each row, residuals (n, …)."""
     low = -_smallest(-(predictions - residuals), coverage)
     return np.stack([low, _smallest(predictions + residuals, coverage)], axis=-1)
 
@@ -50,7 +51,7 @@ def _minmax(predictions: Array, residuals: Array, coverage: float) -> Array:
     return np.stack([predictions.min(axis=1) - margin, predictions.max(axis=1) + margin], axis=-1)
 
 
-_BOUNDS = {"plus": _plus, "minmax": _minmax}
+_BOUNDS = {"plus": plus, "minmax": _minmax}
 
 
 def _smallest(values: Array, coverage: float) -> Array:

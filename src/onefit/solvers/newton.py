@@ -20,7 +20,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit, curved
 from onefit.losses import CoupledLoss
 from onefit.penalties import Tangent
-from onefit.solvers.line_search import DECREASE, backtrack
+from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
@@ -93,6 +93,7 @@ class _Step(NamedTuple):
 
     orthant: Array  # signs to stay in, 0 where there is no kink
     tangent: Tangent
+    bend: Array  # second derivatives of the rows
     curvature: Curvature
     gradient: Direction
     direction: Direction
@@ -132,7 +133,9 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
     contracts = is_fresh or (last is not None and decrement < 0.05 * last.decrement)
-    return _Step(orthant, tangent, curvature, gradient, direction, decrement, holds, is_fresh, contracts)
+    bend = fit.hessian if is_fresh or last is None else last.bend
+    solved = curvature, gradient, direction, decrement
+    return _Step(orthant, tangent, bend, *solved, holds, is_fresh, contracts)
 
 
 def _with_room(fit: Fit, orthant: Array) -> Array:
@@ -161,16 +164,19 @@ def _idle(fit: Fit, orthant: Array) -> Mask:
 def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool]:
     """The curvature of the fit, or that of the last step while it serves (Shamanskii's chord method).
 
-    For a quadratic loss it is the same as long as the pattern is; else it is taken over as long as it makes
-    the decrement fall fast, since a step with an old factor costs two products with X and no factor.
+    For a quadratic loss, and where second derivatives jump, it is the same as long as these and the pattern
+    are: rows that come onto another piece pull back what a factor without them does.  Else it is taken over
+    as long as it makes the decrement fall fast, since an old factor costs two products with X and no new one.
     """
+    loss = fit.problem.loss
     if (
         last is not None
-        and (last.contracts or fit.problem.loss.is_quadratic)
+        and (last.contracts or loss.is_quadratic)
         and np.array_equal(last.tangent.support, tangent.support)
         and np.array_equal(last.tangent.hessian, tangent.hessian)
+        and not (loss.jumps and not np.array_equal(last.bend, fit.hessian))
     ):
-        return last.curvature, fit.problem.loss.is_quadratic
+        return last.curvature, loss.is_quadratic or loss.jumps
     return factor(fit, tangent), True
 
 
@@ -244,8 +250,8 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     down = np.where(straight, -left.coef, 0.0)
     if not np.any(down):
         return None
+    until = _until_zero(fit, step, down)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        until = np.where((step.orthant != 0) & (fit.coef * down < 0), -fit.coef / down, np.inf)
         reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
     first = np.unravel_index(np.argmin(until), until.shape)
     level = _levelled(fit, _linalg.times(fit.problem.X, down)) - left.intercept
@@ -259,6 +265,12 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
             moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
             best = moved if moved.objective < best.objective else best
     return None if best is fit else best
+
+
+def _until_zero(fit: Fit, step: _Step, change: Array) -> Array:
+    """Lengths of a change of the coefficients at which those with kinks are zero."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where((step.orthant != 0) & (fit.coef * change < 0), -fit.coef / change, np.inf)
 
 
 def _unremoved(fit: Fit, step: _Step) -> Direction:
@@ -298,7 +310,10 @@ def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> 
 
 
 def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
-    """Halve the step until the objective falls by a share of what the model promises."""
+    """Halve the step until the objective falls by a share of what the model promises.
+
+    Where coefficients are so near to zero that every length stops them there, the first of them goes to zero.
+    """
 
     def at(length: float) -> Fit:
         return _orthant_step(fit, step, change, length)
@@ -306,4 +321,19 @@ def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     def falls(moved: Fit, length: float) -> bool:
         return moved.objective <= fit.objective - DECREASE * length * step.decrement
 
-    return backtrack(at, falls) or fit
+    found = backtrack(at, falls) or fit
+    if found.objective < fit.objective * (1.0 - ROUNDING):
+        return found
+    first = _to_first_zero(fit, step)
+    return first if first.objective <= found.objective * (1.0 + ROUNDING) else found
+
+
+def _to_first_zero(fit: Fit, step: _Step) -> Fit:
+    """Go as far as the first coefficient with a kink is from zero, if there is one."""
+    until = _until_zero(fit, step, step.direction.coef)
+    if not np.isfinite(until.min(initial=np.inf)):
+        return fit
+    first = np.unravel_index(np.argmin(until), until.shape)
+    coef = fit.coef + until[first] * step.direction.coef
+    coef[first] = 0.0
+    return fit.moved(coef, fit.intercept + until[first] * step.direction.intercept)

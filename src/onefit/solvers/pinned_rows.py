@@ -128,22 +128,17 @@ class PinnedRows:
     def _missing_directions(self) -> Index:
         """Rows that with the pinned ones determine θ, near to their kinks, and put into them."""
         added: list[int] = []
-        if self.rows.free.shape[1] == 0:
-            return np.array(added, dtype=np.intp)
-        nearest, distance = self._adjacent_kinks()
-        scale = float(np.max(np.sum(self.rows.free**2, axis=1)))
-        held = self.rows.free[self.pins]
-        while True:
-            values, vectors = np.linalg.eigh(held.T @ held)
-            lost = vectors[:, values <= 1e-9 * scale]
-            if lost.shape[1] == 0:
-                return np.array(added, dtype=np.intp)
-            reach = np.where(np.isfinite(distance), np.sum((self.rows.free @ lost) ** 2, axis=1), 0.0)
+        free, (nearest, distance) = self.rows.free, self._adjacent_kinks()
+        scale, held = float(np.max(np.sum(free**2, axis=1), initial=0.0)), free[self.pins]
+        values, vectors = np.linalg.eigh(held.T @ held)
+        lost = free @ vectors[:, values <= 1e-9 * scale]  # of every row, along what no pinned one holds
+        while np.any(reach := np.where(np.isfinite(distance), np.sum(lost**2, axis=1), 0.0)):
             able = np.flatnonzero(reach >= 0.1 * reach.max())
             row = int(able[distance[able].argmin()])
             self.state[row] = nearest[row]
             added.append(row)
-            held = np.vstack([held, self.rows.free[row]])
+            lost = _across(lost, lost[row])
+        return np.array(added, dtype=np.intp)
 
     def _adjacent_kinks(self) -> tuple[Index, Array]:
         """For rows on a piece, the nearer one of its two kinks, and how far it is."""
@@ -211,3 +206,10 @@ class PinnedRows:
 
     def _interval(self, rows: Index) -> tuple[Array, Array]:
         return self.ends[rows, self.state[rows]], self.ends[rows, self.state[rows] + 1]
+
+
+def _across(vectors: Array, direction: Array) -> Array:
+    """Coordinates of vectors across a direction, one fewer, by a Householder reflection: (m, r − 1)."""
+    normal = direction.copy()
+    normal[0] += np.copysign(np.linalg.norm(direction), direction[0])
+    return np.asarray(vectors - np.outer(vectors @ normal, 2.0 / (normal @ normal) * normal))[:, 1:]

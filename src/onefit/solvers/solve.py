@@ -13,7 +13,7 @@ from onefit import _linalg
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import AnalysisPenalty, Coordinatewise, Polyhedral, SeparablePenalty, Slope
+from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
 from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
@@ -23,7 +23,6 @@ from onefit.solvers.path import least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
-FEW_ON_MANIFOLD = 100  # steps, most of them proximal, that are worth as much as an exact solver
 
 
 class SelfSolved(ABC):
@@ -68,16 +67,15 @@ def solve(start: Fit) -> Solution:
 
 
 def _solve_on_manifold(start: Fit) -> Solution:
-    """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there soon."""
+    """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there."""
     penalty = start.problem.penalty.without_ridge()
-    single, sorted_sizes = isinstance(penalty, Coordinatewise), isinstance(penalty, Slope)
     if not isinstance(penalty, Polyhedral):
         return manifold.solve(start)
-    is_quick = sorted_sizes or (single and _is_small(start.problem))
-    near = manifold.approach(start, FEW_ON_MANIFOLD if is_quick else np.inf)
+    near = manifold.approach(start)
     if near.is_there and is_stationary(near.fit):
         return Solution(near.fit, factor(near.fit))
-    fit = sorted_faces.solve(near.fit) if sorted_sizes else quadratic_program.solve(near.fit)
+    exact = sorted_faces if isinstance(penalty, Slope) else quadratic_program
+    fit = exact.solve(near.fit)
     return Solution(fit, factor(fit))
 
 

@@ -37,7 +37,7 @@ STATIONARY = 1e-9  # slope, relative to those of its column's terms, that is non
 
 
 @dataclass(frozen=True, eq=False)
-class _Face:
+class _Clusters:
     """Clusters of coefficients of one size.
 
     Attributes
@@ -130,7 +130,7 @@ class _Face:
         return replace(self, order=order, starts=starts, held=held, signs=signs)
 
 
-class _Step(NamedTuple):
+class _FaceStep(NamedTuple):
     """A step on a face: changes of the signed sizes and the intercept, and how steep it is."""
 
     sizes: Array
@@ -155,12 +155,12 @@ def solve(start: Fit) -> Fit:
     problem = start.problem
     weights, ridge = _weights(start), problem.penalty.ridge(start.coef.shape)
     scale = max(Fit.at_start(problem).objective, TINY)
-    fit, face, last = start, _Face.of(start.coef), np.inf
+    fit, face, last = start, _Clusters.of(start.coef), np.inf
     for _ in range(STEPS * sum(problem.X.shape)):
         step = _newton_step(fit, face, weights, ridge)
         moved = None if step.descent <= SETTLED**2 * scale else _moved(fit, face, step)
         if moved is not None and (moved.objective < fit.objective or step.descent < SHRINKS * last):
-            fit, face, last = moved, _Face.of(moved.coef), step.descent
+            fit, face, last = moved, _Clusters.of(moved.coef), step.descent
             continue
         split = face.split(-(fit.loss_gradient + ridge * fit.coef), weights, _ties(fit))
         if split is None:
@@ -182,7 +182,7 @@ def _weights(fit: Fit) -> Array:
     return penalty.strengths
 
 
-def _newton_step(fit: Fit, face: _Face, weights: Array, ridge: Array) -> _Step:
+def _newton_step(fit: Fit, face: _Clusters, weights: Array, ridge: Array) -> _FaceStep:
     """Newton's step on the face; along what does not curve minus the gradient, if that has a part there."""
     problem, B = fit.problem, face.basis
     Z = np.asarray((B @ _linalg.as_design(problem.X).basis_of_rows()).T)
@@ -205,7 +205,7 @@ def _newton_step(fit: Fit, face: _Face, weights: Array, ridge: Array) -> _Step:
         step = np.where(curved, -along / np.where(curved, values, 1.0), 0.0)
     change = (vectors @ step) / units
     k = len(face.starts)
-    return _Step(change[:k], float(change[k:].sum()), -float(along @ step), bool(flat.any()))
+    return _FaceStep(change[:k], float(change[k:].sum()), -float(along @ step), bool(flat.any()))
 
 
 # --- along a step ----------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class _Line:
     Attributes
     ----------
     fit : Fit
-    face : _Face
+    face : _Clusters
     sizes, change : (k,) arrays
         Of the clusters where it starts, and how they change; they may become negative.
     level : float
@@ -226,7 +226,7 @@ class _Line:
     """
 
     fit: Fit
-    face: _Face
+    face: _Clusters
     sizes: Array
     change: Array
     level: float
@@ -267,7 +267,7 @@ class _Line:
         return self.fit.moved(self.face.coef(sizes[:-1]), self.fit.intercept + length * self.level)
 
 
-def _moved(fit: Fit, face: _Face, step: _Step) -> Fit | None:
+def _moved(fit: Fit, face: _Clusters, step: _FaceStep) -> Fit | None:
     """Go to the minimum of the objective along a step, at most all of it where it curves."""
     line = _Line(fit, face, face.sizes(fit.coef), step.sizes, step.intercept)
     lengths, pairs = line.meetings()

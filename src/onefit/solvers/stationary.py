@@ -7,16 +7,28 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
+from onefit.numerics import rounding_of_slack
 from onefit.problem import Problem
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
+STATIONARY = 1e-7  # excess of a gradient, relative to its size, that is none
 
 
 def is_stationary(fit: Fit) -> bool:
     """Whether minus the gradient of the loss is a subgradient of the penalty, in columns of any size."""
     gradient, steepest = fit.loss_gradient[:, None], np.array([np.linalg.norm(fit.gradient)])
-    size = sizes_of_gradients(fit.problem, gradient, steepest)
-    return bool(fit.problem.penalty.is_stationary(fit.coef[:, None], gradient, size=size)[0])
+    size = np.maximum(sizes_of_gradients(fit.problem, gradient, steepest), least_sizes(fit)[:, None])
+    return bool(fit.problem.penalty.is_stationary(fit.coef[:, None], gradient, STATIONARY, size)[0])
+
+
+def least_sizes(fit: Fit) -> Array:
+    """Sizes of gradients of which rounding of the linear predictors is a share of ``STATIONARY``: (p,).
+
+    Where rows are all but interpolated nothing else is left of them.
+    """
+    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    steepest = float(np.max(np.abs(fit.hessian), initial=0.0)) * float(np.linalg.norm(fit.eta))
+    return np.asarray(rounding_of_slack(1.0) / STATIONARY * steepest * norms)
 
 
 def sizes_of_gradients(problem: Problem, gradient: Array, steepest: Array) -> Array:

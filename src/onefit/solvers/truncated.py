@@ -15,7 +15,7 @@ import numpy as np
 
 from onefit import _linalg, cost
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction
+from onefit.curvature import Curvature, Direction, curved_along
 from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
@@ -85,7 +85,7 @@ class Approach(NamedTuple):
     """How far steps led."""
 
     fit: Fit
-    is_there: bool  # whether nothing is left that a step with a factor of its own would bring
+    is_there: bool  # whether that is an optimum: nothing is left that a step with a factor would bring
 
 
 def approach(start: Fit, solve: Solve) -> Approach:
@@ -125,7 +125,7 @@ def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> D
     direction = Direction(np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept))
     along = Direction(-solved.coef, -solved.intercept)
     for _ in range(MOST_PRODUCTS):
-        bent = _curved(fit, along)
+        bent = curved_along(fit, along)
         curved = along.inner(X, bent)
         if not curved > 0:
             break
@@ -144,14 +144,6 @@ def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> D
 
 def _sum(one: Direction, length: float, other: Direction) -> Direction:
     return Direction(one.coef + length * other.coef, one.intercept + length * other.intercept)
-
-
-def _curved(fit: Fit, direction: Direction) -> Direction:
-    """K times a direction."""
-    problem = fit.problem
-    rows = fit.bent(problem.linear_predictor(*direction))
-    coef = _linalg.transposed_times(problem.X, rows) + fit.tangent.curve(direction.coef)
-    return Direction(coef, np.where(problem.intercept, rows.sum(axis=0), 0.0))
 
 
 def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:

@@ -29,7 +29,7 @@ Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "constant", "adam",
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
-PATIENCE, IN_KINKS = 5, 1e-6  # evaluations that have to lower a risk with kinks, and by which share
+PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
 IN_A_START = 48  # rows by which points of the grid are told apart
 
 

@@ -131,9 +131,11 @@ class LeaveOneOutJudge(Judge):
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = _from(problem, starts[0] if starts else None)
         fit = solution.fit
-        if self.sample is not None and not gradient and fit.is_kinked:
+        jumps = fit.is_kinked or fit.problem.loss.has_kinks  # by a step, from one pattern to the next
+        if self.sample is not None and not gradient and jumps:
             return Judged(self._of_sample(fit, self.sample), [], [fit])
-        left_out = self._left_out(solution)
+        exact = leave_out(fit, max_error=0.0, curvature=solution.curvature) if jumps else None
+        left_out = one_step(*solution) if exact is None else exact
         value = self._risk(left_out.eta)
         if not gradient:
             return Judged(value, [], [fit])
@@ -145,24 +147,29 @@ class LeaveOneOutJudge(Judge):
             cotangent = Cotangent(grown * cotangent.gradient, grown * np.asarray(cotangent.hessian))
         return Judged(value, [Part(fit, cotangent, 1.0)], [fit])
 
-    def _left_out(self, solution: Solution) -> LeftOut:
-        problem = solution.fit.problem
-        if solution.fit.is_kinked or problem.loss.has_kinks:  # only exact values move without jumps
-            return leave_out(solution.fit, max_error=0.0, curvature=solution.curvature)
-        return one_step(*solution)
-
     def _parts(self, solution: Solution, left_out: LeftOut) -> list[Part]:
         fit, parts = solution.fit, list[Part]()
         problem, moved = fit.problem, left_out.refitted
         if len(moved) < problem.n:
             parts.append(Part(fit, self._of_the_others(solution, left_out, moved), 1.0))
         slopes = self._slopes(left_out)
+        if gradients.stand_side_by_side(fit):
+            pieces = np.array_split(moved, 1 + moved.size * max(problem.X.shape) // _linalg.BLOCK_SIZE)
+            return parts + [self._side_by_side(left_out, rows, slopes) for rows in pieces if rows.size]
         for i in moved.tolist():
             one = left_out.solved[i]
             own = Fit(problem.without(i), one.coef, one.intercept)
             rows = np.array([i])
             parts.append(Part(own, gradients.held_out(own, rows, slopes[rows]), problem.kept_share(i)))
         return parts
+
+    @staticmethod
+    def _side_by_side(left_out: LeftOut, rows: Index, slopes: Array) -> Part:
+        """What single rows owe at their own solutions, together."""
+        solved = [left_out.solved[i] for i in rows.tolist()]
+        coef = np.stack([one.coef for one in solved], axis=1)
+        level = np.array([one.intercept for one in solved], dtype=np.float64)
+        return Part(*gradients.held_out_alone(left_out.fit, rows, coef, level, slopes[rows]), 1.0)
 
     def _of_the_others(self, solution: Solution, left_out: LeftOut, moved: Index) -> Cotangent:
         """Cotangent of the rows for which one step was enough."""

@@ -23,14 +23,13 @@ from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.judgement import FIRST, TOLD_APART, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Verdict
 from onefit.tuning.selection import Selection, smallest
 
-TOLD_APART = 0.1  # standard errors of a difference by which a sample may be off
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
-WELL_KNOWN = 0.1  # standard errors of a risk within which it counts as known
+REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
 AT_LEAST = 1.0  # seconds that it may always take
 
@@ -95,9 +94,11 @@ class _Race:
         return self._solution(best), self.finished[best]
 
     def _judge_thoroughly(self, j: int) -> None:
-        """Take over what all rows say of a strength, unless a sample knows its risk better."""
-        known, thorough = self.verdicts[j], self._thorough(j)
-        well = WELL_KNOWN * float(self.result.std_errors[j])
+        """Take over what all rows say of a strength, unless what is known tells it from others better."""
+        known, thorough = self.verdicts[j], self._thorough(j, REPORTED)
+        well = TOLD_APART * float(self.result.std_errors[j])
+        if known is not None and known.seen:  # all that it is held against was judged by tenths
+            return
         if known is None or not known.solved or thorough.error <= max(known.error, well):
             self.verdicts[j] = thorough
             self._choose()
@@ -135,7 +136,7 @@ class _Race:
         verdict = self.result.verdicts[j]
         if verdict is None:
             return -1
-        well = verdict.error <= WELL_KNOWN * self.result.std_errors[j]
+        well = verdict.error <= TOLD_APART * self.result.std_errors[j]
         return len(self.judgement.order) if well and not verdict.solved else max(verdict.solved, verdict.seen)
 
     def _halfway(self, least: int) -> list[int]:
@@ -193,9 +194,9 @@ class _Race:
             held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
         )
 
-    def _thorough(self, j: int) -> Verdict:
+    def _thorough(self, j: int, max_error: float = TOLD_APART) -> Verdict:
         solution = self._solution(j)
-        left_out = self.finished[j] = self.judgement.thoroughly(solution)
+        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
         if self.judgement.is_sampled(solution):
             self.spent += self.judgement.seconds(solution, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))

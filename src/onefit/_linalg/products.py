@@ -30,14 +30,16 @@ def is_full(X: Any) -> bool:
 def times(X: Any, coef: Array) -> Array:
     """X @ coef: (n,), (n, c) or (n, c, r)."""
     if coef.ndim == 3:
-        return times(X, coef.reshape(len(coef), -1)).reshape(-1, *coef.shape[1:])
+        product = times(X, coef.reshape(len(coef), -1))
+        return product.reshape(len(product), *coef.shape[1:])
     return as_design(X).times(coef)
 
 
 def transposed_times(X: Any, rows: Array) -> Array:
     """Xᵀ @ rows: (p,), (p, c) or (p, c, r); in the dual coordinates of a RowGram it is ``rows`` itself."""
     if rows.ndim == 3:
-        return transposed_times(X, rows.reshape(len(rows), -1)).reshape(-1, *rows.shape[1:])
+        product = transposed_times(X, rows.reshape(len(rows), -1))
+        return product.reshape(len(product), *rows.shape[1:])
     return as_design(X).transposed_times(rows)
 
 

@@ -177,7 +177,7 @@ def is_blind(fit: Fit, K: Curvature) -> bool:
         return False
     bends = np.abs(fit.hessian).reshape(fit.problem.n, -1).max(axis=1)
     faint = np.flatnonzero((fit.problem.weights > 0) & (bends <= SATURATED * bends.max(initial=0.0)))
-    return bool(np.any(_off_the_range(fit, K, faint)))
+    return faint.size > 0 and bool(np.any(_off_the_range(fit, K, faint)))
 
 
 def _may_be_blind(fit: Fit, K: Curvature) -> bool:

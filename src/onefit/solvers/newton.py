@@ -126,7 +126,7 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
             break
         orthant = np.where(wrong, 0.0, orthant)
     decrement = -direction.inner(fit.problem.X, gradient)
-    if decrement < 0:  # indefinite: not convex here; minus the gradient still descends
+    if not 0 <= decrement < np.inf:  # not convex here, or straight: minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.intercept)
         decrement = gradient.inner(fit.problem.X, gradient)
     kinked = orthant != 0

@@ -14,7 +14,9 @@ PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 10.0  # rows a column from which sums over the rows make a lasso path take half the time or less
-MANY = 5e3  # numbers from which on a pass over the rows is worth its calls
+IN_A_PATH = (
+    0.06  # seconds that five folds of a lasso path take on a small table: for so long rows are solved anew
+)
 
 
 class Work(NamedTuple):
@@ -78,6 +80,11 @@ def pivots_of_a_row(n: int, k: int) -> float:
     return 0.1 + 40.0 * min(1.0, k / n) ** 2
 
 
+def patterns(n: int, p: int, strengths: int) -> Work:
+    """Look at the patterns without each row at so many strengths, and solve for those that change."""
+    return Work(functions=17.0 * n * p * strengths)
+
+
 def is_tall(n: int, p: int) -> bool:
     """Whether passes over the rows are what takes time, beside what is done with sums over them."""
-    return n >= TALL * p and float(n) * p >= MANY
+    return n >= TALL * p

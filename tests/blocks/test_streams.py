@@ -52,10 +52,10 @@ def table(kind: str = "numbers", n: int = N, seed: int = 0) -> tuple[np.ndarray,
     return X, y, rng.uniform(0.5, 2.0, n)
 
 
-def expect_same(streamed, here) -> None:
+def expect_same(streamed, here, rtol: float = 1e-8) -> None:
     strength = here._strength
     for name in (f"{strength}s_", "risk_path_", "std_error_path_", "coef_path_", "intercept_path_"):
-        assert np.allclose(getattr(streamed, name), getattr(here, name), rtol=1e-8, atol=1e-10), name
+        assert np.allclose(getattr(streamed, name), getattr(here, name), rtol=rtol, atol=1e-10), name
     assert getattr(streamed, f"{strength}_") == pytest.approx(getattr(here, f"{strength}_"))
     assert streamed.coef_.shape == here.coef_.shape
     assert np.shape(streamed.intercept_) == np.shape(here.intercept_)
@@ -71,7 +71,8 @@ def expect_same(streamed, here) -> None:
 def test_squared_loss(model, weighted):
     X, y, w = table()
     w = w if weighted else None
-    expect_same(clone(model).fit(ArraySource(X, y, w, rows=5000)), clone(model).fit(X, y, w))
+    single = 1e-6 if isinstance(model, RidgeLOO) else 1e-8  # precision of passes, where arrays take none
+    expect_same(clone(model).fit(ArraySource(X, y, w, rows=5000)), clone(model).fit(X, y, w), single)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -21,6 +21,7 @@ import numpy as np
 
 from onefit._linalg import Factorization, cholesky, factor_solve, product, times_upper
 from onefit._typing import Array, Index
+from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
 from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
@@ -112,10 +113,21 @@ class ChosenStrength:
         left_out = np.ravel(part.y) - residual
         held = weights > 0
         left_out[~held] = fitted[~held]
-        bounds = self.rounding * np.abs(left_out - fitted) / np.maximum(slack, LEAST_SLACK)
-        if self.l1 > 0:
-            bounds += self._off(Z, lengths, weights, residual, shares)
-        bounds[slack < LEAST_SLACK] = np.inf
+        rounding = self.rounding * np.abs(left_out - fitted) / np.maximum(slack, LEAST_SLACK)
+        off = self._off(Z, lengths, weights, residual, shares) if self.l1 > 0 else 0.0
+        bounds = np.where(slack < LEAST_SLACK, np.inf, rounding + off)
+        if self.l1 > 0 and self._patterns is not None:
+            anew = np.flatnonzero(held & (bounds > rounding))
+            own = (
+                np.ravel(part.y)[anew] - sums.y_means[0],
+                weights[anew],
+                residual[None, anew],
+                slack[None, anew],
+            )
+            (residuals,), (solved,) = self._patterns.left_out(Z[np.argsort(self._order)][:, anew], *own)
+            there = anew[solved]
+            left_out[there] = np.ravel(part.y)[there] - residuals[solved]
+            bounds[there] = self.rounding * np.abs(residuals[solved])
         bounds[~held] = 0.0
         return RowValues(fitted, left_out, np.clip(weights * h, 0.0, 1.0), slack, bounds)
 
@@ -134,6 +146,15 @@ class ChosenStrength:
         gram = self.sums.gram[np.ix_(self._order, self._order)]
         L = cholesky(gram + self._kept_l2 * np.eye(len(gram)))
         return None if L is None else np.ascontiguousarray(np.linalg.inv(L).T)
+
+    @cached_property
+    def _patterns(self) -> Patterns | None:
+        """What solves rows whose pattern changes; None where they keep unequal shares of an ℓ2 part."""
+        if not self.mean_scaled or (self._is_unequal and self.l2 > 0):
+            return None
+        coefs, drifts = np.zeros((len(self.sums.means), 1)), np.zeros((len(self.sums.means), 1))
+        coefs[self.support, 0], drifts[self.support, 0] = self.coef, self._drift / self.sums.weight
+        return Patterns.of(self.sums, coefs, drifts, np.array([self.l1]), np.array([self._kept_l2]))
 
     @cached_property
     def _order(self) -> Index:

@@ -81,7 +81,7 @@ class RowSumOf:
         known = np.isfinite(spread)
         return RowSum(
             len(target),
-            LossSums.of(0, losses, np.zeros((1, len(losses))), weights, 0),
+            LossSums.of(0, losses, np.zeros((1, len(losses))), weights),
             float(weights[known] @ spread[known]),
             int(np.count_nonzero(~known)),
             float(values.leverages.sum()),

@@ -21,9 +21,9 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index
 from onefit.blocks.losses import LossSums
+from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.leave_out.step import FULL_LEVERAGE
-from onefit.numerics import LITTLE_SLACK
 
 
 class Directions(NamedTuple):
@@ -65,6 +65,12 @@ class LeftOutPath:
         That of every row, if they are equal.
     single : bool
         Whether differences between strengths are computed in single precision.
+    guessed_risks : (J,) array
+        By generalised cross-validation.
+    exactly : tuple of (index, Patterns)
+        Strengths at which rows whose pattern changes are solved anew.
+    is_smooth : bool
+        Whether no pattern can change.
     """
 
     means: Array
@@ -77,6 +83,8 @@ class LeftOutPath:
     weight: float | None
     single: bool
     guessed_risks: Array
+    exactly: tuple[tuple[Index, Patterns], ...] = ()
+    is_smooth: bool = False
 
     @property
     def intercepts(self) -> Array:
@@ -94,14 +102,20 @@ class LeftOutPath:
         return total
 
     def _judge(self, part: Block) -> LossSums:
-        residuals, strained = self.left_out_residuals(part)
+        residuals, slack = self.left_out_residuals(part)
+        exact = np.full(self.coefs.shape[1], self.is_smooth and not self.single)
+        weights = np.ones(len(part.y)) if part.weights is None else part.weights
+        for at, patterns in self.exactly:
+            Z = centred_columns(part.X, self.means, slice(None))
+            found = patterns.left_out(Z, part.y - self.y_mean, weights, residuals[at], slack[at])
+            residuals[at], exact[at] = found.residuals, found.solved.all(axis=1)
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
         losses -= losses[self.reference].copy()
-        return LossSums.of(self.reference, at_reference**2, losses, part.weights, strained)
+        return LossSums.of(self.reference, at_reference**2, losses, part.weights, exact)
 
-    def left_out_residuals(self, part: Block) -> tuple[Array, int]:
-        """Left-out residuals y − η̃ of a piece in the cache, (J, b), and how many are strained."""
+    def left_out_residuals(self, part: Block) -> tuple[Array, Array]:
+        """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
         Z = centred_columns(part.X, self.means, self._order)
         beta, drift = self.coefs[self._order, self.reference], self.drifts[self._order, self.reference]
         weights = np.ones(len(part.y)) if part.weights is None else part.weights
@@ -111,10 +125,7 @@ class LeftOutPath:
         apart = self._apart(Z, weights)
         np.subtract(own.astype(kind), apart, out=apart)
         slack = self._slack(Z, weights)
-        strained = int(np.count_nonzero(slack < LITTLE_SLACK))
-        if strained:
-            np.maximum(slack, FULL_LEVERAGE, out=slack)
-        return np.divide(apart, slack, out=apart), strained
+        return np.divide(apart, np.maximum(slack, FULL_LEVERAGE), out=apart), slack
 
     @cached_property
     def _order(self) -> Index:
@@ -168,11 +179,12 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
     """Several paths on the same rows, to be judged in one pass."""
     if len(paths) == 1:
         return paths[0]
-    first, leverages, start = paths[0], list[Directions](), 0
+    first, leverages, exactly, start = paths[0], list[Directions](), list[tuple[Index, Patterns]](), 0
     for path in paths:
         for strengths, directions, shares in path.leverages:
             own = slice(strengths.start + start, strengths.stop + start)
             leverages.append(Directions(own, directions, shares))
+        exactly += [(at + start, patterns) for at, patterns in path.exactly]
         start += path.coefs.shape[1]
     guessed = np.concatenate([path.guessed_risks for path in paths])
     return replace(
@@ -183,6 +195,7 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
         reference=int(guessed.argmin()),
         single=all(path.single for path in paths),
         guessed_risks=guessed,
+        exactly=tuple(exactly),
     )
 
 

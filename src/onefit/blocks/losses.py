@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._linalg import add_gram, product
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.tuning.contest import Contest, within_reach
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
@@ -38,8 +38,8 @@ class LossSums:
         Σ w² d dᵀ.
     square_weight : float
         Σ w².
-    strained : int
-        Pairs of a row and a strength at which the row all but determines its own fit.
+    exact : (J,) bool array
+        Strengths at which every loss is that of a refit.
     """
 
     reference: int
@@ -51,11 +51,16 @@ class LossSums:
     second: Array
     mixed: Array
     pairs: Array
-    strained: int
+    exact: Mask
 
     @classmethod
     def of(
-        cls, reference: int, losses: Array, differences: Array, weights: Array | None, strained: int
+        cls,
+        reference: int,
+        losses: Array,
+        differences: Array,
+        weights: Array | None,
+        exact: Mask | None = None,
     ) -> LossSums:
         """Sum over some rows.
 
@@ -66,14 +71,16 @@ class LossSums:
             l⁰.
         differences : (J, b) array
         weights : (b,) array or None
-        strained : int
+        exact : (J,) bool array or None
+            None where no loss is known to be that of a refit.
         """
+        exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
         differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
         if weights is None:
             n, first = len(losses), differences.sum(axis=1)
             level = np.array([losses.sum(), losses.sum(), losses @ losses])
             mixed, pairs = product(differences, losses), _pairs(differences)
-            return cls(reference, n, float(n), float(n), level, first, first, mixed, pairs, strained)
+            return cls(reference, n, float(n), float(n), level, first, first, mixed, pairs, exact)
         squares = weights**2
         weighted = differences * weights
         moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
@@ -87,7 +94,7 @@ class LossSums:
             moments[:, 1],
             moments[:, 2],
             _pairs(weighted),
-            strained,
+            exact,
         )
 
     def __add__(self, other: LossSums) -> LossSums:
@@ -101,7 +108,7 @@ class LossSums:
             self.second + other.second,
             self.mixed + other.mixed,
             self.pairs + other.pairs,
-            self.strained + other.strained,
+            self.exact & other.exact,
         )
 
     @property
@@ -150,7 +157,7 @@ class LossSums:
             self.second[which],
             self.mixed[which],
             self.pairs[np.ix_(which, which)],
-            self.strained,
+            self.exact[which],
         )
 
     def contest(self, paths: Index, selection: Selection) -> Contest:

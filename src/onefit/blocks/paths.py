@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath
 from onefit.blocks.net import solve_net
+from onefit.blocks.patterns import Patterns
 from onefit.blocks.ridge import Spectrum
 from onefit.blocks.sums import RowSums
 from onefit.numerics import EPS_SINGLE
@@ -28,7 +31,8 @@ def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:
     """
     spectrum = Spectrum.of(sums)
     coefs = spectrum.coefs(alphas)[:, 0]
-    return _path(sums, coefs, np.zeros_like(coefs), (spectrum.leverages(alphas),))
+    path = _path(sums, coefs, np.zeros_like(coefs), (spectrum.leverages(alphas),))
+    return replace(path, is_smooth=True)
 
 
 def net_path(sums: RowSums, alphas: Array, l1_ratio: float = 1.0) -> LeftOutPath:
@@ -44,6 +48,21 @@ def net_path(sums: RowSums, alphas: Array, l1_ratio: float = 1.0) -> LeftOutPath
         In (0, 1].
     """
     return _path(sums, *solve_net(sums, alphas, l1_ratio))
+
+
+def net_path_exactly(
+    path: LeftOutPath, sums: RowSums, alphas: Array, l1_ratio: float, which: Index
+) -> LeftOutPath:
+    """Solve rows whose pattern changes anew, at some strengths of a path.
+
+    Where rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained.
+    """
+    if which.size == 0 or (l1_ratio < 1.0 and not sums.has_equal_weights):
+        return path
+    own = sums.weight * alphas[which]
+    kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
+    patterns = Patterns.of(sums, path.coefs[:, which], path.drifts[:, which], l1_ratio * own, kept)
+    return replace(path, exactly=((which, patterns),), single=False)
 
 
 def _path(sums: RowSums, coefs: Array, drifts: Array, leverages: tuple[Directions, ...]) -> LeftOutPath:

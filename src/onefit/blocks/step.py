@@ -219,10 +219,9 @@ class StepPath:
         for X, y, weights in pieces(block, metric, self.points.centre):
             left = self.leave(X, y, weights)
             losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
-            strained = int(np.count_nonzero(1.0 - left.leverages < LEAST_SLACK))
             own = losses[self.reference].copy()
             held = None if block.weights is None else weights
-            sums.append(LossSums.of(self.reference, own, losses - own, held, strained))
+            sums.append(LossSums.of(self.reference, own, losses - own, held))
             rows += len(X)
         return JudgedSums(rows, reduce(add, sums))
 

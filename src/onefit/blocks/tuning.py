@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit import cost
+from onefit._typing import Array, Index, Mask
 from onefit.blocks.left_out_path import LeftOutPath, joined
 from onefit.blocks.losses import LossSums
-from onefit.blocks.paths import net_path, ridge_path
+from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
-from onefit.tuning.contest import Contest
+from onefit.tuning.contest import Contest, within_reach
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
@@ -30,8 +31,8 @@ class TunedPath:
     best : int
         Position of the chosen strength.
     contest : Contest
-    strained : int
-        Pairs of a row and a strength at which the row all but determines its own fit.
+    exact : (J,) bool array
+        Strengths at which every row is judged by its refit.
     """
 
     strengths: Array
@@ -42,12 +43,12 @@ class TunedPath:
     levels: Array
     best: int
     contest: Contest
-    strained: int
+    exact: Mask
 
     @property
     def approx_errors(self) -> Array:
-        """How far each risk may be off: passes over rows prove nothing, (J,)."""
-        return np.full(len(self.risks), np.inf)
+        """How far each risk may be off, (J,): passes that take no look at patterns prove nothing."""
+        return np.where(self.exact, 0.0, np.inf)
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -80,8 +81,12 @@ def tune_net(
     def along(ratio: float) -> Callable[[Array], LeftOutPath]:
         return lambda alphas: net_path(sums, alphas, ratio)
 
+    def exactly(paths: list[LeftOutPath], strengths: list[Array], which: list[Index]) -> list[LeftOutPath]:
+        own = zip(paths, strengths, (ratio for ratio, _ in grids), which, strict=True)
+        return [net_path_exactly(path, sums, alphas, ratio, at) for path, alphas, ratio, at in own]
+
     paths = [along(ratio) for ratio, _ in grids]
-    found = _tuned(rows, [grid for _, grid in grids], paths, selection, early_stopping)
+    found = _tuned(rows, [grid for _, grid in grids], paths, selection, early_stopping, exactly)
     best = min(range(len(found)), key=lambda k: float(found[k].risks[found[k].best]))
     return grids[best][0], found[best]
 
@@ -92,27 +97,51 @@ def _tuned(
     along: list[Callable[[Array], LeftOutPath]],
     selection: Selection,
     early_stopping: bool,
+    exactly: Callable[[list[LeftOutPath], list[Array], list[Index]], list[LeftOutPath]] | None = None,
 ) -> list[TunedPath]:
-    strengths = [grid.values for grid in grids]
-    while True:
+    strengths, paths = [grid.values for grid in grids], list[LeftOutPath]()
+    while not paths:
         paths = [solve(alphas) for solve, alphas in zip(along, strengths, strict=True)]
-        guessed = [path.guessed_risks for path in paths]
-        more = [longer(*each) for each in zip(grids, strengths, guessed, strict=True)]
-        if all(len(a) == len(b) for a, b in zip(more, strengths, strict=True)):
+        strengths, paths = _longer(grids, strengths, [path.guessed_risks for path in paths], paths)
+        if paths:
             losses = rows.total(joined(paths).judge)
             ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
-            risks = np.split(losses.risks, ends)
-            more = [longer(*each) for each in zip(grids, strengths, risks, strict=True)]
-            if all(len(a) == len(b) for a, b in zip(more, strengths, strict=True)):
-                seen = [
-                    start
-                    + visited(grid, alphas, losses.of_some(start + np.arange(len(alphas))), early_stopping)
-                    for grid, alphas, start in zip(grids, strengths, [0, *ends], strict=True)
-                ]
-                path = joined(paths)
-                solved = path.coefs.T, path.intercepts
-                return chosen_of(np.concatenate(strengths), solved, losses, seen, selection)
-        strengths = more
+            strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
+    starts = [0, *ends]
+    if exactly is not None:
+        own = [losses.of_some(start + np.arange(len(a))) for a, start in zip(strengths, starts, strict=True)]
+        which = _to_solve_anew(own, joined(paths).coefs.shape[0])
+        if any(at.size for at in which):
+            paths = exactly(paths, strengths, which)
+            losses = rows.total(joined(paths).judge)
+    seen = [
+        start + visited(grid, alphas, losses.of_some(start + np.arange(len(alphas))), early_stopping)
+        for grid, alphas, start in zip(grids, strengths, starts, strict=True)
+    ]
+    path = joined(paths)
+    return chosen_of(np.concatenate(strengths), (path.coefs.T, path.intercepts), losses, seen, selection)
+
+
+def _longer(
+    grids: list[Grid], strengths: list[Array], risks: list[Array], paths: list[LeftOutPath]
+) -> tuple[list[Array], list[LeftOutPath]]:
+    """Longer grids, whose paths are to be solved, where a risk falls at an end; else all as it is."""
+    more = [longer(*each) for each in zip(grids, strengths, risks, strict=True)]
+    as_long = all(len(a) == len(b) for a, b in zip(more, strengths, strict=True))
+    return (strengths, paths) if as_long else (more, [])
+
+
+def _to_solve_anew(losses: list[LossSums], p: int) -> list[Index]:
+    """Strengths at which rows whose pattern changes are solved: all, or those within reach, or none."""
+    n = losses[0].count
+    everywhere = [np.arange(len(own.first)) for own in losses]
+    within = [
+        np.flatnonzero(within_reach(own.risks, own.paired_errors(int(smallest(own.risks))))) for own in losses
+    ]
+    for which in (everywhere, within):
+        if cost.patterns(n, p, sum(at.size for at in which)).seconds <= cost.IN_A_PATH:
+            return which
+    return [np.zeros(0, dtype=np.intp) for _ in losses]
 
 
 def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
@@ -191,7 +220,7 @@ def chosen_of(
                 solved[1][own],
                 best,
                 contest,
-                losses.strained,
+                losses.exact[own],
             )
         )
     return found

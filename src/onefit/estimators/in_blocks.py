@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onefit import cost
 from onefit._typing import Array, Index
 from onefit.blocks import (
     ChosenStrength,
@@ -19,10 +20,10 @@ from onefit.blocks import (
     tune_ridge,
 )
 from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
-from onefit.estimators.strengths import decades, ends_of_kinked, grid_between
+from onefit.blocks.summary import SAMPLE
+from onefit.estimators.strengths import check_eps, decades, ends_of_kinked, grid_between
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.follow import follow, has_paths
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Squared
@@ -31,8 +32,10 @@ from onefit.penalties import L1, L2, ElasticNet
 from onefit.risk.means import mean_and_error
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
+from onefit.validation import is_count
 
 if TYPE_CHECKING:
+    from onefit.estimators.sample import Sample
     from onefit.estimators.self_tuned import SelfTuned
 
 MANY = 20  # times so many rows, at least, are not left out again
@@ -86,15 +89,7 @@ class TunedOnRows:
         order = np.argsort(off, kind="stable")
         far = order[~(np.cumsum(off[order]) <= ENOUGH * error * weights.sum())]
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
-        if far.size == 0:
-            return found
-        solved = follow(fit, np.sort(far)) if has_paths(fit) else {}
-        if len(solved) < far.size:
-            return _left_out_anew(found, np.sort(far), own)
-        known = np.array(sorted(solved), dtype=np.intp)
-        eta, bounds = found.eta.copy(), found.bounds.copy()
-        eta[known], bounds[known] = [solved[i].eta for i in known.tolist()], 0.0
-        return replace(found, eta=eta, bounds=bounds, solved=solved, pivoted=known)
+        return _left_out_anew(found, np.sort(far), own) if far.size else found
 
 
 def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
@@ -119,6 +114,21 @@ def has_passes(model: SelfTuned) -> bool:
         or (isinstance(unit, L2) and not model._mean_scaled)
         for unit in units
     )
+
+
+def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
+    """Whether passes over the rows, for which ``has_passes`` holds, are cheaper than a fit at a time.
+
+    Ridge takes one eigendecomposition, which is as fast where rows are few.  A small table with kinks has
+    passes where they are exact; a larger one where it is tall.
+    """
+    n, p = sample.X.shape
+    if not model._mean_scaled:
+        return cost.is_tall(n, p) and n * p > SAMPLE
+    strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
+    if cost.patterns(n, p, strengths * len(model._ratios())).seconds > cost.IN_A_PATH:
+        return cost.is_tall(n, p)
+    return p < n and not (sample.weighted and any(ratio < 1 for ratio in model._ratios()))
 
 
 def check_count(count: int) -> None:
@@ -160,6 +170,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
 
 
 def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
+    check_eps(model.eps)
     highest = float(np.abs(sums.cross).max(initial=0.0)) / sums.weight / ratio
     null = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
     curvature = sums.gram.diagonal()

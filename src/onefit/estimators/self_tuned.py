@@ -19,7 +19,7 @@ from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
 from onefit.blocks.summary import SAMPLE
 from onefit.cost import is_tall
-from onefit.estimators.in_blocks import TunedOnRows, has_passes, tune_rows
+from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes, tune_rows
 from onefit.estimators.linear_model import has_classes
 from onefit.estimators.penalized import Penalized
 from onefit.estimators.sample import Sample, leaving, with_offset
@@ -194,16 +194,18 @@ class SelfTuned(Penalized):
         if found.classes is not None:
             self.classes_ = found.classes
         self._take_rows(found)
-        self.loo_ = found.estimate(rows)
+        self._take_risk(found.estimate(rows), found.path.best)
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
         alone = judgement.sets is None and judgement.score is None and sample.clusters is None
         single = alone and sample.target.ndim == 1 and sample.offset is None
-        if not single or not is_tall(*sample.X.shape):
+        if not single:
             return False
-        dense = isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
-        return has_passes(self) or (dense and has_curved_passes(self))
+        if has_passes(self):
+            return goes_in_passes(self, sample)
+        large = isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
+        return large and is_tall(*sample.X.shape) and has_curved_passes(self)
 
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
         y = sample.y if has_classes(self) else sample.target
@@ -215,8 +217,12 @@ class SelfTuned(Penalized):
         problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
         fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)
         self._judge(sample, found.left_out(fit, values, judgement))
-        best = found.path.best
-        self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
+        self._take_risk(self.loo_, found.path.best)
+
+    def _take_risk(self, found: Any, best: int) -> None:
+        """Set what is known of the choice, of which the path knows less."""
+        self.loo_ = found
+        self.risk_path_[best], self.std_error_path_[best] = found.value, found.std_error
 
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""

@@ -67,9 +67,14 @@ def grid_of(
         ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
         return ends_of_kinked(null(), eps, curvature_of_columns(Fit.at_start(problem)), ridge)
 
+    check_eps(eps)
+    return grid_between(name, given, ends, null, inverse=inverse, positive=positive)
+
+
+def check_eps(eps: Any) -> None:
+    """Refuse what is no share of a strength."""
     if isinstance(eps, str) or not 0 < eps < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    return grid_between(name, given, ends, null, inverse=inverse, positive=positive)
 
 
 def grid_between(

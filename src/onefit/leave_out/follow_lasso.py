@@ -160,7 +160,7 @@ class _LassoPaths:
         keep = np.stack([np.ones_like(self.f), 1.0 - self.f])
         own, leverage = (np.einsum("qa,qa->a", self.z[inside], part[inside]) for part in (change.T, pull))
         at_base = np.stack([np.zeros_like(own), own])
-        return Tableau(table, base.swapaxes(1, 2), pull, keep, self.d, at_base, leverage)
+        return Tableau(table.elimination, base.swapaxes(1, 2), pull, keep, self.d, at_base, leverage)
 
     def follow(self) -> tuple[Array, Mask]:
         """Parameters at s = 1, (q, r), and which paths came so far."""

@@ -6,8 +6,10 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,60 @@ from onefit.leave_out.vertex import at_vertex, copies
 
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
 DAMPED = 1e-6  # ridge where rows bend at least by a floor, relative to the diagonal
+
+
+class Elimination(NamedTuple):
+    """Supports that are eliminated: one that all problems share, or one for each.
+
+    Attributes
+    ----------
+    inside : (q, 1) or (q, a) bool array
+    sign, l1 : arrays of its shape
+    H : (J, q, q) array
+        Minus the derivative of the outputs in the inputs.
+    at : (1,) or (a,) int array
+        Which of them is that of a problem.
+    """
+
+    inside: Mask
+    sign: Array
+    l1: Array
+    H: Array
+    at: Index
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self.H) == 1 and self.inside.shape[1] == 1
+
+    @property
+    def held(self) -> Array:
+        """What the kinks hold of the coordinates of the supports."""
+        return np.where(self.inside, self.l1 * self.sign, 0.0)
+
+    def of(self, which: Index) -> Elimination:
+        """Those of some problems."""
+        return self if self.is_shared else self.each(which)
+
+    def each(self, which: Index) -> Elimination:
+        """Some of them, one after the other: a problem each."""
+        return Elimination(*(part[:, which] for part in self[:3]), self.H, self.at[which])
+
+    def moved(self, inputs: Array) -> Array:
+        """What inputs (m, q, a), zero in most coordinates, take off the outputs."""
+        if not self.is_shared:
+            return self._moved_each(inputs)
+        problems = inputs.swapaxes(1, 2)  # one product for all cases
+        used = np.flatnonzero(inputs.any(axis=(0, 2)))
+        flat = np.concatenate(problems)[:, used]
+        return _linalg.product(flat, self.H[0][:, used].T).reshape(problems.shape).swapaxes(1, 2)
+
+    def _moved_each(self, inputs: Array) -> Array:
+        used, moved = inputs.any(axis=0), np.zeros(inputs.shape)
+        for some, Q, _ in _padded(used):
+            columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
+            own = np.where(used[Q, some[:, None]], inputs[:, Q, some[:, None]], 0.0)
+            moved[..., some] = np.einsum("rsq,mrs->mqr", columns, own)
+        return moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +115,11 @@ class WorkingSet:
         out[~inside] = v[~inside] + _linalg.product(self.across, v[inside])
         return out
 
-    def moved(self, inputs: Array) -> Array:
-        """What inputs (m, q, a), zero in most coordinates, take off the outputs."""
-        problems = inputs.swapaxes(1, 2)  # one product for all cases
-        used = np.flatnonzero(inputs.any(axis=(0, 2)))
-        flat = np.concatenate(problems)[:, used]
-        return _linalg.product(flat, self.H[:, used].T).reshape(problems.shape).swapaxes(1, 2)
+    @property
+    def elimination(self) -> Elimination:
+        """That of the support, which all problems share."""
+        own = (part[:, None] for part in (self.inside, self.sign, self.l1))
+        return Elimination(*own, self.H[None], np.zeros(1, dtype=np.intp))
 
     def parameters(self, coef: Array, intercept: float) -> Array:
         """Coefficients of the columns and, where it is free, the intercept of the centred ones: (q,)."""
@@ -224,12 +279,12 @@ class Tableau:
     alone are cases of one.
     """
 
-    table: WorkingSet
+    eliminated: Elimination
     base: Array  # (m, q, a), m cases of a problems
     pull: Array  # (q, a)
     keep: Array  # (m, a), factor on l1
     d: Array  # (a,)
-    at_base: Array  # (m, a), z_S · base_S
+    at_base: Array  # (m, a), z_S · base_S, less the row's own response where it is not in base
     leverage: Array  # (a,), z_S · pull_S
 
     @classmethod
@@ -240,70 +295,71 @@ class Tableau:
         pull = table.eliminated(z)
         at_base = np.einsum("qa,qa->a", z[inside], base[inside])
         leverage = np.einsum("qa,qa->a", z[inside], pull[inside])
-        return cls(table, base[None], pull, keep[None], d, at_base[None], leverage)
+        return cls(table.elimination, base[None], pull, keep[None], d, at_base[None], leverage)
 
     def solve(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
         """What the patterns (q, b) of some problems leave free: x on them, γ off them (m, q, b); τ (m, b)."""
-        table, inside, keep = self.table, self.table.inside[:, None], self.keep[:, which]
+        table, keep = self.eliminated.of(which), self.keep[:, which]
         base, pull, at_base = self.base[..., which], self.pull[:, which], self.at_base[:, which]
-        turned = inside & on & (signs != table.sign[:, None])
-        flipped = np.flatnonzero(turned.any(axis=0))
-        if flipped.size:
-            other = table.l1[:, None] * signs[:, flipped] - table.held[:, None]
-            known = np.where(turned[:, flipped], other, 0.0) * keep[:, None, flipped]
-            base[..., flipped] -= table.moved(known)
-            at_base[:, flipped] -= np.einsum("qa,mqa->ma", pull[:, flipped], known)
-        exchanged = on != inside
+        turned = table.inside & on & (signs != table.sign)
+        if turned.any():
+            known = np.where(turned, table.l1 * signs - table.held, 0.0) * keep[:, None]
+            base = base - table.moved(known)
+            at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
+        exchanged = on != table.inside
         problems = pull, self.d[which], self.leverage[which], exchanged
-        inputs, tau = self._inputs(base, signs, keep, at_base, *problems)
-        free = base  # which is a copy
-        free += tau[:, None] * pull
-        free -= table.moved(inputs)
+        inputs, tau = _inputs(table, base, signs, keep, at_base, *problems)
+        free = base + tau[:, None] * pull - table.moved(inputs)
         j, k = np.nonzero(exchanged)
-        free[:, j, k] = inputs[:, j, k] + table.held[j] * keep[:, k]
+        held = np.broadcast_to(table.held, exchanged.shape)
+        free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
         return free, tau
 
-    def _inputs(
-        self,
-        base: Array,
-        signs: Array,
-        keep: Array,
-        at_base: Array,
-        pull: Array,
-        d: Array,
-        leverage: Array,
-        exchanged: Mask,
-    ) -> tuple[Array, Array]:
-        """Inputs of the exchanged coordinates and τ, a small system a problem."""
-        table, (cases, q, b) = self.table, base.shape
-        count = exchanged.sum(axis=0)
-        inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases, b))
-        for some in _of_similar_size(count):
-            size = int(count[some].max())
-            Q = np.argsort(~exchanged[:, some].T, axis=1, kind="stable")[:, :size]  # (r, size)
-            padding = np.arange(size) >= count[some][:, None]
-            here, own = (Q, some[:, None]), pull[Q, some[:, None]]
-            within = table.inside[Q]
-            system = np.empty((len(some), size + 1, size + 1))
-            system[:, :size, :size] = table.H[Q[:, :, None], Q[:, None, :]]
-            system[:, :size, size] = -own
-            system[:, size, :size] = d[some, None] * np.where(within, own, -own)
-            system[:, size, size] = 1.0 - d[some] * leverage[some]
-            system[:, :size][padding] = 0.0
-            system[:, size, :size][padding] = 0.0
-            system[:, np.arange(size), np.arange(size)] += padding
-            rhs = np.empty((cases, len(some), size + 1))
-            wanted = np.where(within, 0.0, table.l1[Q] * signs[here]) * keep[:, some, None]
-            rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted)
-            rhs[..., size] = d[some] * at_base[:, some]
-            x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)
-            inputs[:, *here] = x[..., :size]
-            tau[:, some] = x[..., size]
-        return inputs, tau
+
+def _inputs(
+    table: Elimination,
+    base: Array,
+    signs: Array,
+    keep: Array,
+    at_base: Array,
+    pull: Array,
+    d: Array,
+    leverage: Array,
+    exchanged: Mask,
+) -> tuple[Array, Array]:
+    """Inputs of the exchanged coordinates and τ, a small system a problem."""
+    cases, q, b = base.shape
+    inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases, b))
+    inside = np.broadcast_to(table.inside, exchanged.shape)
+    wanted = np.where(inside, 0.0, table.l1 * signs)
+    for some, Q, padding in _padded(exchanged):
+        size = Q.shape[1]
+        here, own = (Q, some[:, None]), pull[Q, some[:, None]]
+        place = table.at if table.is_shared else table.at[some]
+        system = np.empty((len(some), size + 1, size + 1))
+        system[:, :size, :size] = table.H[place[:, None, None], Q[:, :, None], Q[:, None, :]]
+        system[:, :size, size] = -own
+        system[:, size, :size] = d[some, None] * np.where(inside[here], own, -own)
+        system[:, size, size] = 1.0 - d[some] * leverage[some]
+        system[:, :size][padding] = 0.0
+        system[:, size, :size][padding] = 0.0
+        system[:, np.arange(size), np.arange(size)] += padding
+        rhs = np.empty((cases, len(some), size + 1))
+        rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted[here] * keep[:, some, None])
+        rhs[..., size] = d[some] * at_base[:, some]
+        x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)
+        inputs[:, *here] = x[..., :size]
+        tau[:, some] = x[..., size]
+    return inputs, tau
 
 
-def _of_similar_size(count: Array) -> list[Index]:
-    """Problems whose systems are padded to the same size."""
+def _padded(chosen: Mask) -> Iterator[tuple[Index, Index, Mask]]:
+    """Problems whose systems are padded to the same size: which, their coordinates (r, size), the padding."""
+    count = chosen.sum(axis=0)
     order = np.argsort(count, kind="stable")
-    edges = np.searchsorted(count[order], [5, 10, 20, 40, 80, 160])
-    return [part for part in np.split(order, edges) if part.size]
+    edges = np.searchsorted(count[order], [2, 5, 10, 20, 40, 80, 160])
+    for some in np.split(order, edges):
+        if some.size:
+            size = int(count[some].max())
+            Q = np.argsort(~chosen[:, some].T, axis=1, kind="stable")[:, :size]
+            yield some, Q, np.arange(size) >= count[some][:, None]

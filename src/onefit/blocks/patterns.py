@@ -1,0 +1,244 @@
+"""Rows whose removal changes the pattern of a lasso or an elastic net, solved on the sums over all rows.
+
+Without row i the problem at a strength is that of K' − κ z zᵀ, with K' = Σ w z zᵀ + (1 − f) l2, f = w/W and
+κ = w / (1 − w/W).  On the support of the fit its solution is that of the formula in ``left_out_path``; where
+a sign changes, or a correlation passes its bound, the pattern is exchanged until none does.  All rows at all
+strengths are problems of one ``Tableau``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._linalg import product
+from onefit._typing import Array, Index, Mask
+from onefit.blocks.sums import RowSums
+from onefit.leave_out.tableau import Elimination, Tableau, exchanged
+from onefit.numerics import LEAST_SLACK
+
+LETS_GO = 1e-11  # slack of a row that keeps none, so that what it holds alone has a direction
+TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
+AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
+AT_ONCE = 8  # rounds in which all coordinates change that should
+ROUNDS = 200  # in which one does
+SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
+
+
+class LeftOutResiduals(NamedTuple):
+    """Left-out residuals of some rows, (J, b), and where their conditions of optimality hold."""
+
+    residuals: Array
+    solved: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The models of all strengths, with their supports eliminated.
+
+    Attributes
+    ----------
+    supports : Elimination
+        Of each strength.
+    base, drift : (p, J) arrays
+        Coefficients on the supports and correlations off them, and what a refit without a row of unit
+        weight adds for the penalty that it takes along.
+    pulls : (J, p, p) array
+        From z to K'⁻¹ z_S on the support, and to what the support leaves of z off it.
+    reach : (p, J) array
+        How far they move, at most, where a row of unit length in K'⁻¹ pulls with a slope of one.
+    weight : float
+        W.
+    base_leverage : float
+        1/W, or 0 without an intercept.
+    """
+
+    supports: Elimination
+    base: Array
+    drift: Array
+    pulls: Array
+    reach: Array
+    weight: float
+    base_leverage: float
+
+    @classmethod
+    def of(cls, sums: RowSums, coefs: Array, drifts: Array, l1: Array, l2: Array) -> Patterns:
+        """Eliminate the supports.
+
+        Parameters
+        ----------
+        sums : RowSums
+        coefs, drifts : (p, J) arrays
+            β and K'⁻¹ ∇P / W.
+        l1, l2 : (J,) arrays
+            Strengths on the scale of the sum; l2 as a refit keeps it.
+        """
+        p = len(coefs)
+        inside = coefs != 0
+        own = inside.T
+        K = sums.gram + l2[:, None, None] * np.eye(p)
+        both = own[:, :, None] & own[:, None, :]
+        inverse = np.linalg.inv(np.where(both, K, np.eye(p)))
+        inverse[~both] = 0.0
+        across = inverse @ K  # K_SS⁻¹ K_SN beside the identity
+        H = np.where(own[:, :, None], across, K - K @ across)
+        H[both] = inverse[both]
+        H = np.where(~own[:, :, None] & own[:, None, :], -across.swapaxes(1, 2), H)
+        pulls = np.where(own[:, :, None], inverse, np.eye(p) - across.swapaxes(1, 2))
+        base = np.where(inside, coefs, sums.cross[:, [0]] - sums.gram @ coefs)
+        drift = np.where(inside, drifts, -(sums.gram @ drifts))
+        strengths = np.broadcast_to(l1, coefs.shape)
+        supports = Elimination(inside, np.sign(coefs), strengths, H, np.arange(len(H)))
+        diagonal = np.diagonal(H, axis1=1, axis2=2).T
+        leant = np.where(inside, diagonal, sums.gram.diagonal()[:, None] + l2 - diagonal)
+        reach = np.sqrt(np.maximum(leant, 0.0))
+        return cls(supports, base, drift, pulls, reach, sums.weight, sums.base_leverage)
+
+    def left_out(
+        self, Z: Array, y: Array, weights: Array, on_patterns: Array, slack: Array
+    ) -> LeftOutResiduals:
+        """Left-out residuals of some rows.
+
+        Parameters
+        ----------
+        Z : (p, b) array
+            Centred.
+        y : (b,) array
+            Less its mean.
+        weights : (b,) array
+        on_patterns, slack : (J, b) arrays
+            Left-out residuals as long as the patterns stay, and 1 − w h.
+        """
+        off = np.array(on_patterns)
+        if off.size == 0:
+            return LeftOutResiduals(off, np.ones(off.shape, dtype=bool))
+        solved = np.ones(off.shape, dtype=bool)
+        changed = self._changed(Z, weights, off, slack) | ~np.isfinite(off)
+        for part in np.array_split(np.argwhere(changed), max(1, changed.sum() * len(Z) // AT_HAND)):
+            j, b = part.T
+            problems = self._problems(Z, y, weights, j, b)
+            found, sure = problems.solve()
+            off[j, b], solved[j, b] = np.where(sure, found, off[j, b]), sure
+        return LeftOutResiduals(off, solved)
+
+    def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
+        """Rows whose pattern changes at some strengths: (J, b)."""
+        step = weights * residuals
+        changed = slack < LEAST_SLACK
+        j, k = self._near_kinks(Z, weights, step, slack)
+        for part in np.array_split(np.arange(j.size), max(1, j.size * len(weights) // AT_HAND)):
+            own, at = j[part], (k[part], j[part])
+            ahead = product(self.pulls[own, k[part]], Z)
+            ahead *= -step[own]
+            ahead += self.base[at][:, None] + np.outer(self.drift[at], weights)
+            bound = np.outer(self.supports.l1[at], (1.0 - weights / self.weight) * (1.0 + TIE))
+            inside = self.supports.inside[at][:, None]
+            moves = np.where(inside, ahead * self.supports.sign[at][:, None] < 0, np.abs(ahead) > bound)
+            np.logical_or.at(changed, own, moves)
+        return changed & (weights > 0)
+
+    def _near_kinks(self, Z: Array, weights: Array, step: Array, slack: Array) -> tuple[Index, Index]:
+        """Strengths and coordinates that some row may move past a kink, by Cauchy and Schwarz."""
+        h = np.maximum((1.0 - slack) / np.where(weights > 0, weights, np.inf) - self.base_leverage, 0.0)
+        inner = (np.sqrt(h) * np.abs(step)).max(axis=1)
+        room = self.reach * inner + np.abs(self.drift) * weights.max(initial=0.0)
+        beside = np.abs(Z).max(axis=1, initial=0.0)[:, None] * np.abs(step).max(axis=1, initial=0.0)
+        start, held = np.abs(self.base), self.supports.l1 * (1.0 - weights.max(initial=0.0) / self.weight)
+        inside = start <= room * SURE, start + (room + beside) * SURE > held
+        k, j = np.nonzero(np.where(self.supports.inside, *inside))
+        return j, k
+
+    def _problems(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> _Problems:
+        """Rows b at strengths j."""
+        z, w, inside = Z[:, b], weights[b], self.supports.inside[:, j]
+        kept = 1.0 - w * self.base_leverage
+        pull = np.empty_like(z)
+        for strength in np.unique(j):
+            own = j == strength
+            pull[:, own] = product(self.pulls[strength], z[:, own])
+        base = self.base[:, j] + self.drift[:, j] * w
+        on_support = np.where(inside, z, 0.0)
+        keep = 1.0 - w / self.weight
+        supports = self.supports.each(j)
+        tableau = Tableau(
+            supports,
+            base[None],
+            pull,
+            keep[None],
+            (1.0 - LETS_GO) * w / kept,
+            (np.einsum("pa,pa->a", on_support, base) - y[b])[None],
+            np.einsum("pa,pa->a", on_support, pull),
+        )
+        return _Problems(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problems:
+    """Rows and strengths whose pattern changes."""
+
+    tableau: Tableau
+    x: Array  # (p, a), of the fits
+    bound: Array  # (p, a)
+    kept: Array  # (a,), 1 − w/W
+
+    def solve(self) -> tuple[Array, Mask]:
+        """Left-out residuals, and which are sure: at first by exchanges of all that should."""
+        tau, settled = self._exchange()
+        left = np.flatnonzero(~settled)
+        if left.size:
+            tau[left], settled[left] = self._descend(left)
+        return -tau / (self.tableau.d * self.kept), settled
+
+    def _exchange(self) -> tuple[Array, Mask]:
+        on, signs = self.tableau.eliminated.inside.copy(), self.tableau.eliminated.sign.copy()
+        tau, settled = np.full(on.shape[1], np.nan), np.zeros(on.shape[1], dtype=bool)
+        todo = np.arange(on.shape[1])
+        for _ in range(AT_ONCE):
+            if todo.size == 0:
+                break
+            free, tau[todo] = self._minimum(todo, on[:, todo], signs[:, todo])
+            _, on[:, todo], signs[:, todo], moved = exchanged(
+                on[:, todo], signs[:, todo], free, self.bound[:, todo], TIE
+            )
+            settled[todo] = np.isfinite(free).all(axis=0) & ~moved.any(axis=0)
+            todo = todo[np.isfinite(free).all(axis=0) & moved.any(axis=0)]
+        return tau, settled
+
+    def _descend(self, which: Index) -> tuple[Array, Mask]:
+        """From the fits: to the minimum on the signs, or to the first zero on the way; one by one they enter.
+
+        The objective falls from one pattern to the next, so none comes again (Osborne, Presnell and Turlach
+        2000).
+        """
+        tau, settled = np.full(which.size, np.nan), np.zeros(which.size, dtype=bool)
+        x, bound, todo = self.x[:, which], self.bound[:, which], np.arange(which.size)
+        on, signs = (part[:, which] for part in self.tableau.eliminated[:2])
+        for _ in range(ROUNDS):
+            if todo.size == 0:
+                break
+            free, tau[todo] = self._minimum(which[todo], on[:, todo], signs[:, todo])
+            finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
+            crosses = on[:, todo] & (free * signs[:, todo] < 0)
+            share = np.divide(x[:, todo], x[:, todo] - free, out=np.ones_like(free), where=crosses)
+            first = share.argmin(axis=0)
+            stops = crosses.any(axis=0) & finite
+            length = np.where(stops, share[first, here], 1.0)
+            target = np.where(on[:, todo], free, 0.0)
+            x[:, todo] += length * (target - x[:, todo])
+            x[first[stops], todo[stops]] = 0.0
+            on[first[stops], todo[stops]] = False
+            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + TIE))
+            most = beyond.argmax(axis=0)
+            enters = finite & ~stops & (beyond[most, here] > 0)
+            signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
+            on[most[enters], todo[enters]] = True
+            settled[todo] = finite & ~stops & ~enters
+            todo = todo[stops | enters]
+        return tau, settled
+
+    def _minimum(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            (free,), (tau,) = self.tableau.solve(which, on, signs)
+        return free, tau

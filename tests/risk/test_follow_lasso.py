@@ -1,4 +1,4 @@
-"""Paths to the refit without a row, against refits by the solver and the certificates."""
+"""Refits without a row by exchanges of the pattern, against refits by the solver and the certificates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.fit import Fit
-from onefit.leave_out.follow_lasso import leave_out_along_path
+from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
@@ -33,7 +33,7 @@ def _fit(X, y, penalty, weights=None, fit_intercept=True, mean_scaled=True):
 def _check(fit, rows=None, most_unsolved=0.0):
     """Every end that is called solved is the refit; at most a share of them is not."""
     rows = np.flatnonzero(fit.problem.weights) if rows is None else rows
-    ends = leave_out_along_path(fit, rows)
+    ends = leave_out_by_exchange(fit, rows)
     assert np.mean(~ends.solved) <= most_unsolved
     for place in np.flatnonzero(ends.solved):
         refit = without(fit, int(rows[place]))
@@ -49,7 +49,7 @@ def _check(fit, rows=None, most_unsolved=0.0):
 def test_every_row(penalty, mean_scaled, weigh, fit_intercept):
     X, y = _data()
     ends = _check(_fit(X, y, penalty, weigh(40), fit_intercept, mean_scaled), most_unsolved=0.1)
-    assert ends.pivots.max() > 1
+    assert ends.exchanges.max() > 1
 
 
 def test_in_every_storage(store):
@@ -96,14 +96,14 @@ def test_sparse_data_with_a_strength_for_each_column():
     assert np.all(ends.columns < 55)
 
 
-def test_rows_whose_certificate_holds_need_no_pivot():
+def test_rows_whose_certificate_holds_need_no_exchange():
     X, y = _data()
     fit = _fit(X, y, L1(8.0))
     certified = pattern_stays(fit, one_step(fit).eta)
     ends = _check(fit)
     assert certified.any()
-    assert not ends.pivots[certified].any()
-    assert ends.pivots[~certified].all()
+    assert not ends.exchanges[certified].any()
+    assert ends.exchanges[~certified].all()
 
 
 def test_columns_that_join_late_are_found():
@@ -132,6 +132,19 @@ def test_nothing_in_the_model():
     assert not ends.coef.any()
 
 
+@pytest.mark.parametrize("penalty", [L1(4.0), L1(0.5), ElasticNet(4.0, 0.5)], ids=repr)
+def test_one_coordinate_at_a_time_leads_there_too(penalty, monkeypatch):
+    X, y = _data(n=50, p=40)
+    fit = _fit(X, y, penalty)
+    together = _check(fit)
+    monkeypatch.setattr("onefit.leave_out.exchange.AT_ONCE", 0)
+    alone = _check(fit)
+    assert np.all(alone.exchanges[together.exchanges > 0] > 0)
+    np.testing.assert_allclose(
+        alone.coef @ X[:, alone.columns].T, together.coef @ X[:, together.columns].T, atol=1e-8
+    )
+
+
 def test_no_rows():
     X, y = _data()
-    assert leave_out_along_path(_fit(X, y, L1(4.0)), np.empty(0, dtype=np.intp)).coef.shape[0] == 0
+    assert leave_out_by_exchange(_fit(X, y, L1(4.0)), np.empty(0, dtype=np.intp)).coef.shape[0] == 0

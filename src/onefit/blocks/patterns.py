@@ -16,14 +16,12 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.tableau import Elimination, Tableau, exchanged
+from onefit.leave_out.exchange import TIE, Models
+from onefit.leave_out.tableau import Elimination, Tableau
 from onefit.numerics import LEAST_SLACK
 
 LETS_GO = 1e-11  # slack of a row that keeps none, so that what it holds alone has a direction
-TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
-AT_ONCE = 8  # rounds in which all coordinates change that should
-ROUNDS = 200  # in which one does
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
 
 
@@ -118,9 +116,9 @@ class Patterns:
         changed = self._changed(Z, weights, off, slack) | ~np.isfinite(off)
         for part in np.array_split(np.argwhere(changed), max(1, changed.sum() * len(Z) // AT_HAND)):
             j, b = part.T
-            problems = self._problems(Z, y, weights, j, b)
-            found, sure = problems.solve()
-            off[j, b], solved[j, b] = np.where(sure, found, off[j, b]), sure
+            found = self._models(Z, y, weights, j, b).minima()
+            anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
+            off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
         return LeftOutResiduals(off, solved)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
@@ -150,7 +148,7 @@ class Patterns:
         k, j = np.nonzero(np.where(self.supports.inside, *inside))
         return j, k
 
-    def _problems(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> _Problems:
+    def _models(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> Models:
         """Rows b at strengths j."""
         z, w, inside = Z[:, b], weights[b], self.supports.inside[:, j]
         kept = 1.0 - w * self.base_leverage
@@ -171,74 +169,4 @@ class Patterns:
             (np.einsum("pa,pa->a", on_support, base) - y[b])[None],
             np.einsum("pa,pa->a", on_support, pull),
         )
-        return _Problems(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep, kept)
-
-
-@dataclass(frozen=True, eq=False)
-class _Problems:
-    """Rows and strengths whose pattern changes."""
-
-    tableau: Tableau
-    x: Array  # (p, a), of the fits
-    bound: Array  # (p, a)
-    kept: Array  # (a,), 1 − w/W
-
-    def solve(self) -> tuple[Array, Mask]:
-        """Left-out residuals, and which are sure: at first by exchanges of all that should."""
-        tau, settled = self._exchange()
-        left = np.flatnonzero(~settled)
-        if left.size:
-            tau[left], settled[left] = self._descend(left)
-        return -tau / (self.tableau.d * self.kept), settled
-
-    def _exchange(self) -> tuple[Array, Mask]:
-        on, signs = self.tableau.eliminated.inside.copy(), self.tableau.eliminated.sign.copy()
-        tau, settled = np.full(on.shape[1], np.nan), np.zeros(on.shape[1], dtype=bool)
-        todo = np.arange(on.shape[1])
-        for _ in range(AT_ONCE):
-            if todo.size == 0:
-                break
-            free, tau[todo] = self._minimum(todo, on[:, todo], signs[:, todo])
-            _, on[:, todo], signs[:, todo], moved = exchanged(
-                on[:, todo], signs[:, todo], free, self.bound[:, todo], TIE
-            )
-            settled[todo] = np.isfinite(free).all(axis=0) & ~moved.any(axis=0)
-            todo = todo[np.isfinite(free).all(axis=0) & moved.any(axis=0)]
-        return tau, settled
-
-    def _descend(self, which: Index) -> tuple[Array, Mask]:
-        """From the fits: to the minimum on the signs, or to the first zero on the way; one by one they enter.
-
-        The objective falls from one pattern to the next, so none comes again (Osborne, Presnell and Turlach
-        2000).
-        """
-        tau, settled = np.full(which.size, np.nan), np.zeros(which.size, dtype=bool)
-        x, bound, todo = self.x[:, which], self.bound[:, which], np.arange(which.size)
-        on, signs = (part[:, which] for part in self.tableau.eliminated[:2])
-        for _ in range(ROUNDS):
-            if todo.size == 0:
-                break
-            free, tau[todo] = self._minimum(which[todo], on[:, todo], signs[:, todo])
-            finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
-            crosses = on[:, todo] & (free * signs[:, todo] < 0)
-            share = np.divide(x[:, todo], x[:, todo] - free, out=np.ones_like(free), where=crosses)
-            first = share.argmin(axis=0)
-            stops = crosses.any(axis=0) & finite
-            length = np.where(stops, share[first, here], 1.0)
-            target = np.where(on[:, todo], free, 0.0)
-            x[:, todo] += length * (target - x[:, todo])
-            x[first[stops], todo[stops]] = 0.0
-            on[first[stops], todo[stops]] = False
-            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + TIE))
-            most = beyond.argmax(axis=0)
-            enters = finite & ~stops & (beyond[most, here] > 0)
-            signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
-            on[most[enters], todo[enters]] = True
-            settled[todo] = finite & ~stops & ~enters
-            todo = todo[stops | enters]
-        return tau, settled
-
-    def _minimum(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            (free,), (tau,) = self.tableau.solve(which, on, signs)
-        return free, tau
+        return Models(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep)

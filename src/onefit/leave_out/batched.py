@@ -25,7 +25,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
-from onefit.leave_out.tableau import exchanged
+from onefit.leave_out.exchange import exchanged
 from onefit.losses import CoupledLoss
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty

@@ -1,8 +1,8 @@
-"""Rows that are followed out of the fit along the exact path on which they fade away.
+"""Rows that are followed out of the fit, from one active pattern to the next.
 
-Where loss and penalty are quadratic in pieces, the solution moves in straight lines while a row fades, with
-one pivot at each change of the active pattern (for the lasso: Wang et al. 2018, eq. 11).  Three solvers have
-such paths: the lasso, what is a lasso in other coordinates, and losses with kinks and a ridge penalty.
+Where loss and penalty are quadratic in pieces, the minimum on each pattern takes a small system in what has
+changed.  Three models have such patterns: the lasso, what is a lasso in other coordinates (the augmented
+problem of Wang et al. 2018, eq. 11), and losses with kinks and a ridge penalty.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from onefit.solvers.path import least_squares_path
 
 PIVOTS = 10.0  # that a row on a kink takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
-# Calls of a pivot of a lasso, which solves a small system in what has changed so far, and more for each pivot
-# before it (``benchmarks/follow_cost.py``).
-IN_A_SYSTEM, GROWING = 80.0, 3.0
+# Calls of a row of a lasso, and of each exchange, and products with the watched columns where the support is
+# as large as the sample: with a high power of that share, patterns go round (``benchmarks/follow_cost.py``).
+IN_A_ROW, IN_AN_EXCHANGE, GOING_ROUND = 20.0, 10.0, 770.0
 ROUNDS = 2.0  # of watching more columns
-JOINING = 2.0  # columns that a path of the lasso watches, relative to the support
+JOINING = 2.0  # columns that a row of the lasso watches, relative to the support
 
 
 def has_paths(fit: Fit) -> bool:
@@ -64,12 +64,11 @@ def cost(fit: Fit, rows: int) -> Work:
     n = fit.problem.n
     if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
-    watched = JOINING * fit.tangent.size
-    check = 2.0 * _linalg.as_columns(fit.problem.X).n_stored
+    share, watched = fit.tangent.size / n, min(JOINING * fit.tangent.size, fit.problem.X.shape[1])
+    check = _linalg.as_columns(fit.problem.X).n_stored
     tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
-    pivots = pivots_of_a_row(n, fit.tangent.size)
-    flops, calls = pivots * (watched**2 + 100.0 * watched) + check, pivots * (IN_A_SYSTEM + GROWING * pivots)
-    each = Work(flops, calls)
+    exchanges = pivots_of_a_row(n, fit.tangent.size)
+    each = Work(GOING_ROUND * watched**2 * share**12 + check, IN_A_ROW + IN_AN_EXCHANGE * exchanges)
     return tableau.plus(each.times(rows))
 
 
@@ -79,9 +78,9 @@ def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
 
 
 def _along_lasso(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
-    ends = follow_lasso.leave_out_along_path(fit, rows)
+    ends = follow_lasso.leave_out_by_exchange(fit, rows)
     if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
-        ends = follow_lasso.leave_out_along_path(next(least_squares_path([fit.problem])).fit, rows)
+        ends = follow_lasso.leave_out_by_exchange(next(least_squares_path([fit.problem])).fit, rows)
     done = np.flatnonzero(ends.solved)
     coef = np.zeros((done.size, fit.coef.size))
     coef[:, ends.columns] = ends.coef[done]

@@ -27,16 +27,15 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import prove
+from onefit.leave_out.exchange import Models
 from onefit.leave_out.proximal_proof import measure
-from onefit.leave_out.tableau import Tableau, Watched, WorkingSet, exchanged
+from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 
 FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
-PATTERNS = 10  # changes of the pattern in a step
-VIOLATED = 1e-11  # excess of a correlation over its bound, beside that, that is one
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**20  # numbers in an array of rows by problems
@@ -303,22 +302,9 @@ class RowProblems:
         z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
         keep = self.keep[active]
-        tableau, l1 = Tableau.of(table, f, keep, z, d), np.multiply.outer(table.l1, keep)
-        signs = np.where(table.l1[:, None] > 0, np.sign(x), 0.0)
-        on = (x != 0) | (table.l1[:, None] == 0)
-        best = np.full_like(x, np.nan)
-        todo = np.arange(len(active))
-        for _ in range(PATTERNS):
-            (free,), _ = tableau.solve(todo, on[:, todo], signs[:, todo])
-            best[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
-                on[:, todo], signs[:, todo], free, l1[:, todo], VIOLATED
-            )
-            todo = todo[moved.any(axis=0) & np.isfinite(free).all(axis=0)]
-            if todo.size == 0:
-                break
-        found = np.ones(len(active), dtype=bool)
-        found[todo] = False
-        return best, found
+        models = Models(Tableau.of(table, f, keep, z, d), x, np.multiply.outer(table.l1, keep))
+        found = models.minima()
+        return found.x, found.settled
 
     # --- the end -------------------------------------------------------------------------------------
 

@@ -236,40 +236,6 @@ class Watched:
         self.tables = {floor: table and table.joined(more) for floor, table in self.tables.items()}
 
 
-def exchanged(
-    on: Mask, signs: Array, free: Array, bound: Array, tie: float
-) -> tuple[Array, Mask, Array, Mask]:
-    """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
-
-    Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
-
-    Parameters
-    ----------
-    on, signs : arrays
-        The patterns: what is free, and with which sign.
-    free : array
-        The minima on them, and off them what the kinks hold there.
-    bound : array
-        What the kinks can hold.
-    tie : float
-        Relative excess over it that is none.
-
-    Returns
-    -------
-    value : array
-        The minima; 0 where a coordinate is off the pattern, or leaves.
-    on, signs : arrays
-        The next patterns.
-    moved : bool array
-        What leaves or enters.
-    """
-    leaves = on & (bound > 0) & (free * signs < 0)
-    enters = ~on & (np.abs(free) > bound * (1.0 + tie))
-    signs = np.where(enters, np.sign(free), np.where(leaves, 0.0, signs))
-    stays = on & ~leaves
-    return np.where(stays, free, 0.0), stays | enters, signs, leaves | enters
-
-
 @dataclass(frozen=True, eq=False)
 class Tableau:
     """Solutions of the models on any pattern, from that on the support of the fit.

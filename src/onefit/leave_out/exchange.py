@@ -1,0 +1,159 @@
+"""Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
+
+At first all coordinates that should leave or enter do so at once, which ends after a few rounds or goes round
+in circles.  What has not ended goes down: to the minimum on the signs, or to the first zero on the way; where
+there is none, the coordinate that violates its bound most enters.  The objective falls from one pattern to
+the next, so none comes again (Osborne, Presnell and Turlach 2000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit._typing import Array, Index, Mask
+from onefit.leave_out.tableau import Tableau
+
+TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
+AT_ONCE = 8  # rounds in which all coordinates change that should
+ROUNDS = 100  # in which one does
+
+
+class Minima(NamedTuple):
+    """Minima of some models.
+
+    Attributes
+    ----------
+    x : (q, a) array
+    tau : (a,) array
+        Each row's own term.
+    exchanges : (a,) int array
+        Rounds in which the pattern changed.
+    settled : (a,) bool array
+        Whether no coordinate should leave or enter.
+    """
+
+    x: Array
+    tau: Array
+    exchanges: Index
+    settled: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """One case of the problems of a tableau.
+
+    Attributes
+    ----------
+    tableau : Tableau
+    start : (q, a) array
+        Their signs are those to start with.
+    bound : (q, a) array
+        What the kinks can hold; zero where there is none.
+    """
+
+    tableau: Tableau
+    start: Array
+    bound: Array
+
+    def minima(self) -> Minima:
+        """Minima of all models."""
+        found = self._exchange()
+        left = np.flatnonzero(~found.settled)
+        if left.size == 0:
+            return found
+        again = self._descend(left)
+        found.x[:, left], found.tau[left], found.settled[left] = again.x, again.tau, again.settled
+        found.exchanges[left] += again.exchanges
+        return found
+
+    def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
+        """Nothing found yet, and the patterns and signs where the models start."""
+        x, held = self.start[:, which], self.bound[:, which] > 0
+        none = np.zeros(which.size, dtype=np.intp)
+        unknown = Minima(x, np.full(which.size, np.nan), none, none > 0)
+        return unknown, (x != 0) | ~held, np.where(held, np.sign(x), 0.0)
+
+    def _exchange(self) -> Minima:
+        todo = np.arange(self.start.shape[1])
+        found, on, signs = self._at_start(todo)
+        for _ in range(AT_ONCE):
+            if todo.size == 0:
+                break
+            free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
+            bound = self.bound[:, todo]
+            found.x[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
+                on[:, todo], signs[:, todo], free, bound, TIE
+            )
+            finite, changes = np.isfinite(free).all(axis=0), moved.any(axis=0)
+            found.settled[todo] = finite & ~changes
+            found.exchanges[todo] += finite & changes
+            todo = todo[finite & changes]
+        return found
+
+    def _descend(self, which: Index) -> Minima:
+        found, on, signs = self._at_start(which)
+        x, bound, todo = found.x, self.bound[:, which], np.arange(which.size)
+        for _ in range(ROUNDS):
+            if todo.size == 0:
+                break
+            free, found.tau[todo] = self._free(which[todo], on[:, todo], signs[:, todo])
+            finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
+            crosses = on[:, todo] & (bound[:, todo] > 0) & (free * signs[:, todo] < 0)
+            share = np.divide(x[:, todo], x[:, todo] - free, out=np.ones_like(free), where=crosses)
+            first = share.argmin(axis=0)
+            stops = crosses.any(axis=0) & finite
+            length = np.where(stops, share[first, here], 1.0)
+            x[:, todo] += length * (np.where(on[:, todo], free, 0.0) - x[:, todo])
+            x[first[stops], todo[stops]] = 0.0
+            on[first[stops], todo[stops]] = False
+            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + TIE))
+            most = beyond.argmax(axis=0)
+            enters = finite & ~stops & (beyond[most, here] > 0)
+            signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
+            on[most[enters], todo[enters]] = True
+            found.settled[todo] = finite & ~stops & ~enters
+            found.exchanges[todo] += stops | enters
+            todo = todo[stops | enters]
+        return found
+
+    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            (free,), (tau,) = self.tableau.solve(which, on, signs)
+        return free, tau
+
+
+def exchanged(
+    on: Mask, signs: Array, free: Array, bound: Array, tie: float
+) -> tuple[Array, Mask, Array, Mask]:
+    """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
+
+    Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
+
+    Parameters
+    ----------
+    on, signs : arrays
+        The patterns: what is free, and with which sign.
+    free : array
+        The minima on them, and off them what the kinks hold there.
+    bound : array
+        What the kinks can hold.
+    tie : float
+        Relative excess over it that is none.
+
+    Returns
+    -------
+    value : array
+        The minima; 0 where a coordinate is off the pattern, or leaves.
+    on, signs : arrays
+        The next patterns.
+    moved : bool array
+        What leaves or enters.
+    """
+    leaves = on & (bound > 0) & (free * signs < 0)
+    enters = ~on & (np.abs(free) > bound * (1.0 + tie))
+    signs = np.where(enters, np.sign(free), np.where(leaves, 0.0, signs))
+    stays = on & ~leaves
+    return np.where(stays, free, 0.0), stays | enters, signs, leaves | enters

@@ -16,6 +16,7 @@ from onefit.blocks.fitted import loo_in_blocks
 from onefit.exceptions import UnsupportedModelError
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
+from onefit.numerics import KNOWN
 from onefit.optimum import optimum
 from onefit.readers import Reading, read
 from onefit.refitted import GivenSample, Lottery, audited, by_refits
@@ -48,7 +49,7 @@ def loo(
     audit: int = 0,
     rng: int | np.random.Generator | None = None,
     *,
-    max_error: float = 0.1,
+    max_error: float = KNOWN,
     predictions: Any = None,
 ) -> RiskEstimate:
     """Leave-one-out of a fitted model, for about the price of one fit.
@@ -178,7 +179,7 @@ def evaluate(
     risk: Splits | InSample | Permutation,
     sample_weight: Any = None,
     *,
-    max_error: float = 0.1,
+    max_error: float = KNOWN,
 ) -> RiskEstimate | Criterion:
     """Estimate the risk of a fitted model by a named method.
 

@@ -52,3 +52,9 @@ def size_of_duals(duals: Array, widest: float, moving: float) -> float:
     a weak penalty both are far smaller than the ``widest`` interval that duals may be in.
     """
     return min(max(float(np.abs(duals).max(initial=0.0)), moving), widest)
+
+
+# Standard errors of a risk: to which it is known unless something else is asked for, by which it may be off
+# before users are warned.
+KNOWN = 0.1
+UNRELIABLE = 0.5

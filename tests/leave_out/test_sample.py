@@ -130,7 +130,7 @@ def kinked(rng, n=300, p=60):
 @pytest.mark.parametrize("make", [kinked, wide_and_sparse, two_classes])
 def test_intervals_hold_the_exact_mean_in_95_per_cent(make, monkeypatch):
     """Over problems and draws; fewer than that has a chance of one per cent."""
-    monkeypatch.setattr("onefit.leave_out.sample.TOO_FAR", np.inf)
+    monkeypatch.setattr("onefit.leave_out.sample.UNRELIABLE", np.inf)
     held = []
     for problem in range(12):
         fit, judge = make(np.random.default_rng(problem))
@@ -192,7 +192,7 @@ def test_the_next_sample_is_as_large_as_it_must_be():
 
 def test_a_sample_that_would_need_a_warning_is_not_the_end(monkeypatch):
     fit, judge = kinked(np.random.default_rng(10))
-    monkeypatch.setattr("onefit.leave_out.sample.TOO_FAR", 0.0)
+    monkeypatch.setattr("onefit.leave_out.sample.UNRELIABLE", 0.0)
     state = started(fit, judge)
     sample(state, judge, 0.0)
     assert state.found.correction is None

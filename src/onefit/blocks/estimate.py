@@ -18,8 +18,7 @@ from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Block, Rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, TINY
-from onefit.risk.judging import UNRELIABLE
+from onefit.numerics import EXACT, TINY, UNRELIABLE
 
 
 class RowJudge(Protocol):

@@ -28,6 +28,7 @@ from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, LogLoss, SquaredError
+from onefit.numerics import KNOWN
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.risk.means import mean_and_error
 from onefit.tuning.grid import Grid
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from onefit.estimators.self_tuned import SelfTuned
 
 MANY = 20  # times so many rows, at least, are not left out again
-ENOUGH = 0.1  # standard errors of the risk that it may be off, as for the engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class TunedOnRows:
         off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
         _, error = mean_and_error(own.losses(rows, values.left_out), weights)
         order = np.argsort(off, kind="stable")
-        far = order[~(np.cumsum(off[order]) <= ENOUGH * error * weights.sum())]
+        far = order[~(np.cumsum(off[order]) <= KNOWN * error * weights.sum())]
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
         return _left_out_anew(found, np.sort(far), own) if far.size else found
 
@@ -95,9 +95,9 @@ class TunedOnRows:
 def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
     """Leave some rows out by the engine: alone, if they are few."""
     if MANY * far.size > len(found.eta):
-        return leave_out(found.fit, max_error=ENOUGH, yardstick=yardstick)
+        return leave_out(found.fit, max_error=KNOWN, yardstick=yardstick)
     alone = tuple(np.array([row]) for row in far)
-    anew = leave_out(found.fit, Folds(alone, alone, len(found.eta)), max_error=ENOUGH)
+    anew = leave_out(found.fit, Folds(alone, alone, len(found.eta)), max_error=KNOWN)
     eta, bounds, slack = found.eta.copy(), found.bounds.copy(), found.slack.copy()
     eta[far], bounds[far], slack[far] = anew.eta, anew.bounds, anew.slack
     return replace(found, eta=eta, bounds=bounds, slack=slack)

@@ -23,7 +23,7 @@ from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
-from onefit.numerics import LITTLE_SLACK
+from onefit.numerics import KNOWN, LITTLE_SLACK
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
@@ -34,7 +34,7 @@ IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 def leave_out(
     fit: Fit,
     sets: Folds | None = None,
-    max_error: float = 0.1,
+    max_error: float = KNOWN,
     *,
     curvature: Curvature | None = None,
     yardstick: Yardstick | None = None,

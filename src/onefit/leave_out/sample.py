@@ -18,7 +18,7 @@ from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.losses import CoupledLoss
-from onefit.numerics import TINY
+from onefit.numerics import TINY, UNRELIABLE
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
-TOO_FAR = 0.5  # standard errors of the risk from which on a sample will not do: users would be warned
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 SIZES = 20  # of a sample between which one is chosen
@@ -40,7 +39,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     if state.errors().sum() <= state.room:
         return
     generator, room = np.random.default_rng(rng), _rough_room(state, yardstick)
-    too_far = TOO_FAR / state.max_error
+    too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room)
     if part.frame.size <= most:
         state.refine(np.inf)

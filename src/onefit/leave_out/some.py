@@ -10,12 +10,13 @@ from onefit.fit import Fit
 from onefit.leave_out.sample import NEGLIGIBLE
 from onefit.leave_out.stages import State, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.numerics import KNOWN
 from onefit.solvers import coordinate_descent
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
 
-WANTED, LOOKS = 0.1, 2  # standard errors of the mean; looks at what they are
+LOOKS = 2  # at what standard errors of the mean are
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
 LITTLE = 0.02  # of the way of predictors, that may be left
@@ -33,13 +34,13 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick
     They are refined by the stages of the engine until what they leave is negligible beside an error of the
     mean that such a sample tells.
     """
-    state = State.of(fit, None, curvature, yardstick, max_error=WANTED)
+    state = State.of(fit, None, curvature, yardstick, max_error=KNOWN)
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()
     stand_for = np.zeros(state.found.count)
     stand_for[rows] = 1.0
     for _ in range(LOOKS):  # what the first has solved tells the spread of the losses better
-        room = allowed(state.found, yardstick, WANTED, stand_for)
+        room = allowed(state.found, yardstick, KNOWN, stand_for)
         state.settle(rows, NEGLIGIBLE * room / state.found.count, proven=False)
     eta = state.found.eta.copy()
     eta[state.found.failed] = np.nan

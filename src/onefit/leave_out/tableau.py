@@ -56,7 +56,8 @@ class Elimination(NamedTuple):
 
     def each(self, which: Index) -> Elimination:
         """Some of them, one after the other: a problem each."""
-        return Elimination(*(part[:, which] for part in self[:3]), self.H, self.at[which])
+        columns = self.inside[:, which], self.sign[:, which], self.l1[:, which]
+        return Elimination(*columns, self.H, self.at[which])
 
     def moved(self, inputs: Array) -> Array:
         """What inputs (m, q, a), zero in most coordinates, take off the outputs."""
@@ -68,7 +69,7 @@ class Elimination(NamedTuple):
         return _linalg.product(flat, self.H[0][:, used].T).reshape(problems.shape).swapaxes(1, 2)
 
     def _moved_each(self, inputs: Array) -> Array:
-        used, moved = inputs.any(axis=0), np.zeros(inputs.shape)
+        used, moved = np.asarray(inputs.any(axis=0)), np.zeros(inputs.shape)
         for some, Q, _ in _padded(used):
             columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
             own = np.where(used[Q, some[:, None]], inputs[:, Q, some[:, None]], 0.0)
@@ -118,8 +119,8 @@ class WorkingSet:
     @property
     def elimination(self) -> Elimination:
         """That of the support, which all problems share."""
-        own = (part[:, None] for part in (self.inside, self.sign, self.l1))
-        return Elimination(*own, self.H[None], np.zeros(1, dtype=np.intp))
+        columns = self.inside[:, None], self.sign[:, None], self.l1[:, None]
+        return Elimination(*columns, self.H[None], np.zeros(1, dtype=np.intp))
 
     def parameters(self, coef: Array, intercept: float) -> Array:
         """Coefficients of the columns and, where it is free, the intercept of the centred ones: (q,)."""

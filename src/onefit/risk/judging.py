@@ -12,13 +12,12 @@ from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
-from onefit.numerics import FLAGGED
+from onefit.numerics import FLAGGED, UNRELIABLE
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, remedy, shown
 
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
-UNRELIABLE = 0.5  # standard errors by which a risk may be off before we warn
 
 
 def estimate(

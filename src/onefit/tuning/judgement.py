@@ -24,6 +24,7 @@ from onefit.leave_out.some import (
 )
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
+from onefit.numerics import KNOWN
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered
 from onefit.solvers.newton import Solution
@@ -35,7 +36,6 @@ PICKED = 16  # of them, those of the largest losses
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 PARTS = 10  # of the rows, that are left out at once where that tells more for its time than single rows
 TENTHS = 2  # of them, by which a strength is looked at first
-TOLD_APART = 0.1  # standard errors within which a risk, or a difference, is known for comparisons
 MORE = 3.0  # times as many rows as a sample that they must hold
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
@@ -110,7 +110,7 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
-    def thoroughly(self, solution: Solution, max_error: float = TOLD_APART) -> LeftOut:
+    def thoroughly(self, solution: Solution, max_error: float = KNOWN) -> LeftOut:
         """Left-out predictors to a fraction of the standard error of the risk."""
         fit, curvature = solution
         return leave_out(fit, self.sets, max_error, curvature=curvature, yardstick=self.yardstick)

@@ -19,11 +19,12 @@ from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
+from onefit.numerics import KNOWN
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
-from onefit.tuning.judgement import FIRST, TOLD_APART, Judgement
+from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Verdict
 from onefit.tuning.selection import Selection, smallest
@@ -96,7 +97,7 @@ class _Race:
     def _judge_thoroughly(self, j: int) -> None:
         """Take over what all rows say of a strength, unless what is known tells it from others better."""
         known, thorough = self.verdicts[j], self._thorough(j, REPORTED)
-        well = TOLD_APART * float(self.result.std_errors[j])
+        well = KNOWN * float(self.result.std_errors[j])
         if known is not None and known.seen:  # all that it is held against was judged by tenths
             return
         if known is None or not known.solved or thorough.error <= max(known.error, well):
@@ -108,7 +109,7 @@ class _Race:
         rise, error = mean_and_error(
             self.result.losses[:, j] - self.result.losses[:, self.result.best], self.judgement.unit_weights
         )
-        return bool(abs(rise) <= TOLD_APART * error)
+        return bool(abs(rise) <= KNOWN * error)
 
     def _next(self) -> list[tuple[int, int]]:
         """Strengths to judge next, and by how many rows; none where the choice stands."""
@@ -127,7 +128,7 @@ class _Race:
         behind = open_ones[counts[open_ones] < level]
         if behind.size:
             return [(int(j), level) for j in behind]
-        if open_ones.size and self._blur(np.flatnonzero(near), least).max() > TOLD_APART:
+        if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
 
@@ -136,7 +137,7 @@ class _Race:
         verdict = self.result.verdicts[j]
         if verdict is None:
             return -1
-        well = verdict.error <= TOLD_APART * self.result.std_errors[j]
+        well = verdict.error <= KNOWN * self.result.std_errors[j]
         return len(self.judgement.order) if well and not verdict.solved else max(verdict.solved, verdict.seen)
 
     def _halfway(self, least: int) -> list[int]:
@@ -194,7 +195,7 @@ class _Race:
             held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
         )
 
-    def _thorough(self, j: int, max_error: float = TOLD_APART) -> Verdict:
+    def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution = self._solution(j)
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
         if self.judgement.is_sampled(solution):

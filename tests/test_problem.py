@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from onefit.losses import Logistic
+from onefit.losses import Gamma, Logistic
 from onefit.penalties import L2
 from onefit.problem import Balance, Problem
 
@@ -71,3 +72,11 @@ def test_shares_that_leave_with_single_rows(problem):
     equal = replace(problem, weights=np.ones(N), balance=None)
     assert equal.usual_shrink == pytest.approx(equal.kept_share(0))
     assert problem.refits_keep_the_rest == (problem.reweighed() == [])
+
+
+def test_rows_without_weight_may_have_an_infinite_loss():
+    problem = Problem(Gamma(), L2(1.0), np.ones((3, 1)), np.ones(3), np.array([1.0, 0.0, 1.0]))
+    eta = np.array([0.0, -1e4, 0.0])
+    with np.errstate(over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(problem.objective(np.zeros(1), eta))

@@ -216,7 +216,8 @@ class Problem:
     def objective(self, coef: Array, eta: Array) -> float:
         """Return Σ w ℓ + P."""
         losses = self.loss.value(self.y, eta).reshape(self.n, -1).sum(axis=1)
-        weighted = np.where(self.weights > 0, self.weights * losses, 0.0)  # infinite where nothing is held
+        # losses of rows without weight may be infinite
+        weighted = np.multiply(self.weights, losses, out=np.zeros_like(losses), where=self.weights > 0)
         return float(weighted.sum()) + self.penalty_value(coef)
 
     def penalty_value(self, coef: Array) -> float:

@@ -137,7 +137,7 @@ def test_one_coordinate_at_a_time_leads_there_too(penalty, monkeypatch):
     X, y = _data(n=50, p=40)
     fit = _fit(X, y, penalty)
     together = _check(fit)
-    monkeypatch.setattr("onefit.leave_out.exchange.AT_ONCE", 0)
+    monkeypatch.setattr("onefit.leave_out.exchange.PATIENCE", 0)
     alone = _check(fit)
     assert np.all(alone.exchanges[together.exchanges > 0] > 0)
     np.testing.assert_allclose(

@@ -1,9 +1,10 @@
 """Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
 
-At first all coordinates that should leave or enter do so at once, which ends after a few rounds or goes round
-in circles.  What has not ended goes down: to the minimum on the signs, or to the first zero on the way; where
-there is none, the coordinate that violates its bound most enters.  The objective falls from one pattern to
-the next, so none comes again (Osborne, Presnell and Turlach 2000).
+At first all coordinates that should leave or enter do so at once, as long as there are fewer of them from
+round to round (Kostreva 1978); else patterns may go round in circles.  What has not ended goes down: to the
+minimum on the signs, or to the first zero on the way; where there is none, the coordinate that violates its
+bound most enters.  The objective falls from one pattern to the next, so none comes again (Osborne, Presnell
+and Turlach 2000).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from onefit._typing import Array, Index, Mask
 from onefit.leave_out.tableau import Tableau
 
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
-AT_ONCE = 8  # rounds in which all coordinates change that should
-ROUNDS = 100  # in which one does
+PATIENCE = 1  # rounds in which no fewer coordinates should change than in one before
+ROUNDS = 400  # in which one coordinate does
 
 
 class Minima(NamedTuple):
@@ -79,18 +80,19 @@ class Models:
     def _exchange(self) -> Minima:
         todo = np.arange(self.start.shape[1])
         found, on, signs = self._at_start(todo)
-        for _ in range(AT_ONCE):
-            if todo.size == 0:
-                break
+        fewest, vain = np.full(todo.size, np.inf), np.zeros(todo.size, dtype=np.intp)
+        while todo.size:
             free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
             bound = self.bound[:, todo]
             found.x[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
                 on[:, todo], signs[:, todo], free, bound, TIE
             )
-            finite, changes = np.isfinite(free).all(axis=0), moved.any(axis=0)
-            found.settled[todo] = finite & ~changes
-            found.exchanges[todo] += finite & changes
-            todo = todo[finite & changes]
+            finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
+            found.settled[todo] = finite & (changes == 0)
+            found.exchanges[todo] += changes > 0
+            vain[todo] += changes >= fewest[todo]
+            fewest[todo] = np.minimum(fewest[todo], changes)
+            todo = todo[finite & (changes > 0) & (vain[todo] < PATIENCE)]
         return found
 
     def _descend(self, which: Index) -> Minima:

@@ -24,7 +24,7 @@ PIVOTS = 10.0  # that a row on a kink takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
 # Calls of a row of a lasso, and of each exchange, and products with the watched columns where the support is
 # as large as the sample: with a high power of that share, patterns go round (``benchmarks/follow_cost.py``).
-IN_A_ROW, IN_AN_EXCHANGE, GOING_ROUND = 20.0, 10.0, 770.0
+IN_A_ROW, IN_AN_EXCHANGE, GOING_ROUND = 20.0, 10.0, 400.0
 ROUNDS = 2.0  # of watching more columns
 JOINING = 2.0  # columns that a row of the lasso watches, relative to the support
 

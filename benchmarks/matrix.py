@@ -46,6 +46,7 @@ from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 DENSE = {
+    "100 x 10": (100, 10),
     "500 x 20": (500, 20),
     "2000 x 200": (2000, 200),
     "5000 x 50": (5000, 50),

@@ -65,7 +65,7 @@ def cost(fit: Fit, rows: int) -> Work:
     if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
     share, watched = fit.tangent.size / n, min(JOINING * fit.tangent.size, fit.problem.X.shape[1])
-    check = _linalg.as_columns(fit.problem.X).n_stored
+    check = 2.0 * _linalg.as_columns(fit.problem.X).n_stored
     tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
     exchanges = pivots_of_a_row(n, fit.tangent.size)
     each = Work(GOING_ROUND * watched**2 * share**12 + check, IN_A_ROW + IN_AN_EXCHANGE * exchanges)

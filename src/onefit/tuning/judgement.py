@@ -152,9 +152,14 @@ class Judgement:
             return self.by_tenths(*solution)
         if not self.is_full(solution):
             return self.by_step(solution)
-        if self._pays_by_tenths(solution, FIRST):
+        if self._has_large_tenths:
             return self.by_tenths(*solution)
         return self.sample(solution, FIRST)
+
+    @property
+    def _has_large_tenths(self) -> bool:
+        """Whether two tenths hold more rows than a sample does: then they tell more of a fit that is full."""
+        return TENTHS * len(self.order) >= PARTS * MORE * FIRST
 
     def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
         """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
@@ -162,8 +167,8 @@ class Judgement:
             return before.seen > 0
         if not solution.fit.is_kinked:
             return False
-        singly, many = cost_of_some(solution.fit, count), TENTHS * len(self.order) >= PARTS * MORE * FIRST
-        return many and singly > max(LITTLE, self._by_tenths_cost(solution, count))
+        singly = cost_of_some(solution.fit, count)
+        return self._has_large_tenths and singly > max(LITTLE, self._by_tenths_cost(solution, count))
 
     def _by_tenths_cost(self, solution: Solution, count: int, seen: int = 0) -> float:
         n = len(self.order)

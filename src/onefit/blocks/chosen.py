@@ -21,14 +21,13 @@ import numpy as np
 
 from onefit._linalg import Factorization, cholesky, factor_solve, product, times_upper
 from onefit._typing import Array, Index
-from onefit.blocks.patterns import Patterns
+from onefit.blocks.patterns import SURE, Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.blocks.sums import RowSums
 from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
 
 DEPENDENT = 1e11  # condition up to which columns are told from their like
 ROOM = 1e-12  # share of a strength that is rounding
-SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
 
 
 class RowValues(NamedTuple):
@@ -116,8 +115,8 @@ class ChosenStrength:
         rounding = self.rounding * np.abs(left_out - fitted) / np.maximum(slack, LEAST_SLACK)
         off = self._off(Z, lengths, weights, residual, shares) if self.l1 > 0 else 0.0
         bounds = np.where(slack < LEAST_SLACK, np.inf, rounding + off)
-        if self.l1 > 0 and self._patterns is not None:
-            anew = np.flatnonzero(held & (bounds > rounding))
+        anew = np.flatnonzero(held & (bounds > rounding) & (self.l1 > 0))
+        if anew.size and self._patterns is not None:
             own = (
                 np.ravel(part.y)[anew] - sums.y_means[0],
                 weights[anew],

@@ -104,11 +104,12 @@ class LeftOutPath:
     def _judge(self, part: Block) -> LossSums:
         residuals, slack = self.left_out_residuals(part)
         exact = np.full(self.coefs.shape[1], self.is_smooth and not self.single)
-        weights = np.ones(len(part.y)) if part.weights is None else part.weights
-        for at, patterns in self.exactly:
-            Z = centred_columns(part.X, self.means, slice(None))
-            found = patterns.left_out(Z, part.y - self.y_mean, weights, residuals[at], slack[at])
-            residuals[at], exact[at] = found.residuals, found.solved.all(axis=1)
+        if self.exactly:
+            Z, y = centred_columns(part.X, self.means, slice(None)), part.y - self.y_mean
+            weights = np.ones(len(y)) if part.weights is None else part.weights
+            for at, patterns in self.exactly:
+                found = patterns.left_out(Z, y, weights, residuals[at], slack[at])
+                residuals[at], exact[at] = found.residuals, found.solved.all(axis=1)
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
         losses -= losses[self.reference].copy()

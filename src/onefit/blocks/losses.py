@@ -160,6 +160,11 @@ class LossSums:
             self.exact[which],
         )
 
+    def within_reach(self) -> Index:
+        """Strengths within reach of the smallest risk."""
+        risks = self.risks
+        return np.flatnonzero(within_reach(risks, self.paired_errors(smallest(risks))))
+
     def contest(self, paths: Index, selection: Selection) -> Contest:
         """Strengths within reach of the smallest risk of their path.
 
@@ -172,8 +177,7 @@ class LossSums:
         reached, positions = list[Index](), list[Index]()
         for path in np.unique(paths):
             at = np.flatnonzero(paths == path)
-            risks = self.risks[at]
-            own = np.flatnonzero(within_reach(risks, self.paired_errors(at[smallest(risks)])[at]))
+            own = self.of_some(at).within_reach()
             reached.append(at[own])
             positions.append(own)
         at = np.concatenate(reached)

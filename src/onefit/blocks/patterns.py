@@ -16,11 +16,10 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.exchange import TIE, Models
+from onefit.leave_out.exchange import LETS_GO, TIE, Models
 from onefit.leave_out.tableau import Elimination, Tableau
 from onefit.numerics import LEAST_SLACK
 
-LETS_GO = 1e-11  # slack of a row that keeps none, so that what it holds alone has a direction
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
 

@@ -14,7 +14,7 @@ from onefit.blocks.losses import LossSums
 from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
-from onefit.tuning.contest import Contest, within_reach
+from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
@@ -107,16 +107,15 @@ def _tuned(
             losses = rows.total(joined(paths).judge)
             ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
             strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
-    starts = [0, *ends]
+    places = np.split(np.arange(len(losses.risks)), ends)
     if exactly is not None:
-        own = [losses.of_some(start + np.arange(len(a))) for a, start in zip(strengths, starts, strict=True)]
-        which = _to_solve_anew(own, joined(paths).coefs.shape[0])
-        if any(at.size for at in which):
-            paths = exactly(paths, strengths, which)
+        which = _to_solve_anew([losses.of_some(at) for at in places], len(paths[0].coefs))
+        paths = exactly(paths, strengths, which)
+        if any(path.exactly for path in paths):
             losses = rows.total(joined(paths).judge)
     seen = [
-        start + visited(grid, alphas, losses.of_some(start + np.arange(len(alphas))), early_stopping)
-        for grid, alphas, start in zip(grids, strengths, starts, strict=True)
+        at[0] + visited(grid, alphas, losses.of_some(at), early_stopping)
+        for grid, alphas, at in zip(grids, strengths, places, strict=True)
     ]
     path = joined(paths)
     return chosen_of(np.concatenate(strengths), (path.coefs.T, path.intercepts), losses, seen, selection)
@@ -133,12 +132,8 @@ def _longer(
 
 def _to_solve_anew(losses: list[LossSums], p: int) -> list[Index]:
     """Strengths at which rows whose pattern changes are solved: all, or those within reach, or none."""
-    n = losses[0].count
-    everywhere = [np.arange(len(own.first)) for own in losses]
-    within = [
-        np.flatnonzero(within_reach(own.risks, own.paired_errors(int(smallest(own.risks))))) for own in losses
-    ]
-    for which in (everywhere, within):
+    everywhere, n = [np.arange(len(own.first)) for own in losses], losses[0].count
+    for which in (everywhere, [own.within_reach() for own in losses]):
         if cost.patterns(n, p, sum(at.size for at in which)).seconds <= cost.IN_A_PATH:
             return which
     return [np.zeros(0, dtype=np.intp) for _ in losses]

@@ -194,7 +194,8 @@ class SelfTuned(Penalized):
         if found.classes is not None:
             self.classes_ = found.classes
         self._take_rows(found)
-        self._take_risk(found.estimate(rows), found.path.best)
+        self.loo_ = found.estimate(rows)
+        self._take_risk(found.path.best)
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
@@ -217,12 +218,11 @@ class SelfTuned(Penalized):
         problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
         fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)
         self._judge(sample, found.left_out(fit, values, judgement))
-        self._take_risk(self.loo_, found.path.best)
+        self._take_risk(found.path.best)
 
-    def _take_risk(self, found: Any, best: int) -> None:
-        """Set what is known of the choice, of which the path knows less."""
-        self.loo_ = found
-        self.risk_path_[best], self.std_error_path_[best] = found.value, found.std_error
+    def _take_risk(self, best: int) -> None:
+        """Tell the path what is known of the choice, of which it knows less."""
+        self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
 
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""

@@ -17,8 +17,8 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out.tableau import Tableau
 
+LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
 TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
-PATIENCE = 1  # rounds in which no fewer coordinates should change than in one before
 ROUNDS = 400  # in which one coordinate does
 
 
@@ -80,7 +80,7 @@ class Models:
     def _exchange(self) -> Minima:
         todo = np.arange(self.start.shape[1])
         found, on, signs = self._at_start(todo)
-        fewest, vain = np.full(todo.size, np.inf), np.zeros(todo.size, dtype=np.intp)
+        last = np.full(todo.size, np.inf)
         while todo.size:
             free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
             bound = self.bound[:, todo]
@@ -90,9 +90,9 @@ class Models:
             finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
             found.settled[todo] = finite & (changes == 0)
             found.exchanges[todo] += changes > 0
-            vain[todo] += changes >= fewest[todo]
-            fewest[todo] = np.minimum(fewest[todo], changes)
-            todo = todo[finite & (changes > 0) & (vain[todo] < PATIENCE)]
+            fewer = changes < last[todo]
+            last[todo] = changes
+            todo = todo[finite & (changes > 0) & fewer]
         return found
 
     def _descend(self, which: Index) -> Minima:

@@ -21,12 +21,11 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.exchange import TIE, Models
+from onefit.leave_out.exchange import LETS_GO, TIE, Models
 from onefit.leave_out.tableau import Tableau, WorkingSet
 
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
-LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that its path has a direction
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
 

@@ -134,8 +134,7 @@ class LeaveOneOutJudge(Judge):
         jumps = fit.is_kinked or fit.problem.loss.has_kinks  # by a step, from one pattern to the next
         if self.sample is not None and not gradient and jumps:
             return Judged(self._of_sample(fit, self.sample), [], [fit])
-        exact = leave_out(fit, max_error=0.0, curvature=solution.curvature) if jumps else None
-        left_out = one_step(*solution) if exact is None else exact
+        left_out = leave_out(fit, None, 0.0, curvature=solution.curvature) if jumps else one_step(*solution)
         value = self._risk(left_out.eta)
         if not gradient:
             return Judged(value, [], [fit])

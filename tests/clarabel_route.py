@@ -12,11 +12,14 @@ from onefit.fit import Fit
 from onefit.losses import (
     EpsilonInsensitive,
     Hinge,
+    Huber,
     Logistic,
     Mixture,
     Poisson,
     Quantile,
+    SmoothedHinge,
     Squared,
+    SquaredEpsilonInsensitive,
     SquaredHinge,
 )
 from onefit.penalties import (
@@ -63,6 +66,9 @@ def _loss(cp, loss, y, eta):
         ),
         Quantile: lambda: cp.maximum(loss.level * (y - eta), (loss.level - 1) * (y - eta)),
         EpsilonInsensitive: lambda: cp.pos(cp.abs(y - eta) - loss.epsilon),
+        SquaredEpsilonInsensitive: lambda: cp.square(cp.pos(cp.abs(y - eta) - loss.epsilon)),
+        Huber: lambda: 0.5 * cp.huber(y - eta, loss.delta),
+        SmoothedHinge: lambda: cp.huber(cp.pos(1 - cp.multiply(sign, eta)), loss.width) / (2 * loss.width),
     }[type(loss)]()
 
 

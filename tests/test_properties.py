@@ -79,6 +79,7 @@ def test_two_classes_are_alike(name, data):
     some_loss, responses, reach = LOSSES[name]
     loss, y, eta = data.draw(some_loss), data.draw(responses), data.draw(_vectors(N, -reach, reach))
     assert_allclose(loss.value(1 - y, -eta), loss.value(y, eta), rtol=1e-12, atol=1e-13)
+    y, eta = (part[np.abs(eta) != 1.0] for part in (y, eta))  # on a kink it is that of the piece before
     assert_allclose(loss.gradient(1 - y, -eta), -loss.gradient(y, eta), rtol=1e-9, atol=1e-15)
 
 

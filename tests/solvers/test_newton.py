@@ -318,3 +318,13 @@ def test_a_scale_that_runs_to_zero_warns_of_no_overflow(seed):
     problem = Problem(loss, L2(strength), X[rows], y[rows], np.ones(80), levels)
     with contextlib.suppress(SolverError):
         newton.solve(Fit.at_start(problem))
+
+
+@pytest.mark.parametrize("n", [31, 48])
+def test_an_intercept_alone_where_all_rows_are_straight(n):
+    """Responses a thousand times the width of Huber's parabola: the constant model is near the median."""
+    rng = np.random.default_rng(0)
+    y = 1e4 * rng.normal(size=n)
+    problem = Problem(Huber(1.35), L2(1.0), np.zeros((n, 1)), y, np.ones(n), np.asarray(True))
+    fit = newton.solve(Fit.at_start(problem)).fit
+    assert abs(np.clip(fit.intercept - y, -1.35, 1.35).sum()) <= 1e-9

@@ -12,7 +12,19 @@ import clarabel_route
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Mixture, Poisson, Quantile, Squared
+from onefit.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Mixture,
+    Poisson,
+    Quantile,
+    SmoothedHinge,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
 from onefit.penalties import (
     L1,
     L2,
@@ -39,6 +51,10 @@ LOSSES = {
     "quantile": Quantile(0.3),
     "absolute": EpsilonInsensitive(0.0),
     "epsilon": EpsilonInsensitive(0.5),
+    "huber": Huber(0.8),
+    "squared hinge": SquaredHinge(),
+    "smoothed hinge": SmoothedHinge(0.3),
+    "squared epsilon": SquaredEpsilonInsensitive(0.4),
     "hinge and logistic": Mixture([Hinge(), Logistic()], [0.7, 0.3]),
     "quantiles and squared": Mixture([Quantile(0.2), Quantile(0.7), Squared()], [0.5, 0.3, 0.2]),
 }

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.losses.base import CoupledLoss, QuadraticPieces
+from onefit.losses.base import CoupledLoss
+from onefit.losses.piecewise import RoundedKinks
 from onefit.pieces import Pieces
 
 
 @dataclass(frozen=True)
-class Huber(QuadraticPieces):
+class Huber(RoundedKinks):
     """½ r² for |r| ≤ delta, delta (|r| − ½ delta) beyond, with r = y − η.
 
     Parameters
@@ -29,20 +30,13 @@ class Huber(QuadraticPieces):
     """
 
     delta: float = 1.35
-    pieces = Pieces.JUMPING
+    rounding = 1.0
 
-    def breaks(self, y: Array) -> Array:
-        return np.stack([y - self.delta, y + self.delta], axis=1)
+    def kinks(self, y: Array) -> Array:
+        return y[..., None]
 
-    def value(self, y: Array, eta: Array) -> Array:
-        r = np.abs(y - eta)
-        return np.where(r <= self.delta, 0.5 * r**2, self.delta * (r - 0.5 * self.delta))
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return np.clip(eta - y, -self.delta, self.delta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return (np.abs(y - eta) <= self.delta).astype(np.float64)
+    def slopes(self, y: Array) -> Array:
+        return np.broadcast_to([-self.delta, self.delta], (*y.shape, 2))
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))

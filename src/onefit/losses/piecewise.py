@@ -144,8 +144,64 @@ class EpsilonInsensitive(PiecewiseLinear):
         return Quantile(0.5).start(y, weights)
 
 
+class RoundedKinks(QuadraticPieces):
+    """Straight pieces whose kinks are parabolas: the Moreau envelope of a piecewise linear loss.
+
+    With the kinks c_k and the slopes s_0 … s_q of that loss, a row's derivative climbs from s_k to s_(k+1)
+    between c_k + ``rounding`` s_k and c_k + ``rounding`` s_(k+1); pieces that reach to infinity are parabolas
+    where their slope is infinite.  Slopes between two kinks are finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import SmoothedHinge
+    >>> loss, y = SmoothedHinge(0.5), np.array([1.0])
+    >>> loss.kinks(y), loss.slopes(y), loss.breaks(y)
+    (array([[1.]]), array([[-1., -0.]]), array([[0.5, 1. ]]))
+    """
+
+    pieces = Pieces.JUMPING
+
+    @property
+    @abstractmethod
+    def rounding(self) -> float:
+        """Width of a parabola, in linear predictors, for each unit by which the slope changes."""
+
+    @abstractmethod
+    def kinks(self, y: Array) -> Array:
+        """Linear predictors of the kinks, ascending: (n, q)."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> Array:
+        """Derivatives of the pieces, ascending: (n, q + 1), infinite where there is none."""
+
+    def breaks(self, y: Array) -> Array:
+        kinks, slopes = self.kinks(y), self.rounding * self.slopes(y)
+        ends = np.sort(np.concatenate([kinks + slopes[..., :-1], kinks + slopes[..., 1:]], axis=-1), axis=-1)
+        return ends[np.isfinite(ends)].reshape(*ends.shape[:-1], -1)
+
+    def _climb(self, y: Array, eta: Array) -> tuple[Array, Array, Array]:
+        """How far each row is past each kink, the derivatives that it has from it, and the slopes: (…, q)."""
+        past, slopes = eta[..., None] - self.kinks(y), self.slopes(y)
+        return past, np.clip(past / self.rounding, slopes[..., :-1], slopes[..., 1:]), slopes
+
+    def value(self, y: Array, eta: Array) -> Array:
+        past, climbed, slopes = self._climb(y, eta)
+        twice = np.sum(slopes[..., 1:-1], axis=-1) * past[..., 0]
+        return np.sum(climbed * (past - 0.5 * self.rounding * climbed), axis=-1) - twice
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        _, climbed, slopes = self._climb(y, eta)
+        return np.sum(climbed, axis=-1) - np.sum(slopes[..., 1:-1], axis=-1)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        _, climbed, slopes = self._climb(y, eta)
+        climbs = (slopes[..., :-1] < climbed) & (climbed < slopes[..., 1:])
+        return np.any(climbs, axis=-1) / self.rounding
+
+
 @dataclass(frozen=True)
-class SquaredHinge(QuadraticPieces):
+class SquaredHinge(RoundedKinks):
     """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}.
 
     Examples
@@ -157,29 +213,20 @@ class SquaredHinge(QuadraticPieces):
     """
 
     of_two_classes = True
-    pieces = Pieces.JUMPING
+    rounding = 0.5
 
-    def breaks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[:, None]
+    def kinks(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[..., None]
 
-    def _short(self, y: Array, eta: Array) -> Array:
-        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._short(y, eta) ** 2
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return -2.0 * (2.0 * y - 1.0) * self._short(y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return np.where(self._short(y, eta) > 0, 2.0, 0.0)
+    def slopes(self, y: Array) -> Array:
+        return np.where(y[..., None] > 0, [-np.inf, 0.0], [0.0, np.inf])
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
 
 
 @dataclass(frozen=True)
-class SmoothedHinge(QuadraticPieces):
+class SmoothedHinge(RoundedKinks):
     """The hinge with its kink rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
 
     It has the slopes of the hinge outside 0 < m < width.
@@ -198,7 +245,6 @@ class SmoothedHinge(QuadraticPieces):
 
     width: float = 0.5
     of_two_classes = True
-    pieces = Pieces.JUMPING
 
     def __post_init__(self) -> None:
         if not LEAST_WIDTH <= self.width < np.inf:
@@ -207,30 +253,22 @@ class SmoothedHinge(QuadraticPieces):
                 "take Hinge(), which has a solver of its own"
             )
 
-    def breaks(self, y: Array) -> Array:
-        sign = 2.0 * y - 1.0
-        return np.sort(np.stack([sign, sign * (1.0 - self.width)], axis=1), axis=1)
+    @property
+    def rounding(self) -> float:
+        return self.width
 
-    def _short(self, y: Array, eta: Array) -> Array:
-        return np.maximum(1.0 - (2.0 * y - 1.0) * eta, 0.0)
+    def kinks(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[..., None]
 
-    def value(self, y: Array, eta: Array) -> Array:
-        short = self._short(y, eta)
-        return np.where(short < self.width, short**2 / (2.0 * self.width), short - 0.5 * self.width)
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return -(2.0 * y - 1.0) * np.minimum(self._short(y, eta) / self.width, 1.0)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        short = self._short(y, eta)
-        return np.where((short > 0) & (short < self.width), 1.0 / self.width, 0.0)
+    def slopes(self, y: Array) -> Array:
+        return np.stack([-y, 1.0 - y], axis=-1)
 
     def start(self, y: Array, weights: Array) -> Array:
         return SquaredHinge().start(y, weights)
 
 
 @dataclass(frozen=True)
-class SquaredEpsilonInsensitive(QuadraticPieces):
+class SquaredEpsilonInsensitive(RoundedKinks):
     """max(0, |y − η| − epsilon)².
 
     Parameters
@@ -247,22 +285,13 @@ class SquaredEpsilonInsensitive(QuadraticPieces):
     """
 
     epsilon: float = 0.1
-    pieces = Pieces.JUMPING
+    rounding = 0.5
 
-    def breaks(self, y: Array) -> Array:
-        return np.stack([y - self.epsilon, y + self.epsilon], axis=1)
+    def kinks(self, y: Array) -> Array:
+        return np.stack([y - self.epsilon, y + self.epsilon], axis=-1)
 
-    def _beyond(self, y: Array, eta: Array) -> Array:
-        return np.maximum(np.abs(eta - y) - self.epsilon, 0.0)
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._beyond(y, eta) ** 2
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return 2.0 * np.sign(eta - y) * self._beyond(y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return np.where(self._beyond(y, eta) > 0, 2.0, 0.0)
+    def slopes(self, y: Array) -> Array:
+        return np.broadcast_to([-np.inf, 0.0, np.inf], (*y.shape, 3))
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(np.average(y, weights=weights))

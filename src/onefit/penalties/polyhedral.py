@@ -33,7 +33,8 @@ class PiecewiseRows:
     ends : (m, q + 1) array
         Slopes of the pieces, ascending, the last repeated; −∞ and ∞ are constraints.
     hessian : (m,) array
-        1 / w for the loss ½ w (y − η)², whose kink is y and whose slopes are infinite; else 0.
+        1 / w for the loss ½ w (y − η)², whose kink is y and whose slopes are infinite; where parabolas round
+        the kinks, their width for each unit of slope; else 0.
 
     Examples
     --------

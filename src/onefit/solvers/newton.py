@@ -245,23 +245,20 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     Columns that depend on each other, such as copies with opposite signs, leave a gradient that K, which is
     singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
     """
-    left = _unremoved(fit, step)
-    straight = step.tangent.support if not fit.problem.loss.is_smooth else step.orthant != 0
-    down = np.where(straight, -left.coef, 0.0)
-    if not np.any(down):
+    left, is_smooth = _unremoved(fit, step), fit.problem.loss.is_smooth
+    down = np.where(step.orthant != 0 if is_smooth else step.tangent.support, -left.coef, 0.0)
+    if not np.any(down) and (is_smooth or not np.any(left.intercept)):
         return None
     until = _until_zero(fit, step, down)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        reach = (1.0 + np.abs(fit.eta).max()) / np.abs(down).max()
-    first = np.unravel_index(np.argmin(until), until.shape)
+    limit = until.min(initial=np.inf)
     level = _levelled(fit, _linalg.times(fit.problem.X, down)) - left.intercept
     change, best = fit.problem.linear_predictor(down, level), fit
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for length in (*(reach * 2.0**k for k in range(-20, 21)), until[first]):
-            if length > until[first] or not np.isfinite(length):
+        reach = (1.0 + np.abs(fit.eta).max()) / max(np.abs(down).max(initial=0.0), np.abs(level).max())
+        for length in (*(reach * 2.0**k for k in range(-20, 21)), limit):
+            if length > limit or not np.isfinite(length):
                 continue
-            coef = fit.coef + length * down
-            coef[first] = 0.0 if length == until[first] else coef[first]
+            coef = np.where((until == limit) & (length == limit), 0.0, fit.coef + length * down)
             moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
             best = moved if moved.objective < best.objective else best
     return None if best is fit else best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,15 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Curvature, Direction, Sandwich, ScalarCurvature, factor
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.penalties import Polyhedral
+from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
-from onefit.solvers import coordinate_descent, newton, truncated
+from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
+
+STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is surer
 
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
@@ -30,14 +36,31 @@ def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
 def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     """Minimise by Newton's method; K is factored only when somebody asks, where steps without do.
 
+    Where second derivatives jump so much that steps from pattern to pattern do not settle, a quadratic
+    program goes on from there.
+
     Parameters
     ----------
     start : Fit
     last : Curvature, optional
         Of a problem like this one.
     """
-    near = approached(start, last)
-    return newton.Solution(near.fit, factor(near.fit)) if near.is_there else newton.solve(near.fit)
+    near, program = approached(start, last), not start.problem.loss.is_smooth and _is_small_program(start)
+    if near.is_there:
+        return newton.Solution(near.fit, factor(near.fit))
+    if not program:
+        return newton.solve(near.fit)
+    with suppress(SolverError):
+        return newton.solve(near.fit, max_steps=STEPS_OF_JUMPS)
+    fit = quadratic_program.solve(near.fit)
+    return newton.Solution(fit, factor(fit))
+
+
+def _is_small_program(start: Fit) -> bool:
+    """Whether a quadratic program can hold the rows and the penalty densely."""
+    X, rest = start.problem.X, start.problem.penalty.without_ridge()
+    small = _linalg.has_columns(X) and X.shape[0] * max(X.shape) <= DENSE
+    return small and start.coef.ndim == 1 and isinstance(rest, Polyhedral)
 
 
 def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:

@@ -7,7 +7,9 @@ threshold each,
     sum of the k largest |β_j|  =  min over t of  k t + Σ_j max(0, β_j − t) + Σ_j max(0, −β_j − t).
 
 A squared loss adds 1/w to the diagonal of G; with n > p, at most p + 1 rows have the same sum of squares
-(QR).  So the active-set method of ``kinks`` solves all of them, whether or not the rows of D are dependent.
+(QR).  A loss with rounded kinks (Huber, squared hinge) adds 1/w times the rounding, and its duals keep to
+their intervals.  So the active-set method of ``kinks`` solves all of them, whether or not the rows of D are
+dependent.
 Other losses are solved by Newton's method: each step is a squared loss with the same penalty, and with the
 kinks of the loss itself, if it has any.
 """
@@ -27,8 +29,10 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Mixture, PiecewiseLinear, Squared
 from onefit.losses.mixture import straight_part
+from onefit.losses.piecewise import RoundedKinks
 from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
+from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
 from onefit.solvers import held_kinks
 from onefit.solvers.dual_active_set import DualActiveSet
@@ -66,7 +70,8 @@ def solve(start: Fit) -> Fit:
     problem = start.problem
     if not _linalg.has_columns(problem.X):
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
-    if problem.loss.is_kinked or isinstance(problem.loss, Squared):
+    at_once = isinstance(problem.loss, RoundedKinks) and problem.n**2 <= DENSE
+    if at_once or problem.loss.is_kinked or isinstance(problem.loss, Squared):
         return _solve_once(start)
     return _solve_by_newton(start)
 
@@ -83,13 +88,14 @@ def _polyhedral(penalty: Penalty) -> Polyhedral:
 
 
 def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
-    """Rows of data with a piecewise linear or a squared loss; the intercept is an extra variable."""
-    X = _linalg.some_rows(problem.X, rows)
+    """Rows of data, whose loss is of straight pieces, rounded or not, or squared; the intercept is extra."""
+    X, loss, y = _linalg.some_rows(problem.X, rows), problem.loss, problem.y[rows]
     ones = np.ones((len(rows), int(bool(problem.intercept))))
-    if isinstance(problem.loss, PiecewiseLinear):
+    if isinstance(loss, PiecewiseLinear):
         return PiecewiseRows.of(X, *intervals(problem, rows), ones)
     bend = 1.0 / problem.weights[rows]
-    y = problem.y[rows]
+    if isinstance(loss, RoundedKinks):
+        return PiecewiseRows(X, ones, loss.kinks(y), loss.slopes(y) / bend[:, None], loss.rounding * bend)
     if len(rows) > X.shape[1] + 1:
         root = 1.0 / np.sqrt(bend)
         Q, R = scipy.linalg.qr(

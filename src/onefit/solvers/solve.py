@@ -14,7 +14,6 @@ from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
-from onefit.penalties.polyhedral import DENSE
 from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
@@ -79,23 +78,6 @@ def _solve_on_manifold(start: Fit) -> Solution:
     return Solution(fit, factor(fit))
 
 
-def _solve_by_newton(start: Fit) -> Solution:
-    """Newton steps from pattern to pattern; quadratic programs where they do not settle on a flat loss."""
-    problem = start.problem
-    try:
-        return solved(start)
-    except SolverError:
-        if problem.loss.is_smooth or start.coef.ndim == 2 or not start.is_kinked or not _is_small(problem):
-            raise
-    fit = quadratic_program.solve(start)
-    return Solution(fit, factor(fit))
-
-
-def _is_small(problem: Problem) -> bool:
-    """Whether a quadratic program can hold its rows densely."""
-    return _linalg.has_columns(problem.X) and problem.X.shape[0] * problem.X.shape[1] <= DENSE
-
-
 def _solve_with_kinks(start: Fit) -> Fit:
     penalty = start.problem.penalty
     if penalty.is_ridge(start.coef.shape) and start.problem.loss.is_kinked:
@@ -115,7 +97,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 def _solve_separable(start: Fit) -> Solution:
     if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
-        return _solve_by_newton(start)
+        return solved(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

@@ -258,3 +258,46 @@ def test_a_gradient_that_no_step_removes_is_no_optimum():
             slope = np.abs(fit.loss_gradient)
             assert np.all(slope <= alpha * (1 + 1e-6))
             np.testing.assert_allclose(slope[fit.coef != 0], alpha, rtol=1e-6)
+
+
+# --- columns that only the removed row tells apart ------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["squares", "two classes", "three classes"])
+def test_a_column_that_only_the_removed_row_tells_from_another(kind):
+    """Without row 0 the second column is a copy of the first: nothing says which of them predicts row 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:, 1] = X[:, 0]
+    X[0, :2] = 1.5, -1.5
+    eta = X[:, 0] + rng.logistic(size=40)
+    several = kind == "three classes"
+    if kind == "squares":
+        y, model = eta, Lasso(alpha=0.1, tol=1e-12, max_iter=100_000)
+    else:
+        y = np.digitize(eta, [-0.5, 0.5] if several else [0.0])
+        model = LogisticRegression(l1_ratio=1.0, solver="saga", tol=1e-10, max_iter=100_000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        est = onefit.loo(model.fit(X, y), X, y, exact=True)
+    assert 0 in est._left_out.several
+    assert est.guarantee != "exact"
+    assert est.bounds[0] > 0.1
+    assert np.all(np.delete(est.bounds, 0) < 1e-5)
+    refit = solve(Fit.at_start(est._left_out.fit.problem.without(np.array([0])))).fit
+    both = refit.coef[0] + refit.coef[1]
+    for on_first in (1.0, 0.0):  # all of the weight on the one column, or on the other
+        eta = X[0, 0] * on_first * both + X[0, 1] * (1 - on_first) * both + X[0, 2] * refit.coef[2]
+        off = np.ravel(eta + refit.intercept - est._left_out.eta[0])
+        assert (np.ptp(off) if several else abs(off[0])) <= est._left_out.bounds[0] * (1 + 1e-6) + 1e-9
+
+
+def test_copies_in_every_row_leave_nothing_open():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:, 1] = -X[:, 0]
+    y = (X[:, 0] + rng.logistic(size=40) > 0).astype(int)
+    model = LogisticRegression(l1_ratio=1.0, solver="saga", tol=1e-10, max_iter=100_000, random_state=0)
+    est = onefit.loo(model.fit(X, y), X, y, exact=True)
+    assert est.guarantee == "exact"
+    assert not est._left_out.several.size

@@ -26,6 +26,8 @@ from onefit.curvature import Direction
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
 from onefit.leave_out.exchange import exchanged
+from onefit.leave_out.loose import FLAT
+from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import CoupledLoss
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
@@ -82,7 +84,7 @@ def _watched(fit: Fit) -> Mask:
 def solve_without(
     fit: Fit, removed: Sequence[Index], starts: Sequence[Direction | None]
 ) -> list[WithoutSet | None]:
-    """Solve the problems without each of some sets of rows; None for those it does not lead to.
+    """Solve the problems without each of some sets of rows; None for those that one has to look at alone.
 
     Parameters
     ----------
@@ -104,10 +106,10 @@ def solve_without(
         for some in np.array_split(todo, min(todo.size, 1 + todo.size * each // AT_ONCE)):
             run = _Problems.of(columns, [removed[k] for k in some], [at[k] for k in some])
             run.go()
-            violated = run.violated
+            violated, alone = run.violated, run.tied
             for place, k in enumerate(some.tolist()):
                 at[k] = run.parameters(place)
-                if run.solved[place] and not violated[:, place].any():
+                if run.solved[place] and not alone[place] and not violated[:, place].any():
                     ends[k] = WithoutSet(*run.values(place), *at[k])
             watched |= violated[:, run.solved].any(axis=1)
             missed.append(some[run.solved & violated.any(axis=0)])
@@ -149,6 +151,11 @@ class _Columns:
     @property
     def outputs(self) -> int:
         return len(self.free)
+
+    @cached_property
+    def may_be_tied(self) -> Mask:
+        """Coefficients that may be on their bound beside others as good: (p, c, 1)."""
+        return may_be_tied(self.fit).reshape(len(self.fit.coef), self.outputs, 1)
 
     @cached_property
     def may_shift(self) -> Mask:
@@ -326,17 +333,33 @@ class _Problems:
     # --- the end -------------------------------------------------------------------------------------
 
     @cached_property
-    def violated(self) -> Mask:
-        """Columns off the watched ones whose correlation is above its bound: (p, m)."""
-        fit, problem = self.columns.fit, self.columns.fit.problem
-        m, c, n = self.eta.shape
+    def _correlations(self) -> tuple[Array, Array]:
+        """Sizes of the correlations of columns with the slopes of the loss, and their bounds: (p, c, m)."""
+        fit, (m, c, n) = self.columns.fit, self.eta.shape
         with np.errstate(over="ignore", invalid="ignore"):
             slope = self._weighted("gradient", self.eta, np.arange(m)).transpose(1, 2, 0)
-        correlations = np.abs(_linalg.transposed_times(problem.X, slope.reshape(n, c * m)).reshape(-1, c, m))
-        l1 = problem.separable.strengths(fit.coef.shape)[0].reshape(-1, c, 1)
-        found = np.asarray((correlations > l1 * self.keep[:, 0, 0] * (1.0 + VIOLATED)).any(axis=1))
+        found = np.abs(_linalg.transposed_times(fit.problem.X, slope.reshape(n, c * m)).reshape(-1, c, m))
+        l1 = fit.problem.separable.strengths(fit.coef.shape)[0].reshape(-1, c, 1)
+        return found, l1 * self.keep[:, 0, 0]
+
+    @cached_property
+    def violated(self) -> Mask:
+        """Columns off the watched ones whose correlation is above its bound: (p, m)."""
+        correlations, bound = self._correlations
+        found = np.asarray((correlations > bound * (1.0 + VIOLATED)).any(axis=1))
         found[self.columns.watched] = False
         return found
+
+    @cached_property
+    def tied(self) -> Mask:
+        """Problems with columns on their bound, and none the less zero: there may be other optima: (m,)."""
+        correlations, bound = self._correlations
+        at_zero = np.ones(correlations.shape, dtype=bool)
+        at_zero[self.columns.watched] = self.x[..., :-1].transpose(2, 1, 0) == 0
+        tied = at_zero & (bound > 0) & (correlations >= (1.0 - FLAT) * bound)
+        if tied.any():
+            tied &= self.columns.may_be_tied
+        return np.asarray(tied.any(axis=(0, 1)))
 
     @cached_property
     def levels(self) -> Array:

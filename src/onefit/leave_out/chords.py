@@ -23,6 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
+from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import CoupledLoss
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
@@ -162,13 +163,18 @@ class FoldProblems:
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
         off = ~support & np.isfinite(l1) & np.isfinite(l2)
-        room = l1[off][:, None] * self.keeps * (1.0 + TIE)
+        room = l1[off][:, None] * self.keeps * np.where(self._may_be_tied[off], 1.0 - TIE, 1.0 + TIE)[:, None]
         correlations = np.abs(self.gradient(point).coef[off])
         if drift is not None:
             known = np.isfinite(drift)
             room = room * np.where(known, 1.0, -1.0)  # where nothing is known, nothing fits
             correlations = correlations + np.multiply.outer(self._norms[off], np.where(known, drift, 0.0))
         return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
+
+    @cached_property
+    def _may_be_tied(self) -> Mask:
+        """Coefficients that must stay strictly within their bounds, or there may be other optima."""
+        return may_be_tied(self.fit)
 
     @cached_property
     def _norms(self) -> Array:

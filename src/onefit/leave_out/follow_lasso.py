@@ -23,6 +23,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.exchange import LETS_GO, TIE, Models
 from onefit.leave_out.tableau import Tableau, WorkingSet
+from onefit.leave_out.vertex import may_be_tied
 
 NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
@@ -146,7 +147,7 @@ def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level
     l1, l2 = problem.separable.strengths(fit.coef.shape)
     solved, joining = np.ones(len(rows), dtype=bool), np.zeros(len(l1), dtype=bool)
     active = _linalg.active_columns(problem.X, columns)
-    held = np.isfinite(l1)
+    held, open_to_ties = np.isfinite(l1), may_be_tied(fit)
     size = max(1, _linalg.BLOCK_SIZE // max(problem.X.shape))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
@@ -164,8 +165,10 @@ def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level
             gamma[columns] - np.where(on, bound[columns] * np.sign(coef[part].T), gamma[columns])
         )
         beyond[columns] &= ~on
+        tied = (np.abs(gamma) >= bound * (1.0 - TIE)) & open_to_ties[:, None]
+        tied[columns] &= ~on  # other optima may be as good
         level_free = np.abs(slope.sum(axis=0)) if problem.intercept else np.zeros(slope.shape[1])
         scale = np.abs(fit.gradient).sum() * STATIONARY
-        solved[part] = ~beyond.any(axis=0) & (off_target <= unit).all(axis=0) & (level_free <= scale)
+        solved[part] = ~(beyond | tied).any(axis=0) & (off_target <= unit).all(axis=0) & (level_free <= scale)
         joining |= beyond.any(axis=1)
     return solved, joining

@@ -1,4 +1,4 @@
-"""What a loss of straight pieces leaves open, so that a refit has several optima: its intercept, and more.
+"""What is left open where nothing curves, so that a refit has several optima: its intercept, or coefficients.
 
 With the coefficients as they are the objective is convex and straight in pieces as a function of the
 intercept.  Where no row sits strictly inside a kink it has a flat bottom, and every intercept there is as
@@ -7,25 +7,32 @@ good.  libsvm then takes the middle one; so do we, and the bound reaches to the 
 Where the penalty does not curve either, coefficients may be open, too.  They are determined if the rows that
 are held strictly inside a kink have full rank on the columns that no kink of the penalty strictly holds:
 then the optimal face of the linear program has no direction.
+
+Where the loss curves, all optima agree on the rows that have a weight.  Columns on their bound that depend on
+the others in all those rows, such as words that only a removed row tells apart, leave its predictor open.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from scipy.optimize import linprog
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
+from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
 
 TIE = 1e-8  # distance from the end of a dual's interval, relative to its size, that is none
+SAME = 1e-9  # change of a predictor, relative to its parts, that is none
 FLAT = 1e-8  # slope, relative to those of all rows together, that is none
 
 
@@ -62,72 +69,121 @@ def with_middle_intercept(fit: Fit) -> Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Face:
-    """The optima of a fit of straight pieces: those θ + d that agree with its duals.
+    """The optima of a fit, of one of its outputs: those θ + d that agree with its duals.
 
     All optima of a linear program are complementary to each of its dual solutions (Goldman and Tucker 1956).
     """
 
     fit: Fit
+    output: tuple[int, ...]
     free: Index  # coordinates that no kink strictly holds at zero
-    held: Mask  # rows strictly inside a kink
+    held: Mask  # rows whose predictor is the same in all
     Z: Array  # (n, f) rows on the free coordinates, and the intercept
 
     @classmethod
-    def of(cls, fit: Fit) -> _Face:
-        problem = fit.problem
-        l1, l2 = problem.separable.strengths(fit.coef.shape)
-        near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - FLAT) * l1)
-        free = np.flatnonzero(near & (l2 == 0) & np.isfinite(l1))
-        least, most = interval_of_duals(fit)
-        tie = TIE * size_of_duals(fit)
-        held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
-        Z = _linalg.as_design(problem.X).basis_of_rows()[free].T
-        return cls(fit, free, held, np.hstack([Z, np.ones((len(Z), int(problem.intercept)))]))
+    def of(cls, fit: Fit, *output: int) -> _Face:
+        own: Any = (slice(None), *output)
+        problem, free = fit.problem, np.flatnonzero(_open_columns(fit)[own])
+        held = problem.weights > 0
+        if isinstance(problem.loss, PiecewiseLinear):
+            least, most = interval_of_duals(fit)
+            tie = TIE * size_of_duals(fit)
+            held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
+        Z = _linalg.as_columns(_linalg.active_columns(problem.X, free)).dense()
+        return cls(fit, output, free, held, np.hstack([Z, np.ones((len(Z), int(np.any(problem.intercept))))]))
+
+    @cached_property
+    def _directions(self) -> Array:
+        """A basis of the moves that change no row that is held: (f, k)."""
+        sizes = np.maximum(np.abs(self.Z).max(axis=0, initial=0.0), TINY)
+        return scipy.linalg.null_space(self.Z[self.held] / sizes) / sizes[:, None]
 
     @property
     def is_point(self) -> bool:
         """Whether the rows that are held leave no direction."""
-        rows, width = self.Z[self.held], self.Z.shape[1]
-        return width == 0 or (len(rows) >= width and int(np.linalg.matrix_rank(rows)) == width)
+        return self.Z.shape[1] == 0 or self._directions.shape[1] == 0
 
     def reach(self, rows: Index) -> Array:
         """How far the predictors of some rows may be from those of the fit: (r,)."""
-        fit = self.fit
-        low, high = ends_of_pieces(fit)
-        room = ~self.held & (fit.problem.weights > 0)
-        below, above = room & np.isfinite(low), room & np.isfinite(high)
-        A = np.vstack([-self.Z[below], self.Z[above]])
-        b = np.maximum(np.concatenate([(fit.eta - low)[below], (high - fit.eta)[above]]), 0.0)
-        equal = self.Z[self.held]
+        moves, far = self.Z[rows] @ self._directions, np.zeros(len(rows))
+        A, b = (np.concatenate(both) for both in zip(self._pieces(), self._signs(), strict=True))
+        felt = np.abs(moves).max(axis=1) > SAME * (np.abs(self.Z[rows]) @ np.abs(self._directions)).max(
+            axis=1
+        )
 
-        def farthest(z: Array) -> float:
-            found = linprog(-z, A, b, equal, np.zeros(len(equal)), self._bounds())
+        def farthest(move: Array) -> float:
+            found = linprog(-move, A @ self._directions, b, bounds=(None, None))
             return -float(found.fun) if found.status == 0 else np.inf
 
-        return np.array([max(farthest(z), farthest(-z)) for z in self.Z[rows]])
+        far[felt] = [max(farthest(move), farthest(-move)) for move in moves[felt]]
+        return far
 
-    def _bounds(self) -> list[tuple[Any, Any]]:
-        """Between which ends each coordinate may move: it keeps its sign, where there is a kink."""
-        l1, _ = self.fit.problem.separable.strengths(self.fit.coef.shape)
-        coef, side = self.fit.coef[self.free], -np.sign(self.fit.loss_gradient[self.free])
-        ends: list[tuple[Any, Any]] = [
-            (None, None) if kink == 0 else (-c, None) if s > 0 else (None, -c)
-            for c, s, kink in zip(coef.tolist(), side.tolist(), l1[self.free].tolist(), strict=True)
-        ]
-        return ends + [(None, None)] * int(self.fit.problem.intercept)
+    def _pieces(self) -> tuple[Array, Array]:
+        """Rows that stay on their pieces, A d ≤ b."""
+        fit, room = self.fit, ~self.held & (self.fit.problem.weights > 0)
+        if not room.any():
+            return np.empty((0, self.Z.shape[1])), np.empty(0)
+        low, high = ends_of_pieces(fit)
+        below, above = room & np.isfinite(low), room & np.isfinite(high)
+        left = np.concatenate([(fit.eta - low)[below], (high - fit.eta)[above]])
+        return np.vstack([-self.Z[below], self.Z[above]]), np.maximum(left, 0.0)
+
+    @property
+    def _coordinates(self) -> Any:
+        """Where the coefficients that are free stand."""
+        return (self.free, *self.output)
+
+    def _signs(self) -> tuple[Array, Array]:
+        """Coordinates that keep their sign, A d ≤ b: those with a kink."""
+        fit, own = self.fit, self._coordinates
+        kinked = np.flatnonzero(fit.problem.separable.strengths(fit.coef.shape)[0][own] > 0)
+        side = -np.sign(fit.loss_gradient[own][kinked])
+        A = np.zeros((len(kinked), self.Z.shape[1]))
+        A[np.arange(len(kinked)), kinked] = -side
+        return A, np.maximum(side * fit.coef[own][kinked], 0.0)
 
 
 def is_determined(fit: Fit) -> bool:
-    """Whether a fit of straight pieces of loss and penalty is the only optimum, by what holds it strictly.
+    """Whether a fit is the only optimum, by what holds it strictly; for its intercept ``room_of_intercept``.
 
-    True for every other fit; for its intercept see ``room_of_intercept``.
+    Where the loss curves this is asked of columns on their bound alone: what is inside is seen by K.
     """
-    return not is_straight(fit) or _Face.of(fit).is_point
+    return all(face.is_point for face in _faces(fit))
 
 
 def reach_of_optima(fit: Fit, rows: Index) -> Array:
-    """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end."""
-    return np.zeros(len(rows)) if is_determined(fit) else _Face.of(fit).reach(rows)
+    """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
+
+    Of all outputs together, so that no difference of two is off by more.
+    """
+    reaches = [face.reach(rows) for face in _faces(fit) if not face.is_point]
+    return np.sum([np.zeros(len(rows)), *reaches], axis=0)
+
+
+def _faces(fit: Fit) -> list[_Face]:
+    """The optima of each output, where there may be several."""
+    if is_straight(fit):
+        return [_Face.of(fit)]
+    if isinstance(fit.problem.loss, PiecewiseLinear) or not _has_patterns(fit):
+        return []
+    tied = _open_columns(fit) & (fit.coef == 0)
+    if not tied.any():
+        return []
+    tied &= may_be_tied(fit)
+    return [_Face.of(fit, *output) for output in np.argwhere(tied.any(axis=0)).tolist()]
+
+
+def _has_patterns(fit: Fit) -> bool:
+    """Whether columns may be on the bound of an ℓ1 part."""
+    separable = isinstance(fit.problem.penalty, SeparablePenalty) and _linalg.has_columns(fit.problem.X)
+    return separable and fit.is_kinked
+
+
+def _open_columns(fit: Fit) -> Mask:
+    """Coefficients that no kink strictly holds, and nothing curves: of their shape."""
+    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - FLAT) * l1)
+    return np.asarray(near & (l2 == 0) & np.isfinite(l1))
 
 
 def is_straight(fit: Fit) -> bool:

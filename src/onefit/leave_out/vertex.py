@@ -58,13 +58,26 @@ def copies(fit: Fit) -> Mask:
 
     The one that stays is in the support where any is; columns that share an ℓ2 part are none.
     """
-    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    p = len(fit.coef)
+    l1, l2 = (part.reshape(p, -1) for part in fit.problem.separable.strengths(fit.coef.shape))
+    inside = np.asarray(np.any(fit.coef.reshape(p, -1) != 0, axis=1))
+    flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0), axis=1))
     probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
     marks = np.abs(_linalg.transposed_times(fit.problem.X, probes))
     marks = (marks / max(float(marks.max(initial=0.0)), np.finfo(float).tiny)).round(SAME)
-    order = np.lexsort((fit.coef == 0, l1, *marks.T))
-    same = np.all(np.diff(marks[order], axis=0) == 0, axis=1)
-    same &= (np.diff(l1[order]) == 0) & (l2[order][1:] == 0) & (l2[order][:-1] == 0) & (l1[order][1:] > 0)
-    found = np.zeros(len(l1), dtype=bool)
+    kinds = np.where(np.all(np.isfinite(l1), axis=1, keepdims=True), np.hstack([l1, marks]), np.nan)
+    order = np.lexsort((~inside, *kinds.T))
+    same = np.all(np.diff(kinds[order], axis=0) == 0, axis=1) & flat[order][1:] & flat[order][:-1]
+    found = np.zeros(p, dtype=bool)
     found[order[1:][same]] = True
-    return found & (fit.coef == 0)
+    return found & ~inside
+
+
+def may_be_tied(fit: Fit) -> Mask:
+    """Coefficients that would be as good as others if they came onto their bound: of their shape.
+
+    Nothing but an ℓ1 part is on them, and no other column is the same in every row.
+    """
+    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    own = ~copies(fit).reshape(-1, *(1,) * (fit.coef.ndim - 1))
+    return np.asarray((l2 == 0) & (l1 > 0) & np.isfinite(l1) & own)

@@ -45,10 +45,10 @@ def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     last : Curvature, optional
         Of a problem like this one.
     """
-    near, program = approached(start, last), not start.problem.loss.is_smooth and _is_small_program(start)
+    near = approached(start, last)
     if near.is_there:
         return newton.Solution(near.fit, factor(near.fit))
-    if not program:
+    if start.problem.loss.is_smooth or not _is_small_program(start):
         return newton.solve(near.fit)
     with suppress(SolverError):
         return newton.solve(near.fit, max_steps=STEPS_OF_JUMPS)

@@ -39,7 +39,8 @@ def solve(start: Fit) -> Solution:
       program where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
     * Losses of curved pieces with kinks: a sequence of quadratic programs that keep the kinks.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
-      part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away.
+      part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away,
+      and losses whose second derivatives jump to a quadratic program when the steps do not settle.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
     * Others: Newton steps on the active manifold.
 

@@ -11,11 +11,12 @@ from sklearn.base import clone
 
 import clarabel_route
 import onefit
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import EpsilonInsensitive, Hinge, Quantile
+from onefit.losses import EpsilonInsensitive, Hinge, Huber, Quantile, SmoothedHinge
 from onefit.penalties import L2, Conic, GroupLasso, NuclearNorm, Penalty, Pieces, SparseGroupLasso
 from onefit.problem import Problem
-from onefit.solvers import conic, curved_program
+from onefit.solvers import conic, curved_program, manifold
 from onefit.solvers.solve import solve
 
 clarabel = pytest.importorskip("clarabel")
@@ -80,6 +81,26 @@ def test_a_minimum_by_its_own_conditions_and_by_cvxpy(loss, penalty):
     _is_optimal(fit)
     _check(fit)
     assert fit.pinned.any()
+
+
+@penalties
+@pytest.mark.parametrize("loss", [Huber(0.5), SmoothedHinge(0.3)], ids=repr)
+def test_rounded_kinks_by_their_own_conditions_and_by_cvxpy(loss, penalty):
+    problem = _problem(loss, penalty)
+    assert curved_program.applies(problem)
+    _check(curved_program.solve(Fit.at_start(problem)))
+
+
+def test_responses_far_outside_the_parabola_of_huber():
+    """All rows are where the loss is straight, from the start on: steps on the smooth piece lead nowhere."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(94, 93))
+    y = rng.normal(size=94)
+    y[0] = 1e4
+    problem = Problem(Huber(1e-3), GroupLasso(np.repeat(range(31), 3), 1e-3), X, y, np.ones(94))
+    with pytest.raises(SolverError, match="no optimum"):
+        manifold.solve(Fit.at_start(problem))
+    _check(solve(Fit.at_start(problem)).fit)
 
 
 @penalties

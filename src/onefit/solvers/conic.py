@@ -4,6 +4,7 @@
     such that                     u_ik ≥ 0,   u_ik ≥ η_i − κ_ik,   A β + E t in a product of cones,
 
 with the slopes s_i0 of the first pieces, the rises δ_ik at the kinks κ_ik, and the conic form of the penalty.
+Rounded kinks (Huber) have η_i − v_i in place of η_i, and w_i v_i² / (2 rounding) in the objective.
 Clarabel (Goulart and Chen 2024) is an interior-point method: its answer is near, and ``curved_program`` goes
 on from there to the solution on its pattern.
 """
@@ -19,6 +20,7 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
+from onefit.losses.piecewise import RoundedKinks
 from onefit.penalties import Cone, Conic, ConicForm
 from onefit.problem import Problem
 
@@ -32,7 +34,8 @@ def solve(problem: Problem) -> Fit:
     Parameters
     ----------
     problem : Problem
-        Of one output, a piecewise linear loss and a penalty with a conic form.
+        Of one output, a loss of straight pieces, with or without rounded kinks, and a penalty with a conic
+        form.
 
     Returns
     -------
@@ -94,7 +97,7 @@ class _Program:
 
     def __init__(self, problem: Problem, rows: Index) -> None:
         loss, penalty = problem.loss, problem.penalty.without_ridge()
-        if not isinstance(loss, PiecewiseLinear) or not isinstance(penalty, Conic):
+        if not isinstance(loss, PiecewiseLinear | RoundedKinks) or not isinstance(penalty, Conic):
             raise TypeError(f"{type(loss).__name__} with {type(penalty).__name__} is no conic program")
         self.problem, self.rows, p = problem, rows, problem.X.shape[1]
         self.form: ConicForm = penalty.conic_form(p)
@@ -104,13 +107,18 @@ class _Program:
         ones = np.ones((n, int(bool(problem.intercept))))
         self.design = sp.hstack([sp.csr_array(problem.X)[rows], sp.csr_array(ones)], format="csr")
         p_all, m = self.design.shape[1], len(self.form.cost)
-        ridge = problem.penalty.ridge((p,))
-        self.quadratic = sp.diags_array(np.concatenate([ridge, np.zeros(p_all - p + n * q + m)]))
+        ridge, moves, bends = problem.penalty.ridge((p,)), sp.csr_array((n, 0)), np.empty(0)
+        if isinstance(loss, RoundedKinks):
+            moves, bends = -sp.eye_array(n, format="csr"), problem.weights[rows] / loss.rounding
+        shifted = sp.hstack([self.design, moves], format="csr")
+        self.quadratic = sp.diags_array(
+            np.concatenate([ridge, np.zeros(p_all - p), bends, np.zeros(n * q + m)])
+        )
         rises = np.diff(self.slopes, axis=1).ravel()
-        self.cost = np.concatenate([self.design.T @ self.slopes[:, 0], rises, self.form.cost])
-        repeated = sp.kron(self.design, np.ones((q, 1)), format="csr")
+        self.cost = np.concatenate([shifted.T @ self.slopes[:, 0], rises, self.form.cost])
+        repeated = sp.kron(shifted, np.ones((q, 1)), format="csr")
         eye, r = sp.eye_array(n * q), self.form.coef.shape[0]
-        coef = sp.hstack([self.form.coef, sp.csr_array((r, p_all - p))])
+        coef = sp.hstack([self.form.coef, sp.csr_array((r, shifted.shape[1] - p))])
         self.matrix = sp.block_array(
             [[None, eye, None], [-repeated, eye, None], [coef, None, self.form.extra]], format="csr"
         )

@@ -10,6 +10,7 @@ first: that of the start is tried, then that of the conic program.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import Coordinates, PiecewiseRows, Tangent
+from onefit.losses.piecewise import RoundedKinks
+from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
+from onefit.problem import Problem
 from onefit.solvers import conic
 from onefit.solvers.line_search import toward
 from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
@@ -25,7 +28,14 @@ from onefit.solvers.stationary import is_stationary
 
 STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already
 SETTLED = 1e-11  # change of the linear predictors in a step, relative to 1 + |η|, at which to stop
+ROUNDING = 1e-8  # the same, up to which a change that no longer falls is rounding
 FLAT = 1e-12  # curvature, relative to the largest, that is none
+
+
+def applies(problem: Problem) -> bool:
+    """Whether a loss with rounded kinks is a conic program with its penalty."""
+    slopes = problem.loss.slopes(problem.y) if isinstance(problem.loss, RoundedKinks) else np.inf
+    return bool(np.all(np.isfinite(slopes))) and isinstance(problem.penalty.without_ridge(), Conic)
 
 
 def solve(start: Fit) -> Fit:
@@ -34,7 +44,8 @@ def solve(start: Fit) -> Fit:
     Parameters
     ----------
     start : Fit
-        Of one output, a piecewise linear loss, and a penalty that is smooth or has a conic form.
+        Of one output, a loss of straight pieces, with or without rounded kinks, and a penalty that is smooth
+        or has a conic form.
 
     Raises
     ------
@@ -66,12 +77,14 @@ def _checked(fit: Fit) -> Fit:
 
 def _descend(start: Fit, steps: int = STEPS) -> Fit:
     """Newton's method, with a proximal step after each where the penalty has kinks."""
-    fit = start
+    fit, last = start, np.inf
     for _ in range(steps):
         target = _step(fit)
-        scale = 1.0 + float(np.abs(fit.eta).max(initial=0.0))
-        if float(np.abs(target.eta - fit.eta).max(initial=0.0)) <= SETTLED * scale:
+        change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
+        change /= 1.0 + float(np.abs(fit.eta).max(initial=0.0))
+        if change <= SETTLED or last <= change <= ROUNDING:
             return target
+        last = change
         fit = toward(fit, target).known(gradient=target.gradient)
         fit = _back_on_piece(fit) if fit.is_kinked else fit
     raise SolverError(
@@ -96,15 +109,13 @@ def _step(fit: Fit) -> Fit:
     basis, slopes, curvature = _coordinates(fit.tangent)
     own = rows_of_loss(problem, rows)
     offset = _linalg.times(own.X, fit.coef)
-    moved = PiecewiseRows.of(
-        _linalg.as_columns(own.X).along(basis), own.kinks - offset[:, None], own.ends, own.extra
-    )
+    moved = replace(own, X=_linalg.as_columns(own.X).along(basis), kinks=own.kinks - offset[:, None])
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
     known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
     dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)
     u, extra = dual.primal()
     found = fit.moved(fit.coef + basis @ u, np.asarray(extra[0] if level.size and len(extra) else 0.0))
-    return on_kinks(found, dual, rows)
+    return on_kinks(found, dual, rows) if problem.loss.is_kinked else found
 
 
 def _straight(slopes: Array) -> PiecewiseRows:

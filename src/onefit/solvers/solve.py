@@ -42,7 +42,7 @@ def solve(start: Fit) -> Solution:
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away,
       and losses whose second derivatives jump to a quadratic program when the steps do not settle.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
-    * Others: Newton steps on the active manifold.
+    * Others: Newton steps on the active manifold, and an exact program, if there is one, where they lead nowhere.
 
     Raises
     ------
@@ -70,7 +70,13 @@ def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there."""
     penalty = start.problem.penalty.without_ridge()
     if not isinstance(penalty, Polyhedral):
-        return manifold.solve(start)
+        try:
+            return manifold.solve(start)
+        except SolverError:
+            if not curved_program.applies(start.problem):
+                raise
+        fit = curved_program.solve(start)
+        return Solution(fit, factor(fit))
     near = manifold.approach(start)
     if near.is_there and is_stationary(near.fit):
         return Solution(near.fit, factor(near.fit))

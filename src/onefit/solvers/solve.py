@@ -42,7 +42,7 @@ def solve(start: Fit) -> Solution:
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away,
       and losses whose second derivatives jump to a quadratic program when the steps do not settle.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
-    * Others: Newton steps on the active manifold; an exact program, if there is one, where these lead nowhere.
+    * Others: Newton steps on the active manifold, or an exact program, where these lead nowhere.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,7 +158,7 @@ class RoundedKinks(QuadraticPieces):
     >>> from onefit.losses import SmoothedHinge
     >>> loss, y = SmoothedHinge(0.5), np.array([1.0])
     >>> loss.kinks(y), loss.slopes(y), loss.breaks(y)
-    (array([[1.]]), array([[-1., -0.]]), array([[0.5, 1. ]]))
+    (array([[1.]]), array([[-1.,  0.]]), array([[0.5, 1. ]]))
     """
 
     pieces = Pieces.JUMPING
@@ -180,24 +181,30 @@ class RoundedKinks(QuadraticPieces):
         ends = np.sort(np.concatenate([kinks + slopes[..., :-1], kinks + slopes[..., 1:]], axis=-1), axis=-1)
         return ends[np.isfinite(ends)].reshape(*ends.shape[:-1], -1)
 
-    def _climb(self, y: Array, eta: Array) -> tuple[Array, Array, Array]:
-        """How far each row is past each kink, the derivatives that it has from it, and the slopes: (…, q)."""
-        past, slopes = eta[..., None] - self.kinks(y), self.slopes(y)
-        return past, np.clip(past / self.rounding, slopes[..., :-1], slopes[..., 1:]), slopes
+    def _climbs(self, y: Array, eta: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """How far each row is past each kink, the derivative that it has from it, and its two limits."""
+        kinks, slopes = self.kinks(y), self.slopes(y)
+        for k in range(kinks.shape[-1]):
+            past, low, high = eta - kinks[..., k], slopes[..., k], slopes[..., k + 1]
+            yield past, np.minimum(np.maximum(past / self.rounding, low), high), low, high
 
     def value(self, y: Array, eta: Array) -> Array:
-        past, climbed, slopes = self._climb(y, eta)
-        twice = np.sum(slopes[..., 1:-1], axis=-1) * past[..., 0]
-        return np.sum(climbed * (past - 0.5 * self.rounding * climbed), axis=-1) - twice
+        total = first = np.zeros(())
+        for k, (past, climbed, low, _) in enumerate(self._climbs(y, eta)):
+            total = total + climbed * (past - 0.5 * self.rounding * climbed)
+            first = past if k == 0 else first
+            total = total - low * first if k > 0 else total  # the slope between two kinks counts with both
+        return total
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        _, climbed, slopes = self._climb(y, eta)
-        return np.sum(climbed, axis=-1) - np.sum(slopes[..., 1:-1], axis=-1)
+        total = np.zeros(())
+        for k, (_, climbed, low, _) in enumerate(self._climbs(y, eta)):
+            total = total + (climbed if k == 0 else climbed - low)
+        return total
 
     def hessian(self, y: Array, eta: Array) -> Array:
-        _, climbed, slopes = self._climb(y, eta)
-        climbs = (slopes[..., :-1] < climbed) & (climbed < slopes[..., 1:])
-        return np.any(climbs, axis=-1) / self.rounding
+        climbs = [(low < climbed) & (climbed < high) for _, climbed, low, high in self._climbs(y, eta)]
+        return np.logical_or.reduce(climbs) / self.rounding
 
 
 @dataclass(frozen=True)
@@ -219,7 +226,8 @@ class SquaredHinge(RoundedKinks):
         return (2.0 * y - 1.0)[..., None]
 
     def slopes(self, y: Array) -> Array:
-        return np.where(y[..., None] > 0, [-np.inf, 0.0], [0.0, np.inf])
+        first = y > 0
+        return np.stack([np.where(first, -np.inf, 0.0), np.where(first, 0.0, np.inf)], axis=-1)
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)

@@ -91,13 +91,18 @@ def test_rounded_kinks_by_their_own_conditions_and_by_cvxpy(loss, penalty):
     _check(curved_program.solve(Fit.at_start(problem)))
 
 
-def test_responses_far_outside_the_parabola_of_huber():
-    """All rows are where the loss is straight, from the start on: steps on the smooth piece lead nowhere."""
+def _far_outside_the_parabola():
+    """All rows are where Huber's loss is straight, from the start on."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(94, 93))
     y = rng.normal(size=94)
     y[0] = 1e4
-    problem = Problem(Huber(1e-3), GroupLasso(np.repeat(range(31), 3), 1e-3), X, y, np.ones(94))
+    return Problem(Huber(1e-3), GroupLasso(np.repeat(range(31), 3), 1e-3), X, y, np.ones(94))
+
+
+def test_responses_far_outside_the_parabola_of_huber():
+    """Steps on the smooth piece lead nowhere."""
+    problem = _far_outside_the_parabola()
     with pytest.raises(SolverError, match="no optimum"):
         manifold.solve(Fit.at_start(problem))
     _check(solve(Fit.at_start(problem)).fit)
@@ -140,7 +145,7 @@ def test_leave_one_out_is_that_of_refits(name, which):
     assert abs(near.value - exact.value) <= 0.1 * exact.value
 
 
-def test_clarabel_is_named_where_it_is_missing(monkeypatch):
+def _hide_clarabel(monkeypatch):
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -149,9 +154,20 @@ def test_clarabel_is_named_where_it_is_missing(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
+
+
+def test_clarabel_is_named_where_it_is_missing(monkeypatch):
+    _hide_clarabel(monkeypatch)
     X, y = np.random.default_rng(0).normal(size=(20, 12)), np.arange(20) % 2
     with pytest.raises(ImportError, match=r"Hinge with GroupLasso .* pip install 'onefit\[conic\]'"):
         onefit.GeneralizedLinear("hinge", GroupLasso(GROUPS)).fit(X, y)
+
+
+def test_steps_that_lead_nowhere_are_a_failure_of_the_solver_without_clarabel(monkeypatch):
+    """Leave-one-out counts a refit that fails; a package that is missing must not end it."""
+    _hide_clarabel(monkeypatch)
+    with pytest.raises(SolverError, match=r"no optimum reached .* pip install 'onefit\[conic\]'"):
+        solve(Fit.at_start(_far_outside_the_parabola()))
 
 
 def test_a_penalty_with_kinks_and_no_cones_is_refused():

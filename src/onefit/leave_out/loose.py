@@ -148,15 +148,20 @@ def is_determined(fit: Fit) -> bool:
 
     Where the loss curves this is asked of columns on their bound alone: what is inside is seen by K.
     """
-    return all(face.is_point for face in _faces(fit))
+    return not open_faces(fit)
 
 
-def reach_of_optima(fit: Fit, rows: Index) -> Array:
+def open_faces(fit: Fit) -> list[_Face]:
+    """The optima of each output that has several."""
+    return [face for face in _faces(fit) if not face.is_point]
+
+
+def reach_of_optima(fit: Fit, rows: Index, faces: list[_Face] | None = None) -> Array:
     """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
 
     Of all outputs together, so that no difference of two is off by more.
     """
-    reaches = [face.reach(rows) for face in _faces(fit) if not face.is_point]
+    reaches = [face.reach(rows) for face in (open_faces(fit) if faces is None else faces)]
     return np.sum([np.zeros(len(rows)), *reaches], axis=0)
 
 

@@ -21,7 +21,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import is_determined, is_straight, reach_of_optima, room_of_intercept
+from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
@@ -149,8 +149,9 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     )
     if not _holds_off_its_pattern(fit) or not _kinks_hold(fit, gradient):
         return np.full(len(rows), np.inf)
-    if is_straight(fit) and not is_determined(fit):
-        return reach_of_optima(fit, rows)
+    far = reach_of_optima(fit, rows, faces := open_faces(fit))
+    if faces and is_straight(fit):
+        return far
     if any(room := room_of_intercept(fit)):  # all of these are as good
         return np.full(len(rows), max(room))
     step = K.solve(gradient)
@@ -159,10 +160,10 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     if not removed or not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
-        return np.asarray(change[rows]) + reach_of_optima(fit, rows)
+        return np.asarray(change[rows]) + far
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
     short = change.max(initial=0.0) <= CERTIFIED * size
-    found = np.where(short, 2.0 * change[rows], np.inf) + reach_of_optima(fit, rows)
+    found = np.where(short, 2.0 * change[rows], np.inf) + far
     if _may_be_blind(fit, K) and not fit.has_free_directions:
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found

@@ -34,8 +34,8 @@ FLAT = 1e-12  # curvature, relative to the largest, that is none
 
 def applies(problem: Problem) -> bool:
     """Whether a loss with rounded kinks is a conic program with its penalty."""
-    slopes = problem.loss.slopes(problem.y) if isinstance(problem.loss, RoundedKinks) else np.inf
-    return bool(np.all(np.isfinite(slopes))) and isinstance(problem.penalty.without_ridge(), Conic)
+    loss, conic_form = problem.loss, isinstance(problem.penalty.without_ridge(), Conic)
+    return isinstance(loss, RoundedKinks) and conic_form and bool(np.isfinite(loss.slopes(problem.y)).all())
 
 
 def solve(start: Fit) -> Fit:

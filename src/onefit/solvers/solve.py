@@ -70,18 +70,26 @@ def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there."""
     penalty = start.problem.penalty.without_ridge()
     if not isinstance(penalty, Polyhedral):
-        try:
-            return manifold.solve(start)
-        except SolverError:
-            if not curved_program.applies(start.problem):
-                raise
-        fit = curved_program.solve(start)
-        return Solution(fit, factor(fit))
+        return _by_steps_or_cones(start)
     near = manifold.approach(start)
     if near.is_there and is_stationary(near.fit):
         return Solution(near.fit, factor(near.fit))
     exact = sorted_faces if isinstance(penalty, Slope) else quadratic_program
     fit = exact.solve(near.fit)
+    return Solution(fit, factor(fit))
+
+
+def _by_steps_or_cones(start: Fit) -> Solution:
+    """Newton steps on the manifold, and a conic program where they lead nowhere and there is one."""
+    try:
+        return manifold.solve(start)
+    except SolverError as jammed:
+        if not curved_program.applies(start.problem):
+            raise
+        try:
+            fit = curved_program.solve(start)
+        except ImportError as missing:
+            raise SolverError(f"{jammed}; {missing}") from missing
     return Solution(fit, factor(fit))
 
 

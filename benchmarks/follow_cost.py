@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from onefit.fit import Fit
-from onefit.leave_out.follow import cost, follow
+from onefit.leave_out.follow import Paths, cost
 from onefit.losses import Squared
 from onefit.penalties import L1
 from onefit.problem import Problem
@@ -27,7 +27,7 @@ def main() -> None:
             problem = Problem(Squared(), L1(share * top), X, y, np.ones(n), np.array(True))
             fit = solve(Fit.at_start(problem)).fit
             start = time.process_time()
-            done = len(follow(fit, np.arange(n)))
+            done = len(Paths(fit).follow(np.arange(n)).solved)
             taken = time.process_time() - start
             print(
                 f"{n:6d}{p:8d}{fit.tangent.size:8d}{taken:10.3f}{cost(fit, n).seconds:10.3f}{n - done:6d}",

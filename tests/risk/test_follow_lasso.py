@@ -12,6 +12,7 @@ from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
+from onefit.leave_out.tableau import Watched
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
@@ -33,7 +34,7 @@ def _fit(X, y, penalty, weights=None, fit_intercept=True, mean_scaled=True):
 def _check(fit, rows=None, most_unsolved=0.0):
     """Every end that is called solved is the refit; at most a share of them is not."""
     rows = np.flatnonzero(fit.problem.weights) if rows is None else rows
-    ends = leave_out_by_exchange(fit, rows)
+    ends = leave_out_by_exchange(Watched.of(fit), rows)
     assert np.mean(~ends.solved) <= most_unsolved
     for place in np.flatnonzero(ends.solved):
         refit = without(fit, int(rows[place]))
@@ -148,4 +149,5 @@ def test_one_coordinate_at_a_time_leads_there_too(penalty, monkeypatch):
 
 def test_no_rows():
     X, y = _data()
-    assert leave_out_by_exchange(_fit(X, y, L1(4.0)), np.empty(0, dtype=np.intp)).coef.shape[0] == 0
+    watched = Watched.of(_fit(X, y, L1(4.0)))
+    assert leave_out_by_exchange(watched, np.empty(0, dtype=np.intp)).coef.shape[0] == 0

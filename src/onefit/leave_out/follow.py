@@ -7,6 +7,10 @@ problem of Wang et al. 2018, eq. 11), and losses with kinks and a ridge penalty.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
 import numpy as np
 
 from onefit import _linalg
@@ -15,10 +19,10 @@ from onefit.cost import Work, pivots_of_a_row
 from onefit.fit import Fit
 from onefit.leave_out import follow_kinks, follow_lasso
 from onefit.leave_out.result import SolvedWithout
+from onefit.leave_out.tableau import Watched
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates
-from onefit.solvers.path import least_squares_path
 
 PIVOTS = 10.0  # that a row on a kink takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
@@ -27,6 +31,47 @@ IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
 IN_A_ROW, IN_AN_EXCHANGE, GOING_ROUND = 20.0, 10.0, 400.0
 ROUNDS = 2.0  # of watching more columns
 JOINING = 2.0  # columns that a row of the lasso watches, relative to the support
+
+
+class Followed(NamedTuple):
+    """Rows that arrived, and those of which it could not be shown: their ends are where a solver starts."""
+
+    solved: dict[int, SolvedWithout]
+    near: dict[int, SolvedWithout]
+
+
+@dataclass(eq=False)
+class Paths:
+    """Paths out of a fit, and the columns that those which have been followed had to watch."""
+
+    fit: Fit
+
+    @cached_property
+    def _coordinates(self) -> LassoCoordinates | Problem | None:
+        return _lasso(self.fit.problem)
+
+    @cached_property
+    def _watched(self) -> Watched:
+        lasso = self._coordinates
+        return Watched.of(lasso.restate(self.fit) if isinstance(lasso, LassoCoordinates) else self.fit)
+
+    def follow(self, rows: Index) -> Followed:
+        """Follow some rows; those without an end are left out of the answer."""
+        if rows.size == 0:
+            return Followed({}, {})
+        if self.fit.problem.loss.is_kinked:
+            return _off_kinks(self.fit, rows)
+        found, lasso = _along_lasso(self._watched, rows), self._coordinates
+        if not isinstance(lasso, LassoCoordinates):
+            return found
+
+        def back(ends: dict[int, SolvedWithout]) -> dict[int, SolvedWithout]:
+            return {
+                i: SolvedWithout(one.eta, *lasso.parameters(one.coef, one.intercept))
+                for i, one in ends.items()
+            }
+
+        return Followed(*map(back, found))
 
 
 def has_paths(fit: Fit) -> bool:
@@ -39,24 +84,10 @@ def has_paths(fit: Fit) -> bool:
     return fit.is_kinked and _lasso(problem) is not None
 
 
-def paths_are_surer(fit: Fit) -> bool:
-    """Whether paths are surer than iterations: where no ℓ2 part keeps columns from depending on others."""
-    penalty = fit.problem.penalty
-    dampened = isinstance(penalty, SeparablePenalty) and np.any(penalty.strengths(fit.coef.shape)[1])
-    return has_paths(fit) and not dampened
-
-
-def follow(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
-    """Follow some rows; those that do not arrive are left out of the answer."""
-    if rows.size == 0:
-        return {}
-    if fit.problem.loss.is_kinked:
-        return _off_kinks(fit, rows)
-    lasso = _lasso(fit.problem)
-    if not isinstance(lasso, LassoCoordinates):
-        return _along_lasso(fit, rows)
-    found = _along_lasso(lasso.restate(fit), rows)
-    return {i: SolvedWithout(one.eta, *lasso.parameters(one.coef, one.intercept)) for i, one in found.items()}
+def paths_share(fit: Fit) -> bool:
+    """Whether the paths of all rows begin with one tableau, so that nothing is quicker: see ``has_paths``."""
+    lost = fit.problem.lost_shares(np.flatnonzero(fit.problem.weights > 0))
+    return has_paths(fit) and not (np.any(fit.tangent.hessian) and np.ptp(lost) > 0)
 
 
 def cost(fit: Fit, rows: int) -> Work:
@@ -64,12 +95,13 @@ def cost(fit: Fit, rows: int) -> Work:
     n = fit.problem.n
     if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
-    share, watched = fit.tangent.size / n, min(JOINING * fit.tangent.size, fit.problem.X.shape[1])
+    k, p = fit.tangent.size, fit.problem.X.shape[1]
+    share, watched = min(k / n, (n / max(k, 1)) ** 2), min(JOINING * k, p)
     check = 2.0 * _linalg.as_columns(fit.problem.X).n_stored
-    tableau = Work(ROUNDS * watched**2 * (n + 3.0 * watched), ROUNDS * PIVOTS * IN_A_PIVOT)
-    exchanges = pivots_of_a_row(n, fit.tangent.size)
+    tableau = Work(watched**2 * (n + watched), ROUNDS * PIVOTS * IN_A_PIVOT)
+    exchanges = pivots_of_a_row(n, k)
     each = Work(GOING_ROUND * watched**2 * share**12 + check, IN_A_ROW + IN_AN_EXCHANGE * exchanges)
-    return tableau.plus(each.times(rows))
+    return tableau.times(1 if paths_share(fit) else rows).plus(each.times(rows))
 
 
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
@@ -77,21 +109,23 @@ def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
     return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
 
 
-def _along_lasso(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
-    ends = follow_lasso.leave_out_by_exchange(fit, rows)
-    if not ends.solved.any():  # copies of a column share its coefficient: let one of them have it
-        ends = follow_lasso.leave_out_by_exchange(next(least_squares_path([fit.problem])).fit, rows)
-    done = np.flatnonzero(ends.solved)
-    coef = np.zeros((done.size, fit.coef.size))
-    coef[:, ends.columns] = ends.coef[done]
-    own = _linalg.as_columns(fit.problem.X).own_products(rows[done], coef) + ends.intercept[done]
-    return _by_row(rows[done], own, coef, ends.intercept[done])
+def _along_lasso(watched: Watched, rows: Index) -> Followed:
+    fit, ends = watched.fit, follow_lasso.leave_out_by_exchange(watched, rows)
+
+    def by_row(which: Index) -> dict[int, SolvedWithout]:
+        coef = np.zeros((which.size, fit.coef.size))
+        coef[:, ends.columns] = ends.coef[which]
+        own = _linalg.as_columns(fit.problem.X).own_products(rows[which], coef) + ends.intercept[which]
+        return _by_row(rows[which], own, coef, ends.intercept[which])
+
+    return Followed(by_row(np.flatnonzero(ends.solved)), by_row(np.flatnonzero(ends.came & ~ends.solved)))
 
 
-def _off_kinks(fit: Fit, rows: Index) -> dict[int, SolvedWithout]:
+def _off_kinks(fit: Fit, rows: Index) -> Followed:
     ends = follow_kinks.leave_out_along_path(fit, rows)
     done = ends.solved
-    return _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
+    solved = _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
+    return Followed(solved, {})
 
 
 def _by_row(rows: Index, own: Array, coef: Array, level: Array) -> dict[int, SolvedWithout]:

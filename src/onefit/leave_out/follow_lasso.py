@@ -20,12 +20,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.fit import Fit
 from onefit.leave_out.exchange import LETS_GO, TIE, Models
-from onefit.leave_out.tableau import Tableau, WorkingSet
-from onefit.leave_out.vertex import may_be_tied
+from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 
-NEARBY = 0.7  # share of its bound from which on a correlation is followed
 ROUNDS = 4  # times that columns which turn out to join may be added
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
@@ -33,24 +30,26 @@ STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 class LassoEnds(NamedTuple):
     """Refits without some rows.
 
-    ``coef`` (r, |columns|) are the coefficients of ``columns``, all others are zero; ``solved`` says for
-    which rows the conditions of optimality hold on all columns.
+    ``coef`` (r, |columns|) are the coefficients of ``columns``, all others are zero; ``came`` says which rows
+    have an end on these columns, ``solved`` for which of them the conditions of optimality hold on all.
     """
 
     columns: Index
     coef: Array
     intercept: Array
     exchanges: Index
+    came: Mask
     solved: Mask
 
 
-def leave_out_by_exchange(fit: Fit, rows: Index) -> LassoEnds:
+def leave_out_by_exchange(watched: Watched, rows: Index) -> LassoEnds:
     """Leave single rows out of a least-squares fit with a separable ℓ1 part, exactly.
 
     Parameters
     ----------
-    fit : Fit
-        Optimal to machine precision, with one output, a quadratic loss and an ℓ1 part.
+    watched : Watched
+        Columns of a fit that is optimal to machine precision, with one output, a quadratic loss and an ℓ1
+        part.  Those that turn out to join are watched from then on.
     rows : (r,) int array
         Rows to leave out, each on its own.
 
@@ -63,48 +62,46 @@ def leave_out_by_exchange(fit: Fit, rows: Index) -> LassoEnds:
     Examples
     --------
     >>> import numpy as np
+    >>> from onefit.fit import Fit
     >>> from onefit.losses import Squared
     >>> from onefit.penalties import L1
     >>> from onefit.problem import Problem
     >>> from onefit.solvers.solve import solve
     >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
     >>> fit = solve(Fit.at_start(Problem(Squared(), L1(2.0), X, y, np.ones(4)))).fit
-    >>> ends = leave_out_by_exchange(fit, np.array([3]))
+    >>> ends = leave_out_by_exchange(Watched.of(fit), np.array([3]))
     >>> ends.coef, ends.intercept, ends.exchanges, ends.solved
     (array([[0.]]), array([2.]), array([1]), array([ True]))
     """
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
-    gamma = np.abs(fit.loss_gradient)
-    watched = np.isfinite(l1) & (fit.tangent.support | (gamma >= NEARBY * l1))
-    ends, joining = _follow_all(fit, rows, np.flatnonzero(watched))
+    ends, joining = _follow_all(watched, rows)
     for _ in range(ROUNDS):
-        missed = np.flatnonzero(~ends.solved)
-        if missed.size == 0 or not np.any(joining & ~watched):
+        missed, before = np.flatnonzero(~ends.solved), len(watched.columns)
+        watched.join(joining)
+        if missed.size == 0 or len(watched.columns) == before:
             break
-        watched |= joining
-        again, joining = _follow_all(fit, rows[missed], np.flatnonzero(watched))
+        again, joining = _follow_all(watched, rows[missed])
         ends = _merged(ends, missed, again)
     return ends
 
 
-def _follow_all(fit: Fit, rows: Index, columns: Index) -> tuple[LassoEnds, Mask]:
-    """Refits on some columns, and the columns that should have been among them."""
+def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
+    """Refits on the columns that are watched, and those that should have been among them."""
+    fit, columns = watched.fit, np.sort(watched.columns)
     f = fit.problem.lost_shares(rows)
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
-    exchanges, reached = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
+    exchanges, came = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
-        table = WorkingSet.of(fit, columns, 0.0, 1.0 - float(f[own[0]]))
+        table = watched.table(0.0, 1.0 - float(f[own[0]]))
         if table is None:
             continue
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
             found = _models(table, rows[part], f[part]).minima()
             own_coef, level[part] = table.coefficients(found.x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
-            reached[part], exchanges[part] = found.settled, found.exchanges
-    came = np.flatnonzero(reached)
-    solved, joining = _optimal(fit, rows[came], f[came], columns, coef[came], level[came])
-    reached[came] = solved
-    return LassoEnds(columns, coef, level, exchanges, reached), joining
+            came[part], exchanges[part] = found.settled, found.exchanges
+    solved, ended = came.copy(), np.flatnonzero(came)
+    solved[ended], joining = _optimal(watched, rows[ended], columns, coef[ended], level[ended])
+    return LassoEnds(columns, coef, level, exchanges, came, solved), joining
 
 
 def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
@@ -119,9 +116,11 @@ def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     coef = np.zeros((len(ends.coef), len(again.columns)))
     coef[:, np.searchsorted(again.columns, ends.columns)] = ends.coef
     coef[which] = again.coef
-    level, exchanges, solved = ends.intercept.copy(), ends.exchanges.copy(), ends.solved.copy()
-    level[which], exchanges[which], solved[which] = again.intercept, again.exchanges, again.solved
-    return LassoEnds(again.columns, coef, level, exchanges, solved)
+    level, exchanges = ends.intercept.copy(), ends.exchanges.copy()
+    came, solved = ends.came.copy(), ends.solved.copy()
+    level[which], exchanges[which] = again.intercept, again.exchanges
+    came[which], solved[which] = again.came, again.solved
+    return LassoEnds(again.columns, coef, level, exchanges, came, solved)
 
 
 def _models(table: WorkingSet, rows: Index, f: Array) -> Models:
@@ -141,34 +140,36 @@ def _models(table: WorkingSet, rows: Index, f: Array) -> Models:
     return Models(tableau, start, np.multiply.outer(table.l1, keep))
 
 
-def _optimal(fit: Fit, rows: Index, f: Array, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:
+def _optimal(watched: Watched, rows: Index, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:
     """Rows whose coefficients solve the problem without them, and columns that should have joined."""
-    problem = fit.problem
+    fit, problem = watched.fit, watched.fit.problem
     l1, l2 = problem.separable.strengths(fit.coef.shape)
     solved, joining = np.ones(len(rows), dtype=bool), np.zeros(len(l1), dtype=bool)
     active = _linalg.active_columns(problem.X, columns)
-    held, open_to_ties = np.isfinite(l1), may_be_tied(fit)
+    held, open_to_ties = np.where(np.isfinite(l1), l1, np.inf)[:, None], watched.may_be_tied
+    unit = STATIONARY * (np.abs(fit.loss_gradient).max() + np.finfo(float).tiny)
+    scale = np.abs(fit.gradient).sum() * STATIONARY
     size = max(1, _linalg.BLOCK_SIZE // max(problem.X.shape))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        eta = _linalg.times(active, coef[part].T) + level[part]
+        keep, beta = 1.0 - problem.lost_shares(rows[part]), coef[part].T
+        eta = _linalg.times(active, beta) + level[part]
         slope = problem.weights[:, None] * (eta - problem.y[:, None])
         slope[rows[part], np.arange(slope.shape[1])] = 0.0
         gamma = -_linalg.transposed_times(problem.X, slope)
-        keep = 1.0 - f[part]
-        gamma[columns] -= keep * l2[columns, None] * coef[part].T
-        bound = keep * l1[:, None]
-        unit = STATIONARY * (np.abs(fit.loss_gradient).max() + np.finfo(float).tiny)
-        beyond = (np.abs(gamma) > bound * (1.0 + TIE) + 1e-3 * unit) & held[:, None]
-        on = coef[part].T != 0
-        off_target = np.abs(
-            gamma[columns] - np.where(on, bound[columns] * np.sign(coef[part].T), gamma[columns])
-        )
-        beyond[columns] &= ~on
-        tied = (np.abs(gamma) >= bound * (1.0 - TIE)) & open_to_ties[:, None]
-        tied[columns] &= ~on  # other optima may be as good
+        gamma[columns] -= keep * l2[columns, None] * beta
+        bound, on = keep * l1[columns, None], beta != 0
+        off_target = np.where(on, np.abs(gamma[columns] - bound * np.sign(beta)), 0.0)
+        excess = np.abs(gamma, out=gamma)
+        excess -= keep * held
+        excess[columns] = np.where(on, -np.inf, excess[columns])
+        j, i = np.nonzero(excess >= -TIE * keep * held)  # few
+        tie = TIE * keep[i] * l1[j]
+        beyond = excess[j, i] > tie + 1e-3 * unit
+        bad = i[beyond | ((excess[j, i] >= -tie) & open_to_ties[j])]  # others may be as good
+        joining[j[beyond]] = True
         level_free = np.abs(slope.sum(axis=0)) if problem.intercept else np.zeros(slope.shape[1])
-        scale = np.abs(fit.gradient).sum() * STATIONARY
-        solved[part] = ~(beyond | tied).any(axis=0) & (off_target <= unit).all(axis=0) & (level_free <= scale)
-        joining |= beyond.any(axis=1)
-    return solved, joining
+        fine = (off_target <= unit).all(axis=0) & (level_free <= scale)
+        fine[bad] = False
+        solved[part] = fine
+    return solved, joining & watched.eligible

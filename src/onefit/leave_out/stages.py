@@ -17,8 +17,8 @@ from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
 from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_cost
 from onefit.leave_out.chords import MAX_STEPS
+from onefit.leave_out.follow import Paths, has_paths, paths_share
 from onefit.leave_out.follow import cost as following
-from onefit.leave_out.follow import follow, has_paths, paths_are_surer
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
@@ -271,6 +271,10 @@ class State:
     def _watched(self) -> Watched:
         return Watched.of(self.fit)
 
+    @cached_property
+    def _paths(self) -> Paths:
+        return Paths(self.fit)
+
     def _take(
         self, values: Mapping[int, tuple[Any, Any]], solved: Mapping[int, SolvedWithout], **known: Any
     ) -> None:
@@ -311,9 +315,11 @@ class State:
         return seconds
 
     def follow(self, which: Index, affordable: float = np.inf) -> float:
-        """Follow rows along exact paths."""
-        solved = follow(self.fit, which)
+        """Follow rows along exact paths; where one ends without a proof, a refit starts."""
+        solved, near = self._paths.follow(which)
+        self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
         values = {i: (one.eta, 0.0) for i, one in solved.items()}
+        values |= {i: (one.eta, np.inf) for i, one in near.items()}
         self._take(values, solved, pivoted=_with(self.found.pivoted, list(solved)))
         return following(self.fit, which.size).seconds
 
@@ -342,7 +348,7 @@ def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
     found, anew = list[tuple[Work, Way]](), refit_cost(fit)
     if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
         if sets is None and proximal.applies(fit):
-            if not paths_are_surer(fit):
+            if not paths_share(fit):
                 found.append((proximal.cost(fit), Way.ITERATE))
         elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
             found.append((_cost_of_chords(fit, sets), Way.REPEAT))

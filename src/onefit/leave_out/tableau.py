@@ -224,15 +224,26 @@ class Watched:
         eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
         return cls(fit, eligible, np.flatnonzero(near & eligible))
 
-    def table(self, floor: float) -> WorkingSet | None:
-        """That of the columns that are watched at present."""
+    @property
+    def may_be_tied(self) -> Mask:
+        """As ``vertex.may_be_tied`` has it: nothing but an ℓ1 part is on them, and they are no copies."""
+        l1, l2 = self.fit.problem.separable.strengths(self.fit.coef.shape)
+        return np.asarray(self.eligible & (l2 == 0) & (l1 > 0))
+
+    def table(self, floor: float, shrink: float | None = None) -> WorkingSet | None:
+        """That of the columns that are watched at present, kept where the penalty shrinks as usual."""
+        usual = self.fit.problem.usual_shrink
+        if shrink is not None and shrink != usual and np.any(self.fit.tangent.hessian):
+            return WorkingSet.of(self.fit, self.columns, floor, shrink)
         if floor not in self.tables:
-            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor, self.fit.problem.usual_shrink)
+            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor, usual)
         return self.tables[floor]
 
     def join(self, joining: Mask) -> None:
         """Watch more columns."""
         more = np.setdiff1d(np.flatnonzero(joining), self.columns)
+        if more.size == 0:
+            return
         self.columns = np.concatenate([self.columns, more])
         self.tables = {floor: table and table.joined(more) for floor, table in self.tables.items()}
 

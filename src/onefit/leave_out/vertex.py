@@ -15,6 +15,7 @@ from onefit.fit import Fit
 
 SAME = 12  # digits in which two projections of a column agree with those of a copy
 DEPENDENT = 1e-10  # eigenvalue of the correlations of columns that is none
+INDEPENDENT = 1e8  # condition of the correlations up to which no eigenvalue is asked for
 
 
 def at_vertex(fit: Fit) -> Fit:
@@ -36,7 +37,11 @@ def at_vertex(fit: Fit) -> Fit:
     centred = (X - means)[held]
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", centred, centred)), np.finfo(float).tiny)
     centred /= norms
-    values, vectors = np.linalg.eigh(_linalg.product(centred.T, centred))
+    correlations = _linalg.product(centred.T, centred)
+    L = _linalg.cholesky(np.asfortranarray(correlations))
+    if L is not None and _linalg.condition(L) < INDEPENDENT:
+        return fit
+    values, vectors = np.linalg.eigh(correlations)
     null = vectors[:, values < DEPENDENT] / norms[:, None]
     if null.shape[1] == 0:
         return fit

@@ -88,11 +88,20 @@ class _Race:
         """Judge the choice thoroughly, and choose again, until that stands."""
         best = self.result.best
         while best not in self.finished:
+            if self.verdicts[best] is None:  # between two that were judged
+                best = self._looked_at(best)
+                continue
             self._judge_thoroughly(best)
             if self.spent <= self._affordable or not self._is_as_good(best):
                 best = self.result.best
         self.result = replace(self.result, best=best)
         return self._solution(best), self.finished[best]
+
+    def _looked_at(self, j: int) -> int:
+        """Judge a strength as those that it is held against were; returns the choice after that."""
+        self._judge(j, max(max(verdict.solved, verdict.seen) for verdict in self.verdicts if verdict))
+        self._choose()
+        return self.result.best
 
     def _judge_thoroughly(self, j: int) -> None:
         """Take over what all rows say of a strength, unless what is known tells it from others better."""
@@ -119,6 +128,7 @@ class _Race:
         least = smallest(result.risks)
         counts = np.array([self._count(j) for j in range(len(self.verdicts))])
         near = result.risks <= result.risks[least] + IN_REACH * result.paired_errors
+        near[self._unbounded_beside(least)] = True
         near &= counts >= 0
         open_ones = np.flatnonzero(near & (counts < n))
         if open_ones.size == near.sum() == 1 and self.selection != "min":  # nothing to tell it from
@@ -131,6 +141,15 @@ class _Race:
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
+
+    def _unbounded_beside(self, j: int) -> list[int]:
+        """The strengths judged on either side, if nothing is known of how far their risks are off."""
+        verdicts = self.result.verdicts
+        judged = [k for k, verdict in enumerate(verdicts) if verdict is not None]
+        place = judged.index(j)
+        sides = [*judged[max(place - 1, 0) : place], *judged[place + 1 : place + 2]]
+        rough = [verdict is not None and not np.isfinite(verdict.error) for verdict in verdicts]
+        return [k for k in sides if rough[k] and not self._is_judged(k)]
 
     def _count(self, j: int) -> int:
         """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""

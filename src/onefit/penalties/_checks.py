@@ -28,13 +28,6 @@ def check_positive(name: str, given: Any) -> None:
         raise ValueError(f"{name} must be a finite number above 0, got {given!r}")
 
 
-def check_matrix(name: str, given: Any) -> None:
-    """Refuse what is not the shape of a matrix."""
-    sizes = np.asarray(given)
-    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or np.any(sizes < 1):
-        raise ValueError(f"{name} must be two positive whole numbers, got {given!r}")
-
-
 def check_share(name: str, given: Any) -> None:
     """Refuse what is not one number between 0 and 1."""
     share = np.asarray(given)
@@ -60,11 +53,3 @@ def check_one_output(penalty: object, shape: tuple[int, ...]) -> None:
         raise ValueError(
             f"{type(penalty).__name__} is for models with one output, got coefficients of shape {shape}"
         )
-
-
-def check_matrix_size(penalty: object, shape: tuple[int, ...], matrix: Any) -> None:
-    """Refuse coefficients of several outputs, or not as many as the matrix has entries."""
-    check_one_output(penalty, shape)
-    rows, columns = matrix
-    if shape[0] != rows * columns:
-        raise ValueError(f"shape {(rows, columns)} has {rows * columns} entries, got {shape[0]} coefficients")

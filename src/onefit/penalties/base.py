@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import singledispatch
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy as np
 
 from onefit._typing import Array, Mask
+from onefit.parameters import Parametrised
+from onefit.penalties._checks import check_strength
 from onefit.pieces import Pieces, Tangent
 
 ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
 ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
 
 
-class Penalty(ABC):
+class Penalty(Parametrised, ABC):
     """A convex function of the coefficients; the intercept is never penalised.
 
     Concrete penalties are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
@@ -109,7 +111,7 @@ class Penalty(ABC):
         """Return the penalty without its ℓ2 part."""
         return self
 
-    def check(self, shape: tuple[int, ...]) -> None:  # noqa: B027 (most fit any shape)
+    def check(self, shape: tuple[int, ...]) -> None:
         """Refuse coefficients of a shape that the penalty is not made for.
 
         Raises
@@ -152,42 +154,6 @@ class Penalty(ABC):
     def __add__(self, other: object) -> Penalty:
         return add(self, other) if isinstance(other, Penalty) else NotImplemented
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, those of a nested penalty as ``name__parameter``."""
-        own = {name: getattr(self, name) for name in _names(self)}
-        nested = {
-            f"{name}__{key}": value
-            for name, part in own.items()
-            if deep and isinstance(part, Penalty)
-            for key, value in part.get_params().items()
-        }
-        return own | nested
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters in place, as scikit-learn's ``set_params`` does.
-
-        Raises
-        ------
-        ValueError
-            An unknown name, or a value that the constructor refuses.
-        """
-        own, nested = dict[str, Any](), dict[str, dict[str, Any]]()
-        for name, value in params.items():
-            field, _, key = name.partition("__")
-            if field not in _names(self) or (key and not isinstance(getattr(self, field), Penalty)):
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {_names(self)}")
-            if key:
-                nested.setdefault(field, {})[key] = value
-            else:
-                own[field] = value
-        changed: Any = replace(self, **own)  # type: ignore[type-var]
-        for field, values in nested.items():
-            getattr(changed, field).set_params(**values)
-        for name in [name for name in vars(self) if name not in _names(self)]:
-            del self.__dict__[name]  # what was computed from the old parameters
-        self.__dict__.update({name: getattr(changed, name) for name in _names(self)})
-        return self
-
     def __getstate__(self) -> dict[str, Any]:
         return self.get_params(deep=False)
 
@@ -202,7 +168,9 @@ class OfOneStrength(Penalty):
 
     alpha: float
 
-    @final
+    def __post_init__(self) -> None:
+        check_strength("alpha", self.alpha)
+
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)  # type: ignore[type-var]
 
@@ -217,7 +185,3 @@ def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
     size = np.abs(loss_gradient) if size is None else size
     return size if size.ndim == 1 else np.max(size, axis=0, initial=0.0)
-
-
-def _names(penalty: Any) -> list[str]:
-    return [field.name for field in fields(penalty)]

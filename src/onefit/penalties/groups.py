@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
+from onefit.penalties._checks import check_one_output, check_share, check_weights
 from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
 from onefit.penalties.cones import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
@@ -42,7 +42,7 @@ class GroupPenalty(OfOneStrength, Conic):
     pieces = Pieces.SMOOTH
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         if self._given_weights is not None:
             check_weights("weights", self._given_weights, self.count, "one a group")
         _ = self.membership  # refuses bad groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,14 +88,14 @@ class PiecewiseRows:
         )
 
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
-        return self._joined(other, scipy.linalg.block_diag(self.extra, other.extra))
+        return self._joined([other], scipy.linalg.block_diag(self.extra, other.extra))
 
-    def above(self, other: PiecewiseRows) -> PiecewiseRows:
+    def above(self, *others: PiecewiseRows) -> PiecewiseRows:
         """Return these rows and others below them that depend on the same further variables."""
-        return self._joined(other, np.vstack([self.extra, other.extra]))
+        return self._joined(others, np.vstack([self.extra, *(other.extra for other in others)]))
 
-    def _joined(self, other: PiecewiseRows, extra: Array) -> PiecewiseRows:
-        parts = (self, other)
+    def _joined(self, others: Sequence[PiecewiseRows], extra: Array) -> PiecewiseRows:
+        parts = (self, *others)
         q = max(part.kinks.shape[1] for part in parts)
         return PiecewiseRows(
             _linalg.stacked([part.X for part in parts]),

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import Self
 
-import numpy as np
-
 from onefit._typing import Array
 from onefit.parameters import Parametrised
 from onefit.pieces import Interval, Pieces
@@ -168,21 +166,3 @@ class PiecewiseLoss(Loss):
     def interval(self, y: Array, eta: Array) -> Interval:
         """Return the piece that each row is on."""
         return Interval.between(self.breaks(y), eta)
-
-
-class QuadraticPieces(PiecewiseLoss):
-    """One whose pieces are lines and parabolas.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onefit.losses import Huber
-    >>> Huber(delta=1.0).third(np.zeros(2), np.array([0.5, 2.0]))
-    array([0., 0.])
-    """
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
-    def self_concordance(self) -> float:
-        return 0.0

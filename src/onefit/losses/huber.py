@@ -38,9 +38,6 @@ class Huber(RoundedKinks):
     def slopes(self, y: Array) -> Array:
         return np.broadcast_to([-self.delta, self.delta], (*y.shape, 2))
 
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(np.average(y, weights=weights))
-
 
 @dataclass(frozen=True)
 class ConcomitantHuber(CoupledLoss):
@@ -105,6 +102,3 @@ class ConcomitantHuber(CoupledLoss):
 
     def self_concordance(self) -> None:
         return None
-
-
-# --- mixtures --------------------------------------------------------------------------------------

@@ -9,10 +9,36 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.losses.base import QuadraticPieces
+from onefit.losses.base import PiecewiseLoss
 from onefit.pieces import Pieces
 
 LEAST_WIDTH = 0.05  # of a kink that is rounded
+
+
+class QuadraticPieces(PiecewiseLoss):
+    """A loss whose pieces are lines, which meet in kinks, and parabolas in the place of kinks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Huber
+    >>> Huber(delta=1.0).third(np.zeros(2), np.array([0.5, 2.0]))
+    array([0., 0.])
+    """
+
+    @abstractmethod
+    def kinks(self, y: Array) -> Array:
+        """Linear predictors of the kinks, ascending: (n, q)."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> Array:
+        """Derivatives of the lines, ascending: (n, q + 1); infinite where a parabola has no end."""
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def self_concordance(self) -> float:
+        return 0.0
 
 
 class PiecewiseLinear(QuadraticPieces):
@@ -33,16 +59,8 @@ class PiecewiseLinear(QuadraticPieces):
 
     pieces = Pieces.STRAIGHT
 
-    @abstractmethod
-    def kinks(self, y: Array) -> Array:
-        """Linear predictors of the kinks, ascending: (n, q)."""
-
     def breaks(self, y: Array) -> Array:
         return self.kinks(y)
-
-    @abstractmethod
-    def slopes(self, y: Array) -> Array:
-        """Derivatives on the pieces, ascending: (n, q + 1)."""
 
     def piece(self, y: Array, eta: Array) -> Index:
         """Number of the piece that each row is on, 0 … q; the one before where it sits on a kink."""
@@ -61,8 +79,23 @@ class PiecewiseLinear(QuadraticPieces):
         return np.zeros_like(eta)
 
 
+class OfMargin(QuadraticPieces):
+    """The hinge and its kin, losses of s η with s = 2y − 1 for y in {0, 1}, whose kink is at s η = 1."""
+
+    of_two_classes = True
+
+    def kinks(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[..., None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.stack([-y, 1.0 - y], axis=-1)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
+
+
 @dataclass(frozen=True)
-class Hinge(PiecewiseLinear):
+class Hinge(OfMargin, PiecewiseLinear):
     """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine.
 
     Examples
@@ -73,16 +106,8 @@ class Hinge(PiecewiseLinear):
     array([0. , 0.5, 2. ])
     """
 
-    of_two_classes = True
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[:, None]
-
-    def slopes(self, y: Array) -> Array:
-        return np.stack([-y, 1.0 - y], axis=1)
-
     def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(np.sign(2.0 * np.average(y, weights=weights) - 1.0))
+        return np.sign(super().start(y, weights))
 
 
 @dataclass(frozen=True)
@@ -168,14 +193,6 @@ class RoundedKinks(QuadraticPieces):
     def rounding(self) -> float:
         """Width of a parabola, in linear predictors, for each unit by which the slope changes."""
 
-    @abstractmethod
-    def kinks(self, y: Array) -> Array:
-        """Linear predictors of the kinks, ascending: (n, q)."""
-
-    @abstractmethod
-    def slopes(self, y: Array) -> Array:
-        """Derivatives of the pieces, ascending: (n, q + 1), infinite where there is none."""
-
     def breaks(self, y: Array) -> Array:
         kinks, slopes = self.kinks(y), self.rounding * self.slopes(y)
         ends = np.sort(np.concatenate([kinks + slopes[..., :-1], kinks + slopes[..., 1:]], axis=-1), axis=-1)
@@ -206,9 +223,12 @@ class RoundedKinks(QuadraticPieces):
         climbs = [(low < climbed) & (climbed < high) for _, climbed, low, high in self._climbs(y, eta)]
         return np.logical_or.reduce(climbs) / self.rounding
 
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.average(y, weights=weights))
+
 
 @dataclass(frozen=True)
-class SquaredHinge(RoundedKinks):
+class SquaredHinge(OfMargin, RoundedKinks):
     """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}.
 
     Examples
@@ -219,22 +239,15 @@ class SquaredHinge(RoundedKinks):
     array([0.  , 0.25, 4.  ])
     """
 
-    of_two_classes = True
     rounding = 0.5
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[..., None]
 
     def slopes(self, y: Array) -> Array:
         first = y > 0
         return np.stack([np.where(first, -np.inf, 0.0), np.where(first, 0.0, np.inf)], axis=-1)
 
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
-
 
 @dataclass(frozen=True)
-class SmoothedHinge(RoundedKinks):
+class SmoothedHinge(OfMargin, RoundedKinks):
     """The hinge with its kink rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
 
     It has the slopes of the hinge outside 0 < m < width.
@@ -252,7 +265,6 @@ class SmoothedHinge(RoundedKinks):
     """
 
     width: float = 0.5
-    of_two_classes = True
 
     def __post_init__(self) -> None:
         if not LEAST_WIDTH <= self.width < np.inf:
@@ -264,15 +276,6 @@ class SmoothedHinge(RoundedKinks):
     @property
     def rounding(self) -> float:
         return self.width
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[..., None]
-
-    def slopes(self, y: Array) -> Array:
-        return np.stack([-y, 1.0 - y], axis=-1)
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return SquaredHinge().start(y, weights)
 
 
 @dataclass(frozen=True)
@@ -300,6 +303,3 @@ class SquaredEpsilonInsensitive(RoundedKinks):
 
     def slopes(self, y: Array) -> Array:
         return np.broadcast_to([-np.inf, 0.0, np.inf], (*y.shape, 3))
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(np.average(y, weights=weights))

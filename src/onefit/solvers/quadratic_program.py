@@ -28,7 +28,7 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Mixture, PiecewiseLinear, Squared
-from onefit.losses.mixture import straight_part
+from onefit.losses.composed import straight_part
 from onefit.losses.piecewise import RoundedKinks
 from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from onefit._linalg.blas import mirrored
 from onefit._linalg.columns import DenseColumns, SparseColumns, as_columns
 from onefit._linalg.design import Design
 from onefit._typing import Array, Index
@@ -84,8 +85,7 @@ def densified(X: Any, most: int) -> Any:
 
 def full_gram(X: Any, means: Array | None, d: Array) -> Array:
     """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ), both triangles of it: (k, k)."""
-    lower = np.tril(as_columns(X).weighted_gram(means, d))
-    return lower + np.tril(lower, -1).T
+    return mirrored(as_columns(X).weighted_gram(means, d))
 
 
 def stacked(parts: list[Any]) -> Any:

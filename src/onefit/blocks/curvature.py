@@ -7,7 +7,7 @@ from typing import Self, final
 
 import numpy as np
 
-from onefit._linalg import Factorization, add_gram, eigh, product
+from onefit._linalg import Factorization, add_gram, eigh, mirrored, product
 from onefit._typing import Array, Index
 from onefit.blocks.models import Models, Points, pieces
 from onefit.blocks.rows import Block
@@ -132,8 +132,8 @@ class Quadratic:
     @classmethod
     def of(cls, sums: Sums, j: int, place: int, *, intercept: bool) -> Self:
         """Read it off the sums: of strength j, whose curvature is at a place of its own."""
-        lower = np.tril(sums.grams[place])
-        gram, mass, means = lower + np.tril(lower, -1).T, np.inf, np.zeros(len(lower))
+        gram, mass = mirrored(sums.grams[place]), np.inf
+        means = np.zeros(len(gram))
         if intercept:
             mass = max(float(sums.masses[place]), np.finfo(float).tiny)
             means = sums.firsts[place] / mass

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._linalg import add_gram, product
+from onefit._linalg import add_gram, mirrored, product
 from onefit._typing import Array, Index, Mask
 from onefit.tuning.contest import Contest, within_reach
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
@@ -197,5 +197,4 @@ class LossSums:
 def _pairs(differences: Array) -> Array:
     """D Dᵀ."""
     J = len(differences)
-    lower = add_gram(np.zeros((J, J), order="F"), differences.T)
-    return np.tril(lower) + np.tril(lower, -1).T
+    return mirrored(add_gram(np.zeros((J, J), order="F"), differences.T))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._linalg import add_gram, product
+from onefit._linalg import add_gram, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
 
@@ -169,7 +169,7 @@ class _Pile:
             self.largest_weight,
             self.means + x,
             self.y_means + y,
-            np.tril(self.gram) + np.tril(self.gram, -1).T - self.weight * np.outer(x, x),
+            mirrored(self.gram) - self.weight * np.outer(x, x),
             self.cross - self.weight * np.outer(x, y),
             self.squares - self.weight * y**2,
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, total_curvature
 from onefit.exceptions import SolverError
 
 EPS = np.finfo(np.float64).eps
@@ -30,10 +30,6 @@ class Dual(ScalarCurvature):
     d: Array  # (n,), all at least 0
     intercept: bool
     known_gram: Array | None = None  # X Xᵀ, if somebody has it
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
 
     @cached_property
     def _bent(self) -> Index | slice:
@@ -98,10 +94,12 @@ class Dual(ScalarCurvature):
         return forms + 1.0 / total_curvature(self.d, self.intercept)
 
     def solve(self, gradient: Direction) -> Direction:
-        profiled = gradient.coef - outer(self._transposed(self._share), gradient.intercept)
+        profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)
         rows = _linalg.times(self.X, self._scaled(profiled))
         dual = self._explained(rows - self._share @ rows)
-        coef = self._scaled(profiled - self._transposed(dual - outer(self._share, dual.sum(axis=0))))
+        coef = self._scaled(
+            profiled - self._transposed(dual - np.multiply.outer(self._share, dual.sum(axis=0)))
+        )
         shift = self._share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.intercept / total_curvature(self.d, self.intercept) - shift)
 
@@ -113,9 +111,6 @@ class Dual(ScalarCurvature):
         centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._share
         kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
         return kernel - self._fitted(kernel.T).T + 1.0 / total_curvature(self.d, self.intercept)
-
-    def predict(self, direction: Direction) -> Array:
-        return _linalg.times(self.X, direction.coef) + direction.intercept
 
     def hat(self, rows: Array) -> Array:
         along = _linalg.product(self._gram, rows)

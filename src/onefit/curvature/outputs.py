@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._linalg import Factorization
-from onefit._typing import Array, Design, Index
+from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Curvature, Direction, Sandwich
 from onefit.curvature.row_products import RowProducts, row_products
 from onefit.penalties import Tangent
@@ -44,24 +44,21 @@ class Independent(Curvature):
         coef, intercept = np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept)
         for which, K in enumerate(self.factors):
             own = self.group == which
-            some = Direction(_flat(gradient.coef[:, own]), gradient.intercept[own].ravel())
-            solved = K.solve(some)
+            solved = K.solve(self._of_group(which, gradient))
             coef[:, own] = solved.coef.reshape(len(coef), -1, *coef.shape[2:])
             intercept[own] = solved.intercept.reshape(-1, *coef.shape[2:])
         return Direction(coef, intercept)
 
+    def _of_group(self, which: int, direction: Direction) -> Direction:
+        """Outputs with the same factor, side by side."""
+        own = self.group == which
+        coef = direction.coef[:, own]
+        return Direction(coef.reshape(len(coef), -1), direction.intercept[own].ravel())
+
     def predict(self, direction: Direction) -> Array:
-        parts = {
-            which: K.predict(
-                Direction(
-                    _flat(direction.coef[:, self.group == which]),
-                    direction.intercept[self.group == which].ravel(),
-                )
-            )
-            for which, K in enumerate(self.factors)
-        }
-        found = np.empty((len(next(iter(parts.values()))), *direction.coef.shape[1:]))
-        for which, rows in parts.items():
+        parts = [K.predict(self._of_group(which, direction)) for which, K in enumerate(self.factors)]
+        found = np.empty((len(parts[0]), *direction.coef.shape[1:]))
+        for which, rows in enumerate(parts):
             found[:, self.group == which] = rows.reshape(len(rows), -1, *direction.coef.shape[2:])
         return found
 
@@ -76,10 +73,6 @@ class Independent(Curvature):
     def sandwich(self, middle: Array) -> Sandwich:
         parts = [self.factors[which].sandwich(middle[:, j]) for j, which in enumerate(self.group)]
         return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
-
-
-def _flat(coef: Array) -> Array:
-    return coef.reshape(len(coef), -1)
 
 
 def ignores_shifts(d: Array) -> bool:
@@ -108,34 +101,34 @@ class CoupledBlock(Curvature):
         return _linalg.column_means(self.problem.X, self.problem.weights)
 
     @cached_property
-    def _free(self) -> list[Index]:
-        """Free coordinates of each output among the p columns and, as number p, the intercept."""
-        free = np.vstack([self.tangent.support, self.problem.intercept[None]])
-        return [np.flatnonzero(column) for column in free.T]
+    def _is_free(self) -> Mask:
+        """Free coordinates among the p columns and, as number p, the intercept: (p + 1, c)."""
+        return np.vstack([self.tangent.support, self.problem.intercept[None]])
 
     @cached_property
-    def _ends(self) -> Index:
-        return np.concatenate([[0], np.cumsum([len(f) for f in self._free])])
+    def _free(self) -> tuple[Index, Index]:
+        """Coordinates and outputs of what is free, in the order of K: one output after the other."""
+        outputs, coordinates = np.nonzero(self._is_free.T)
+        return coordinates, outputs
 
     @cached_property
     def _rows(self) -> RowProducts:
-        return row_products(self.problem.X, self._means, self._free)
+        free = [np.flatnonzero(column) for column in self._is_free.T]
+        return row_products(self.problem.X, self._means, free)
 
     @cached_property
     def _gram(self) -> Array:
-        free, K = self._free, self._rows.weighted(self.d)
-        curved = np.vstack([self.tangent.hessian, np.zeros((1, len(free)))])
-        K[np.diag_indices_from(K)] += np.concatenate([curved[f, a] for a, f in enumerate(free)])
+        K = self._rows.weighted(self.d)
+        curved = np.vstack([self.tangent.hessian, np.zeros((1, self.d.shape[1]))])
+        K[np.diag_indices_from(K)] += curved[self._free]
         return self._pinned(K)
 
     def _pinned(self, K: Array) -> Array:
         """Add curvature along shifts common to all outputs where there is none."""
-        n_outputs = len(self._free)
         if not ignores_shifts(self.d):
             return K
-        position = np.full((self.problem.X.shape[1] + 1, n_outputs), -1)
-        for a, f in enumerate(self._free):
-            position[f, a] = self._ends[a] + np.arange(len(f))
+        position = np.full(self._is_free.shape, -1)
+        position[self._free] = np.arange(len(K))
         flat = np.append(self.tangent.hessian.max(axis=1) == 0, True)
         for common in position[flat & (position >= 0).all(axis=1)]:
             K[np.ix_(common, common)] += K[common, common].mean() + np.finfo(float).tiny
@@ -161,23 +154,16 @@ class CoupledBlock(Curvature):
         return self._rows.forms(self._factored.inverse())
 
     def sandwich(self, middle: Array) -> Sandwich:
-        ends, n_outputs = self._ends, len(self._free)
-        inner = self._rows.weighted(middle)
-        inner = np.tril(inner) + np.tril(inner, -1).T
+        inner = _linalg.mirrored(self._rows.weighted(middle))
         Q = self._factored.solve(self._factored.solve(inner).T)
-        forms = self._rows.forms(Q)
-        free, diagonal = np.zeros((self.problem.X.shape[1] + 1, n_outputs)), Q.diagonal()
-        for a, f in enumerate(self._free):
-            free[f, a] = diagonal[ends[a] : ends[a + 1]]
-        return Sandwich(forms, free[:-1])
+        free = np.zeros(self._is_free.shape)
+        free[self._free] = Q.diagonal()
+        return Sandwich(self._rows.forms(Q), free[:-1])
 
     def _inverse_times(self, rhs: Array) -> Array:
         """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
-        stacked = np.concatenate([rhs[f, a] for a, f in enumerate(self._free)])
-        flat = self._factored.solve(stacked)
         full = np.zeros_like(rhs)
-        for a, f in enumerate(self._free):
-            full[f, a] = flat[self._ends[a] : self._ends[a + 1]]
+        full[self._free] = self._factored.solve(rhs[self._free])
         return full
 
     def solve(self, gradient: Direction) -> Direction:
@@ -191,7 +177,7 @@ class CoupledBlock(Curvature):
 
     def carry(self, new: Design, slopes: Array) -> Array:
         columns = _linalg.as_design(new).basis_of_rows()
-        n_outputs = len(self._free)
+        n_outputs = slopes.shape[1]
         carried = np.empty((columns.shape[1], *slopes.shape))
         for a in range(n_outputs):
             coef = np.zeros((len(columns), n_outputs, columns.shape[1]))

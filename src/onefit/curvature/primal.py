@@ -10,7 +10,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, total_curvature
 from onefit.problem import Moments
 
 CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
@@ -30,10 +30,6 @@ class Primal(ScalarCurvature):
     d: Array  # (n,)
     intercept: bool
     moments: Moments | None = None  # with which K need not be summed over the rows
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
 
     @cached_property
     def _active(self) -> Design:
@@ -98,7 +94,7 @@ class Primal(ScalarCurvature):
     def solve(self, gradient: Direction) -> Direction:
         rhs = gradient.coef if self.support is None else gradient.coef[self.support]
         means = np.zeros(len(rhs)) if self._means is None else self._means
-        free = self._factored.solve(rhs - outer(means, gradient.intercept))
+        free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
         intercept = gradient.intercept / total_curvature(self.d, self.intercept) - means @ free
         if self.support is None:
             return Direction(free, intercept)

@@ -132,8 +132,7 @@ class SharedColumns(RowProducts):
         ends = self.ends
         K = np.zeros((ends[-1], ends[-1]), order="F")
         for t, (a, b) in enumerate(zip(left, right, strict=True)):
-            half = sums[:, :, t]
-            own = np.tril(half) + np.tril(half, -1).T
+            own = _linalg.mirrored(sums[:, :, t])
             K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = own[np.ix_(places[a], places[b])]
         return K
 

@@ -99,10 +99,6 @@ class ConicSolution:
 
     def _projected(self) -> Any:
         """Derivative of the projection on the dual cone: I minus that of the projection on K at s − z."""
-        blocks = [sp.csc_array(np.eye(len(own.s)) - own.derivative()) for own in self._blocks()]
-        return sp.block_diag(blocks, format="csc")
-
-    def _blocks(self) -> list[_Block]:
         dims = self.data.cones
         if dims.p3d or getattr(dims, "pnd", None):
             raise UnsupportedModelError("no gradients for programs with powers other than squares")
@@ -111,8 +107,9 @@ class ConicSolution:
         sizes += [(_semidefinite, order * (order + 1) // 2) for order in dims.psd]
         sizes += [(_exponential, 3)] * dims.exp
         ends = np.cumsum([size for _, size in sizes])[:-1]
-        pairs = zip(np.split(self.s, ends), np.split(self.z, ends), strict=True)
-        return [_Block(kind, s, z) for (kind, _), (s, z) in zip(sizes, pairs, strict=True)]
+        parts = zip(sizes, np.split(self.s, ends), np.split(self.z, ends), strict=True)
+        blocks = [sp.csc_array(np.eye(size) - derivative(s, z)) for (derivative, size), s, z in parts]
+        return sp.block_diag(blocks, format="csc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,18 +149,6 @@ def _transposed_solve(M: Any, owed: Array) -> Array:
 
 
 # --- derivatives of projections on cones, at s − z, whose projection is s ----------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Slacks and duals of one cone, and how the projection on it is differentiated."""
-
-    kind: Callable[[Array, Array], Array]
-    s: Array
-    z: Array
-
-    def derivative(self) -> Array:
-        return self.kind(self.s, self.z)
 
 
 def _zero(s: Array, z: Array) -> Array:

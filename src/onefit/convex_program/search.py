@@ -11,7 +11,7 @@ import numpy as np
 from onefit._typing import Array, Design, Mask
 from onefit.convex_program.adjoint import Adjoint, ConicData, ConicSolution
 from onefit.convex_program.model import ConvexProgram
-from onefit.convex_program.program import SplitProgram, problem_data
+from onefit.convex_program.program import SplitProgram
 from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
 from onefit.problem import Problem
@@ -115,7 +115,7 @@ class ProgramObjective(Objective):
         return total * (size if domain.scale == "log" else 1.0)
 
     def _data(self, program: SplitProgram, k: int) -> ConicData:
-        data = problem_data(program.by_rows(self._kept(k)))
+        data = program.by_rows(self._kept(k)).get_problem_data("CLARABEL")[0]
         return ConicData.of(data, program.places(data))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +11,13 @@ from numpy.typing import ArrayLike
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.estimators.documented import documented
-from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.linear_model import LinearModel, check_determined
 from onefit.estimators.self_tuned import SelfTuned
 from onefit.fit import Fit
 from onefit.losses import LOSSES, Loss
 from onefit.penalties import L2, PENALTIES, Penalty
 from onefit.problem import Problem
-from onefit.readers import Reading, as_fit
 from onefit.solvers.solve import solve
-from onefit.validation import check_rows, check_weights, class_numbers
 
 
 def _named_loss(loss: Any, n_classes: int) -> Loss:
@@ -207,34 +205,3 @@ class GeneralizedLinearLOO(SelfTuned):
     def penalty_(self) -> Penalty:
         """The penalty times ``alpha_``."""
         return self._unit_penalty(0.0).scaled(self.alpha_)
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, offset: Any = None) -> Self:
-        """Fit along the path and keep the best.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or sparse array of shape (n, p)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-            A row leaves with its whole weight, and the risk is the weighted mean.
-        groups : array-like of shape (n,), optional
-            Rows that leave together; with ``cv`` they are for the splitter.
-        offset : array-like of shape (n,), optional
-            Added to the linear predictors, for smooth losses of one output.
-        """
-        self._tune(X, y, sample_weight, groups, offset)
-        return self
-
-
-# --- read back -------------------------------------------------------------------------------------
-
-
-@as_fit.register(GeneralizedLinear)
-def _read(model: GeneralizedLinear, X: Any, y: Any, sample_weight: Any) -> Reading:
-    of_classes = has_classes(model)
-    X, target = check_rows(model, X, y, numeric=not of_classes)
-    if of_classes:
-        target = class_numbers(target, model.classes_).astype(np.float64)
-    problem = model._problem(X, target, check_weights(sample_weight, X))
-    reading = Reading(model._as_fit(problem), model._metric(), target)
-    return replace(reading, classes=model.classes_) if of_classes else reading

@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 from onefit.estimators.documented import documented
 from onefit.estimators.self_tuned import SelfTuned
-from onefit.estimators.strengths import mixed
 from onefit.losses import Loss, Squared
-from onefit.penalties import Penalty
 from onefit.validation import is_count
 
 
@@ -24,10 +22,9 @@ class _LeastSquares(SelfTuned):
     def _loss(self, n_classes: int) -> Loss:
         return Squared()
 
-    def _unit_penalty(self, ratio: float) -> Penalty:
-        return mixed(ratio)
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(  # type: ignore[override]  # an offset is subtracted from y
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
         """Fit at every strength and keep the best.
 
         Parameters
@@ -40,8 +37,7 @@ class _LeastSquares(SelfTuned):
         groups : array-like of shape (n,), optional
             Rows that leave together; with ``cv`` they are for the splitter.
         """
-        self._tune(X, y, sample_weight, groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
 
 
 @documented

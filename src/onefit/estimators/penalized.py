@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,13 +12,15 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.estimators.linear_model import LinearModel, check_determined
 from onefit.estimators.sample import Sample
-from onefit.estimators.strengths import grid_of
+from onefit.estimators.strengths import check_eps, curvature_of_columns, decades, ends_of_kinked, mixed
+from onefit.fit import Fit
 from onefit.losses import CoupledLoss, Loss, Offset
 from onefit.penalties import L2, Box, Penalty, SeparablePenalty
 from onefit.problem import Balance, Problem
 from onefit.readers.conventions import class_weights
+from onefit.solvers.null_model import null_strength
 from onefit.tuning.grid import Grid
-from onefit.validation import check_bounds, check_factors
+from onefit.validation import check_bounds, check_factors, check_strengths, is_count
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
 
@@ -35,9 +38,9 @@ class Penalized(LinearModel):
     _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
     _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed
 
-    @abstractmethod
     def _unit_penalty(self, ratio: float) -> Penalty:
-        """Penalty of strength one."""
+        """Penalty of strength one, with this share of ℓ1."""
+        return mixed(ratio)
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         """Shares of the ℓ1 part that are tried, where the response has this standard deviation."""
@@ -103,14 +106,38 @@ class Penalized(LinearModel):
         return unit == L2(1.0) and alike and of_one
 
     def _grid(self, sample: Sample, ratio: float) -> Grid:
-        name = f"{self._strength}s"
-        shape = (sample.X.shape[1], *self._outputs(sample.target))
-        return grid_of(
-            name,
-            getattr(self, name),
-            self._problem(sample, 1.0, ratio),
-            kinked=self._unit_penalty(ratio).has_kinks(shape),
-            eps=self.eps,
-            inverse=self._strength == "C",
-            positive=not self._may_be_zero,
-        )
+        """Strengths that were given, or so many between ends from the data."""
+        problem = self._problem(sample, 1.0, ratio)
+        shape = (problem.X.shape[1], *problem.intercept.shape)
+        if not self._unit_penalty(ratio).has_kinks(shape):
+            total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
+            start = Fit.at_start(problem)
+            return self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))
+        null = cache(lambda: null_strength(problem))
+
+        def ends() -> tuple[float, float]:
+            ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
+            return ends_of_kinked(null(), self.eps, curvature_of_columns(Fit.at_start(problem)), ridge)
+
+        check_eps(self.eps)
+        return self._grid_between(ends, null)
+
+    def _grid_between(
+        self, ends: Callable[[], tuple[float, float]], strongest: Callable[[], float] | None = None
+    ) -> Grid:
+        """Strengths that were given, or so many between ends, and none added beyond the strongest.
+
+        Ends and strongest are of factors on the penalty, which a larger ``C`` makes smaller.
+        """
+        name, inverse = f"{self._strength}s", self._strength == "C"
+        automatic = is_count(getattr(self, name))
+
+        def between() -> tuple[float, float]:
+            high, low = ends()
+            return (1.0 / low, 1.0 / high) if inverse else (high, low)
+
+        strengths = check_strengths(name, getattr(self, name), between, positive=not self._may_be_zero)
+        grid = Grid(strengths[::-1] if inverse else strengths, automatic)
+        if automatic and strongest is not None:
+            return replace(grid, strongest=self._amount(strongest()))
+        return grid

@@ -17,8 +17,14 @@ from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
 from onefit.estimators.grid import is_grid, judge_grid
-from onefit.estimators.search_settings import check_combination, check_settings, risk_of
-from onefit.estimators.search_warnings import warn_at_bounds, warn_if_misjudged, warn_without_effect
+from onefit.estimators.search_checks import (
+    check_combination,
+    check_settings,
+    risk_of,
+    warn_at_bounds,
+    warn_if_misjudged,
+    warn_without_effect,
+)
 from onefit.estimators.searched import SearchedModel, fit_weighted
 from onefit.leave_out.sets import Folds
 from onefit.readers.kernels import in_length_scales

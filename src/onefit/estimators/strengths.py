@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,90 +10,14 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
-from onefit.problem import Problem
-from onefit.solvers.null_model import null_strength
-from onefit.tuning.grid import Grid
-from onefit.validation import check_strengths, is_count
 
 RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
-
-
-def grid_of(
-    name: str,
-    given: Any,
-    problem: Problem,
-    *,
-    kinked: bool,
-    eps: Any,
-    inverse: bool = False,
-    positive: bool = True,
-) -> Grid:
-    """Strengths that were given, or so many between ends from the data, and beyond while the risk falls.
-
-    Parameters
-    ----------
-    name : str
-        What they are called.
-    given : int or array-like
-    problem : Problem
-        At strength one.
-    kinked : bool
-        Whether a penalty that grows with the strength makes coefficients zero.
-    eps : float
-        Length of an automatic path with kinks.
-    inverse : bool
-        Whether a larger value is a weaker penalty, as for ``C``.
-    positive : bool
-        Whether a strength of zero is refused.
-    """
-    if not kinked:
-        total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
-        start = Fit.at_start(problem)
-        return grid_between(
-            name,
-            given,
-            lambda: decades(float(curvature_of_columns(start).sum()) / total),
-            None,
-            inverse=inverse,
-            positive=positive,
-        )
-    null = cache(lambda: null_strength(problem))
-
-    def ends() -> tuple[float, float]:
-        shape = (problem.X.shape[1], *problem.intercept.shape)
-        ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
-        return ends_of_kinked(null(), eps, curvature_of_columns(Fit.at_start(problem)), ridge)
-
-    check_eps(eps)
-    return grid_between(name, given, ends, null, inverse=inverse, positive=positive)
 
 
 def check_eps(eps: Any) -> None:
     """Refuse what is no share of a strength."""
     if isinstance(eps, str) or not 0 < eps < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-
-
-def grid_between(
-    name: str,
-    given: Any,
-    ends: Callable[[], tuple[float, float]],
-    strongest: Callable[[], float] | None = None,
-    *,
-    inverse: bool = False,
-    positive: bool = True,
-) -> Grid:
-    """Strengths that were given, or so many between ends, and none added beyond the strongest."""
-    automatic = is_count(given)
-
-    def between() -> tuple[float, float]:
-        high, low = ends()
-        return (1.0 / low, 1.0 / high) if inverse else (high, low)
-
-    grid = Grid(check_strengths(name, given, between, positive=positive), automatic)
-    if automatic and strongest is not None:
-        grid = replace(grid, strongest=1.0 / strongest() if inverse else strongest())
-    return replace(grid, values=grid.values[::-1]) if inverse else grid
 
 
 def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from onefit._linalg import Factorization, add_gram, eigh, mirrored, product
 from onefit._typing import Array, Index
 from onefit.blocks.models import Models, Points, pieces
-from onefit.blocks.rows import Block
+from onefit.blocks.rows import Added, Block
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.active_set import ActiveSet
 
@@ -19,7 +19,7 @@ DROPPED = 1e-13  # of the largest eigenvalue: directions that the rows do not sp
 
 @final
 @dataclass(frozen=True)
-class Sums:
+class Sums(Added):
     """Of J strengths: losses and gradients, and of some of them curvature, each summed over rows by weight.
 
     Attributes
@@ -45,17 +45,13 @@ class Sums:
     firsts: Array
     grams: Array
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
-
-@final
-@dataclass(frozen=True)
-class Summed:
+def summed(block: Block, models: Models, points: Points, curved: Index, *, single: bool = False) -> Sums:
     """From a block to its Sums.
 
-    Attributes
+    Parameters
     ----------
+    block : Block
     models : Models
     points : Points
     curved : (c,) int array
@@ -63,46 +59,35 @@ class Summed:
     single : bool
         Whether the products of the curvature are in single precision; their sums over pieces never are.
     """
-
-    models: Models
-    points: Points
-    curved: Index
-    single: bool = False
-
-    def __call__(self, block: Block) -> Sums:
-        J, p = self.points.coefs.shape
-        c = len(self.curved)
-        losses, totals, masses = np.zeros(J), np.zeros(J), np.zeros(c)
-        slopes, firsts, grams = np.zeros((J, p)), np.zeros((c, p)), _squares(c, p)
-        loss, rows = self.models.loss, 0
-        for X, y, weights in pieces(block, self.models.metric, self.points.centre):
-            with np.errstate(over="ignore", invalid="ignore"):  # too long a step is taken back
-                eta = self.points.predictors(X)
-                gradient, curvature = weights * loss.gradient(y, eta), loss.hessian(y, eta[self.curved])
-                losses += loss.value(y, eta) @ weights
-            totals += gradient.sum(axis=1)
-            slopes += product(gradient, X)
-            rows += len(X)
-            if c:
-                curvature *= weights
-                masses += curvature.sum(axis=1)
-                firsts += product(curvature, X)
-                self._add_grams(grams, X, curvature)
-        return Sums(rows, losses, totals, slopes, masses, firsts, grams)
-
-    def _add_grams(self, grams: Array, X: Array, curvature: Array) -> None:
-        kind = np.float32 if self.single else np.float64
-        X, roots = X.astype(kind, copy=False), np.sqrt(curvature).astype(kind, copy=False)
-        for gram, root in zip(grams, roots, strict=True):
-            if self.single:
-                gram += add_gram(np.zeros(gram.shape, dtype=kind, order="F"), X * root[:, None])
-            else:
-                add_gram(gram, X * root[:, None])  # in place
+    J, p = points.coefs.shape
+    c, rows, loss = len(curved), 0, models.loss
+    losses, totals, masses = np.zeros(J), np.zeros(J), np.zeros(c)
+    slopes, firsts = np.zeros((J, p)), np.zeros((c, p))
+    grams = np.zeros((c, p, p)).transpose(0, 2, 1)  # each in Fortran order
+    for X, y, weights in pieces(block, models.metric, points.centre):
+        with np.errstate(over="ignore", invalid="ignore"):  # too long a step is taken back
+            eta = points.predictors(X)
+            gradient, curvature = weights * loss.gradient(y, eta), loss.hessian(y, eta[curved])
+            losses += loss.value(y, eta) @ weights
+        totals += gradient.sum(axis=1)
+        slopes += product(gradient, X)
+        rows += len(X)
+        if c:
+            curvature *= weights
+            masses += curvature.sum(axis=1)
+            firsts += product(curvature, X)
+            _add_grams(grams, X, curvature, single)
+    return Sums(rows, losses, totals, slopes, masses, firsts, grams)
 
 
-def _squares(c: int, p: int) -> Array:
-    """Matrices of zeros, each in Fortran order: (c, p, p)."""
-    return np.zeros((c, p, p)).transpose(0, 2, 1)
+def _add_grams(grams: Array, X: Array, curvature: Array, single: bool) -> None:
+    kind = np.float32 if single else np.float64
+    X, roots = X.astype(kind, copy=False), np.sqrt(curvature).astype(kind, copy=False)
+    for gram, root in zip(grams, roots, strict=True):
+        if single:
+            gram += add_gram(np.zeros(gram.shape, dtype=kind, order="F"), X * root[:, None])
+        else:
+            add_gram(gram, X * root[:, None])  # in place
 
 
 @final

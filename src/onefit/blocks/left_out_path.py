@@ -13,8 +13,9 @@ and left the support for the lasso.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,13 +94,7 @@ class LeftOutPath:
 
     def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of the rows of a block of any size."""
-        total: LossSums | None = None
-        for part in block.parts():
-            own = self._judge(part)
-            total = own if total is None else total + own
-        if total is None:
-            raise ValueError("a block has no rows: leave it out")
-        return total
+        return reduce(add, map(self._judge, block.parts()))
 
     def _judge(self, part: Block) -> LossSums:
         residuals, slack = self.left_out_residuals(part)
@@ -113,7 +108,7 @@ class LeftOutPath:
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
         losses -= losses[self.reference].copy()
-        return LossSums.of(self.reference, at_reference**2, losses, part.weights, exact)
+        return LossSums.of(at_reference**2, losses, part.weights, exact)
 
     def left_out_residuals(self, part: Block) -> tuple[Array, Array]:
         """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
@@ -121,12 +116,15 @@ class LeftOutPath:
         beta, drift = self.coefs[self._order, self.reference], self.drifts[self._order, self.reference]
         weights = np.ones(len(part.y)) if part.weights is None else part.weights
         own = part.y - self.y_mean - beta @ Z - weights * (drift @ Z)
-        kind = np.float32 if self.single else np.float64
-        Z, weights = Z.astype(kind, copy=False), weights.astype(kind, copy=False)
+        Z, weights = Z.astype(self._kind, copy=False), weights.astype(self._kind, copy=False)
         apart = self._apart(Z, weights)
-        np.subtract(own.astype(kind), apart, out=apart)
+        np.subtract(own.astype(self._kind), apart, out=apart)
         slack = self._slack(Z, weights)
         return np.divide(apart, np.maximum(slack, FULL_LEVERAGE), out=apart), slack
+
+    @property
+    def _kind(self) -> type[np.floating[Any]]:
+        return np.float32 if self.single else np.float64
 
     @cached_property
     def _order(self) -> Index:
@@ -142,18 +140,18 @@ class LeftOutPath:
         for strengths, directions, shares in self.leverages:
             own = directions[self._order]
             reach = int(np.flatnonzero(own.any(axis=1)).max(initial=-1)) + 1
-            kind = np.float32 if self.single else np.float64
-            found.append(Directions(strengths, own[:reach].astype(kind), shares.astype(kind)))
+            found.append(Directions(strengths, own[:reach].astype(self._kind), shares.astype(self._kind)))
         return found
 
     @cached_property
     def _steps(self) -> tuple[Array, Array | None]:
         """Coefficients less those at the reference, and what refits take off if rows differ in it."""
-        kind = np.float32 if self.single else np.float64
-        apart, drifts = _apart(self.coefs, self.reference), _apart(self.drifts, self.reference)
+        apart, drifts = (one - one[:, [self.reference]] for one in (self.coefs, self.drifts))
         if self.weight is not None:
-            return (apart + self.weight * drifts)[self._order].astype(kind), None
-        return apart[self._order].astype(kind), drifts[self._order].astype(kind) if drifts.any() else None
+            return (apart + self.weight * drifts)[self._order].astype(self._kind), None
+        return apart[self._order].astype(self._kind), drifts[self._order].astype(
+            self._kind
+        ) if drifts.any() else None
 
     def _apart(self, Z: Array, weights: Array) -> Array:
         """Linear predictors less those at the reference, with what a refit takes off: (J, b)."""
@@ -198,7 +196,3 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
         guessed_risks=guessed,
         exactly=tuple(exactly),
     )
-
-
-def _apart(columns: Array, reference: int) -> Array:
-    return columns - columns[:, [reference]]

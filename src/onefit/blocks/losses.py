@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._linalg import add_gram, mirrored, product
+from onefit._linalg import add_gram, mirrored
 from onefit._typing import Array, Index, Mask
 from onefit.tuning.contest import Contest, within_reach
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
@@ -22,8 +22,6 @@ class LossSums:
 
     Attributes
     ----------
-    reference : int
-        Strength that differences are taken to.
     count : int
         Rows with weight.
     weight : float
@@ -42,7 +40,6 @@ class LossSums:
         Strengths at which every loss is that of a refit.
     """
 
-    reference: int
     count: int
     weight: float
     square_weight: float
@@ -56,7 +53,6 @@ class LossSums:
     @classmethod
     def of(
         cls,
-        reference: int,
         losses: Array,
         differences: Array,
         weights: Array | None,
@@ -66,7 +62,6 @@ class LossSums:
 
         Parameters
         ----------
-        reference : int
         losses : (b,) array
             l⁰.
         differences : (J, b) array
@@ -76,16 +71,11 @@ class LossSums:
         """
         exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
         differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
-        if weights is None:
-            n, first = len(losses), differences.sum(axis=1)
-            level = np.array([losses.sum(), losses.sum(), losses @ losses])
-            mixed, pairs = product(differences, losses), _pairs(differences)
-            return cls(reference, n, float(n), float(n), level, first, first, mixed, pairs, exact)
+        weights = np.ones(len(losses)) if weights is None else weights
         squares = weights**2
         weighted = differences * weights
         moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
         return cls(
-            reference,
             int(np.count_nonzero(weights)),
             float(weights.sum()),
             float(squares.sum()),
@@ -99,7 +89,6 @@ class LossSums:
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(
-            self.reference,
             self.count + other.count,
             self.weight + other.weight,
             self.square_weight + other.square_weight,
@@ -146,9 +135,8 @@ class LossSums:
         return np.sqrt(np.maximum(self.covariance(best).diagonal(), 0.0))
 
     def of_some(self, which: Index) -> LossSums:
-        """Return the sums of some strengths, the reference at another place or gone from among them."""
+        """Return the sums of some strengths."""
         return LossSums(
-            -1,
             self.count,
             self.weight,
             self.square_weight,

@@ -66,20 +66,12 @@ class Points(NamedTuple):
         return self.levels - self.coefs @ self.centre
 
 
-class Piece(NamedTuple):
-    """Some rows, ready for products."""
-
-    X: Array  # (r, p), less the centre
-    y: Array  # (r,), as the loss takes it
-    weights: Array  # (r,)
-
-
-def pieces(block: Block, metric: LinearMetric, centre: Array) -> Iterator[Piece]:
-    """Cut a block into pieces that stay in cache, centred."""
+def pieces(block: Block, metric: LinearMetric, centre: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Cut a block into pieces that stay in cache: X less the centre, y as the loss takes it, and weights."""
     for part in block.parts():
         target = np.asarray(metric.target(part.y), dtype=np.float64)
         weights = np.ones(len(target)) if part.weights is None else part.weights
-        yield Piece(np.subtract(part.X, centre, dtype=np.float64), target, weights)
+        yield np.subtract(part.X, centre, dtype=np.float64), target, weights
 
 
 def null_points(models: Models, centre: Array, level: float) -> Points:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import starmap
 from operator import add
@@ -31,6 +31,24 @@ S = TypeVar("S", bound=Addable)
 R = TypeVar("R")
 
 
+class Added:
+    """A dataclass of sums over rows, which are added field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        own = (field.name for field in fields(self))  # type: ignore[arg-type]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in own))
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest of some numbers; a sum of two is the larger one."""
+
+    value: float
+
+    def __add__(self, other: Largest) -> Largest:
+        return Largest(max(self.value, other.value))
+
+
 class Block(NamedTuple):
     """Some rows: finite numbers, checked by who hands them over.
 
@@ -49,6 +67,8 @@ class Block(NamedTuple):
     def parts(self) -> Iterator[Block]:
         """Cut into pieces that stay in the cache, dense ones."""
         rows, p = self.X.shape
+        if not rows:
+            raise ValueError("a block has no rows: leave it out")
         size = piece_length(p)
         X = self.X.tocsr() if sp.issparse(self.X) else self.X
         for start in range(0, rows, size):

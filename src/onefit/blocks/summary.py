@@ -127,56 +127,52 @@ def _joined(one: Summary, two: Summary) -> tuple[Any, Array]:
     return labels, np.bincount(places, np.concatenate([one.shares, two.shares])).astype(np.float64)
 
 
-@final
-@dataclass(frozen=True)
-class Summarise:
+def summarise(block: Block, *, classes: bool, least: float = -np.inf) -> Summary:
     """From a block to its Summary.
 
-    Attributes
+    Parameters
     ----------
+    block : Block
     classes : bool
         Whether y holds labels, else numbers.
     least : float
         Numbers below it are refused.
     """
+    return reduce(add, (_of_piece(part, classes, least) for part in block.parts()))
 
-    classes: bool
-    least: float = -np.inf
 
-    def __call__(self, block: Block) -> Summary:
-        return reduce(add, map(self._of_piece, block.parts()))
-
-    def _of_piece(self, block: Block) -> Summary:
-        X = np.asarray(block.X, dtype=np.float64)
-        weights = np.ones(len(X)) if block.weights is None else block.weights
-        total = float(weights.sum())
-        means = weights @ X / total if total > 0 else X.mean(axis=0)
-        y = np.asarray(block.y)
-        return Summary(
-            rows=len(X),
-            count=int(np.count_nonzero(weights)),
-            weight=total,
-            heaviest=float(weights.max()),
-            means=means,
-            squares=weights @ (X - means) ** 2,
-            sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
-            **self._response(y, weights),
-            sample=RowSample((SampledRows(X, y, weights),)).thinned(),
-        )
-
-    def _response(self, y: Any, weights: Array) -> dict[str, Any]:
-        if not self.classes:
-            return {"labels": np.zeros(1), "shares": np.array([weights @ self._numbers(y)])}
+def _of_piece(block: Block, classes: bool, least: float) -> Summary:
+    X = np.asarray(block.X, dtype=np.float64)
+    weights = np.ones(len(X)) if block.weights is None else block.weights
+    total = float(weights.sum())
+    means = weights @ X / total if total > 0 else X.mean(axis=0)
+    y = np.asarray(block.y)
+    if classes:
         labels, numbers = np.unique(y, return_inverse=True)
-        return {"labels": labels, "shares": np.bincount(numbers, weights, len(labels))}
+        shares: Array = np.bincount(numbers, weights, len(labels)).astype(np.float64)
+    else:
+        labels, shares = np.zeros(1), np.array([weights @ _numbers(y, least)])
+    return Summary(
+        rows=len(X),
+        count=int(np.count_nonzero(weights)),
+        weight=total,
+        heaviest=float(weights.max()),
+        means=means,
+        squares=weights @ (X - means) ** 2,
+        sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
+        labels=labels,
+        shares=shares,
+        sample=RowSample((SampledRows(X, y, weights),)).thinned(),
+    )
 
-    def _numbers(self, y: Any) -> Array:
-        try:
-            numbers = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("the target holds what is no number") from None
-        low = numbers < self.least
-        if np.any(low):
-            row = int(np.flatnonzero(low)[0])
-            raise ValueError(f"this model needs y >= {self.least:g}, but y[{row}] = {numbers[row]:g}")
-        return numbers
+
+def _numbers(y: Any, least: float) -> Array:
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("the target holds what is no number") from None
+    low = numbers < least
+    if np.any(low):
+        row = int(np.flatnonzero(low)[0])
+        raise ValueError(f"this model needs y >= {least:g}, but y[{row}] = {numbers[row]:g}")
+    return numbers

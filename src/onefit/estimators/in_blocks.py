@@ -7,6 +7,7 @@ of the size of the rows is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +24,11 @@ from onefit.blocks import (
     tune_net,
     tune_ridge,
 )
-from onefit.blocks.curvature import Quadratic, Summed
+from onefit.blocks.curvature import Quadratic, summed
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
 from onefit.blocks.models import Models, null_points
-from onefit.blocks.summary import SAMPLE, Summarise, Summary
+from onefit.blocks.summary import SAMPLE, Summary, summarise
 from onefit.estimators.strengths import check_eps, decades, ends_of_kinked, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
@@ -285,7 +286,7 @@ def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:
     """Smallest factor on the penalty that makes all coefficients zero."""
     models = replace(solver.models, penalties=(L2(0.0),))
     points = null_points(models, centre_of(models, solver.summary), start)
-    sums = solver.rows.total(Summed(models, points, np.arange(1)))
+    sums = solver.rows.total(partial(summed, models=models, points=points, curved=np.arange(1)))
     slope = Quadratic.of(sums, 0, 0, intercept=models.intercept).slope
     return strength_of_single_coefficients(unit, slope)
 
@@ -304,7 +305,7 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
     """First pass, and what it tells of the data as a whole."""
     loss = model._loss(2)
     least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
-    summary: Summary = rows.total(Summarise(isinstance(loss, Logistic), least))
+    summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
     check_count(summary.count)
     low, high = MAGNITUDES
     outside = (summary.sizes > high) | ((summary.sizes > 0) & (summary.sizes < low))

@@ -12,7 +12,8 @@ from onefit._linalg.blas import (
     row_matrices,
     times_upper,
 )
-from onefit._linalg.columns import BLOCK_SIZE, as_columns
+from onefit._linalg.columns import as_columns
+from onefit._linalg.design import BLOCK_SIZE, RowGram
 from onefit._linalg.factorization import (
     Factorization,
     cholesky,
@@ -27,7 +28,6 @@ from onefit._linalg.factorization import (
     solve_or_fit,
     wide_pseudo_factor,
 )
-from onefit._linalg.kernel import RowGram
 from onefit._linalg.products import (
     active_columns,
     as_design,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
@@ -12,12 +11,6 @@ import scipy.sparse as sp
 from onefit._linalg.blas import add_gram, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
-
-BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
-
-
-def _block_length(p: int) -> int:
-    return max(64, BLOCK_SIZE // max(p, 1))
 
 
 @final
@@ -61,15 +54,8 @@ class DenseColumns(Columns):
         same_shape = self.X.shape == other.X.shape
         return same_shape and bool(np.shares_memory(self.X, other.X) or np.array_equal(self.X, other.X))
 
-    def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        n, p = self.X.shape
-        size = _block_length(p)
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            block = self.X[rows].copy(order="K")
-            if means is not None:
-                block -= means
-            yield rows, block
+    def in_rows(self) -> Self:
+        return self
 
     def dense(self) -> Array:
         return self.X
@@ -192,15 +178,8 @@ class SparseColumns(Columns):
             return False
         return bool((sp.csr_array(self.X) != sp.csr_array(other.X)).nnz == 0)
 
-    def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        n, p = self.shape
-        size, source = _block_length(p), self.X.tocsr()
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            block = source[rows].toarray()
-            if means is not None:
-                block -= means
-            yield rows, block
+    def in_rows(self) -> Self:
+        return type(self)(self.X.tocsr())
 
     def dense(self) -> Array:
         return np.asarray(self.X.toarray())

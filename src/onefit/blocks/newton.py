@@ -18,8 +18,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.blocks.curvature import Quadratic, summed
-from onefit.blocks.knots import Knots
-from onefit.blocks.models import Models, Points
+from onefit.blocks.models import Knots, Models, Points
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
 from onefit.penalties import SeparablePenalty

@@ -22,9 +22,8 @@ from onefit._linalg import Factorization, product, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.chosen import RowValues
 from onefit.blocks.curvature import Quadratic
-from onefit.blocks.knots import Knots
 from onefit.blocks.losses import LossSums
-from onefit.blocks.models import Models, Points, pieces
+from onefit.blocks.models import Knots, Models, Points, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.pattern import Checked, Pattern
 from onefit.blocks.rows import Block, Largest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -17,17 +16,6 @@ from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Scale
 
 DIGITS = 12  # of a score: those that differ by rounding alone are ties, of which the first is taken
-
-
-@dataclass(frozen=True, eq=False)
-class JudgedGrid:
-    """Points of a grid with their scores, larger is better, and the best of them, fitted."""
-
-    params: list[dict[str, Any]]
-    scores: Array
-    best: int
-    model: Any
-    risk: RiskEstimate | Criterion
 
 
 def is_grid(bounds: Mapping[str, Any]) -> bool:
@@ -61,8 +49,8 @@ def judge_grid(
     sample: tuple[Any, Any, Any],
     scoring: Any = None,
     heard: Callable[[dict[str, Any], float], Any] | None = None,
-) -> JudgedGrid:
-    """Fit every point of a grid and judge it.
+) -> tuple[list[dict[str, Any]], Array, int, Any, RiskEstimate | Criterion]:
+    """Fit every point of a grid and judge it: points, scores (larger is better), and the best with its risk.
 
     Parameters
     ----------
@@ -96,4 +84,4 @@ def judge_grid(
             heard(params, risk.value)
     if kept is None:
         raise ValueError(f"no point of the grid has a finite score, the first is {scores[0]} at {points[0]}")
-    return JudgedGrid(points, np.array(scores), *kept)
+    return points, np.array(scores), *kept

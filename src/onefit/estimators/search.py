@@ -271,19 +271,19 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _fit_grid(self, how: Any, X: Any, y: Any, sample_weight: Any) -> Self:
         by_set = isinstance(how, Splits) and not isinstance(how, LeaveOneOut)
         folds = as_folds(how.splits(_num_samples(X)), X, y) if by_set else None
-        found = judge_grid(
+        params, scores, best, model, risk = judge_grid(
             self.estimator,
             self.param_bounds,
-            lambda model: _thorough(model, how, folds, (X, y, sample_weight)),
+            lambda one: _thorough(one, how, folds, (X, y, sample_weight)),
             (X, y, sample_weight),
             self.scoring,
             self.callback,
         )
-        self._keep(found.params, found.scores, found.best)
-        self.n_iter_, self.message_ = len(found.params), "every point of the grid was judged"
+        self._keep(params, scores, best)
+        self.n_iter_, self.message_ = len(params), "every point of the grid was judged"
         if self.refit:
-            self._show(found.model)
-            self.best_risk_ = found.risk
+            self._show(model)
+            self.best_risk_ = risk
         return self
 
     def _finish(self, how: Any, X: Any, y: Any, sample_weight: Any, judge: Judge) -> None:

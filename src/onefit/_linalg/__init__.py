@@ -12,24 +12,9 @@ from onefit._linalg.blas import (
     row_matrices,
     times_upper,
 )
-from onefit._linalg.columns import as_columns
-from onefit._linalg.design import BLOCK_SIZE, RowGram
-from onefit._linalg.factorization import (
-    Factorization,
-    cholesky,
-    condition,
-    factor_solve,
-    half_solve,
-    inverse_diagonal,
-    low_rank_roots,
-    null_space,
-    pseudo_factor,
-    solve_each,
-    solve_or_fit,
-    wide_pseudo_factor,
-)
-from onefit._linalg.products import (
+from onefit._linalg.columns import (
     active_columns,
+    as_columns,
     as_design,
     column_means,
     column_norms,
@@ -44,6 +29,21 @@ from onefit._linalg.products import (
     times,
     transposed_times,
     with_axes,
+)
+from onefit._linalg.design import BLOCK_SIZE, RowGram
+from onefit._linalg.factorization import (
+    Factorization,
+    cholesky,
+    condition,
+    factor_solve,
+    half_solve,
+    inverse_diagonal,
+    low_rank_roots,
+    null_space,
+    pseudo_factor,
+    solve_each,
+    solve_or_fit,
+    wide_pseudo_factor,
 )
 
 __all__ = [

@@ -10,8 +10,7 @@ import numpy as np
 
 from onefit._linalg import cholesky, condition
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, summed
-from onefit.blocks.models import Knots, Models, Points, null_points
+from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import ChosenStep, StepPath

@@ -17,10 +17,9 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, summed
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
-from onefit.blocks.models import Models, Points, null_points
+from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import Start
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.summary import Summary, summarise

@@ -17,8 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, summed
-from onefit.blocks.models import Knots, Models, Points
+from onefit.blocks.models import Knots, Models, Points, Quadratic, summed
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
 from onefit.penalties import SeparablePenalty

@@ -24,12 +24,11 @@ from onefit.blocks import (
     tune_net,
     tune_ridge,
 )
-from onefit.blocks.curvature import Quadratic, summed
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
-from onefit.blocks.models import Models, null_points
+from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.summary import SAMPLE, Summary, summarise
-from onefit.estimators.strengths import check_eps, decades, ends_of_kinked, mixed
+from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds

@@ -16,7 +16,6 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
-from onefit.estimators.grid import is_grid, judge_grid
 from onefit.estimators.search_checks import (
     check_combination,
     check_settings,
@@ -25,7 +24,7 @@ from onefit.estimators.search_checks import (
     warn_if_misjudged,
     warn_without_effect,
 )
-from onefit.estimators.searched import SearchedModel, fit_weighted
+from onefit.estimators.searched import SearchedModel, fit_weighted, is_grid, judge_grid
 from onefit.leave_out.sets import Folds
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion

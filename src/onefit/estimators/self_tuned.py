@@ -29,9 +29,8 @@ from onefit.estimators.in_blocks import (
     tune_source,
 )
 from onefit.estimators.linear_model import has_classes
-from onefit.estimators.penalized import Penalized
+from onefit.estimators.penalized import Penalized, decades
 from onefit.estimators.sample import Sample, leaving, with_offset
-from onefit.estimators.strengths import decades
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared

@@ -30,7 +30,7 @@ from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks import Block
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
-from onefit.blocks.summary import RowSample, SampledRows, summarise
+from onefit.blocks.rows import RowSample, SampledRows, summarise
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2

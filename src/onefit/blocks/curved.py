@@ -12,9 +12,8 @@ from onefit._linalg import cholesky, condition
 from onefit._typing import Array
 from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
-from onefit.blocks.rows import Block, Rows
+from onefit.blocks.rows import Block, Rows, Summary
 from onefit.blocks.step import ChosenStep, StepPath
-from onefit.blocks.summary import Summary
 from onefit.blocks.tuning import TunedPath, chosen_of, longer, visited
 from onefit.exceptions import SolverError
 from onefit.fit import Fit

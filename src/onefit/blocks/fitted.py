@@ -21,8 +21,7 @@ from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import Start
-from onefit.blocks.rows import Block, Rows
-from onefit.blocks.summary import Summary, summarise
+from onefit.blocks.rows import Block, Rows, Summary, summarise
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
 from onefit.losses import CoupledLoss
 from onefit.metrics import LogLoss

@@ -25,8 +25,7 @@ from onefit.blocks.losses import LossSums
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.pattern import Checked, Pattern
-from onefit.blocks.rows import Block, Largest
-from onefit.blocks.summary import Summary
+from onefit.blocks.rows import Block, Largest, Summary
 from onefit.leave_out.prove import bent, radius
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import FULL_LEVERAGE

@@ -27,7 +27,7 @@ from onefit.blocks import (
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
 from onefit.blocks.models import Models, Quadratic, null_points, summed
-from onefit.blocks.summary import SAMPLE, Summary, summarise
+from onefit.blocks.rows import SAMPLE, Summary, summarise
 from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
@@ -44,7 +44,7 @@ from onefit.tuning.judgement import Judgement
 from onefit.validation import MAGNITUDES, is_count
 
 if TYPE_CHECKING:
-    from onefit.estimators.sample import Sample
+    from onefit.estimators.penalized import Sample
     from onefit.estimators.self_tuned import SelfTuned
 
 MANY = 20  # times so many rows, at least, are not left out again

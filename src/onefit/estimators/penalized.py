@@ -6,21 +6,25 @@ Automatic strengths go from where a penalty starts to matter in these data to wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.model_selection import LeaveOneOut, check_cv
 
 from onefit import _linalg
-from onefit._typing import Array, Index
+from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined
-from onefit.estimators.sample import Sample
 from onefit.fit import Fit
+from onefit.leave_out.sets import Folds
 from onefit.losses import CoupledLoss, Loss, Offset
+from onefit.metrics import LinearMetric
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
-from onefit.problem import Balance, Problem
+from onefit.problem import Balance, InnerProducts, Problem
 from onefit.readers.conventions import class_weights
+from onefit.risk.estimate import RiskEstimate
+from onefit.risk.folds import as_folds, by_group
 from onefit.solvers.null_model import null_strength
 from onefit.tuning.grid import Grid
 from onefit.validation import check_bounds, check_factors, check_strengths, is_count
@@ -203,3 +207,105 @@ def mixed(ratio: float) -> SeparablePenalty:
     if ratio in (0.0, 1.0):
         return L1(1.0) if ratio else L2(1.0)
     return ElasticNet(1.0, ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows and what is known of them.
+
+    Attributes
+    ----------
+    X : (n, p) array or sparse
+    y : array
+        As it was given.
+    target : (n,) or (n, t) array
+        Numbers, or class numbers.
+    weights : (n,) array
+        Of the rows in the risk.
+    weighted : bool
+        Whether weights were given.
+    offset : (n,) array or None
+        Added to the linear predictors.
+    sets : Folds or None
+        Rows that leave together; None where every row leaves alone.
+    clusters : (n,) array or None
+        Group of each row, where groups leave together.
+    labels : array or None
+        Of the rows, where X or y had them.
+    """
+
+    X: Design
+    y: Any
+    target: Array
+    weights: Array
+    weighted: bool = False
+    offset: Array | None = None
+    sets: Folds | None = None
+    clusters: Index | None = None
+    labels: Any | None = None
+
+    @cached_property
+    def inner(self) -> InnerProducts:
+        """Inner products of the rows, formed once for all strengths."""
+        return InnerProducts.of(self.X)
+
+    @property
+    def response(self) -> Array:
+        """The target, and the offset as a second column where there is one."""
+        return self.target if self.offset is None else np.stack([self.target, self.offset], axis=1)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the target, over all of several."""
+        means = self.weights @ self.target / self.weights.sum()
+        squares = self.weights @ (self.target - means) ** 2 / self.weights.sum()
+        return float(np.sqrt(np.mean(squares)))
+
+
+def leaving(
+    cv: Any, groups: Any, sample: tuple[Design, Any], *, classifier: bool
+) -> tuple[Folds | None, Index | None]:
+    """Sets of rows that leave together, and clusters of rows that are no independent ones.
+
+    Parameters
+    ----------
+    cv : None, int, splitter or iterable of (train, test)
+        None is leave-one-out, or leave-one-group-out where there are groups; a number is that of folds,
+        stratified for classifiers, as everywhere in scikit-learn.
+    groups : (n,) array-like or None
+    sample : X and y
+    classifier : bool
+
+    Raises
+    ------
+    ValueError
+    """
+    X, y = sample
+    if cv is None or isinstance(cv, LeaveOneOut):
+        if groups is None:
+            return None, None
+        sets = by_group(groups, X.shape[0])
+        clusters = np.empty(sets.n, dtype=np.intp)
+        clusters[sets.rows] = sets.fold
+        return sets, clusters
+    if isinstance(cv, bool | str | float):
+        raise TypeError(f"cv must be None, a number of folds, a splitter or pairs of rows, got {cv!r}")
+    if isinstance(cv, int | np.integer):
+        if cv < 2 or cv > X.shape[0]:
+            raise ValueError(
+                f"cv must be from 2 folds to the number of rows, {X.shape[0]}, got {cv}; None is "
+                "leave-one-out"
+            )
+        cv = check_cv(int(cv), y, classifier=classifier)
+    return as_folds(cv, X, y, groups), None
+
+
+def with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:
+    """Predictions of rows with their offsets in."""
+    decision = found.decision + offset[found.rows]
+    return replace(
+        found,
+        decision=decision,
+        predictions=metric.predictions(decision),
+        fitted=found.fitted + offset[found.rows],
+    )

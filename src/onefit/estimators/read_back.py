@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 from onefit.estimators.generalized import GeneralizedLinear
 from onefit.estimators.linear_model import LinearModel, has_classes
-from onefit.estimators.sample import Sample
+from onefit.estimators.penalized import Sample
 from onefit.estimators.self_tuned import SelfTuned
 from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Problem

@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import get_scorer
 
 from onefit._typing import Array
-from onefit.estimators.sample import leaving
+from onefit.estimators.penalized import leaving
 from onefit.exceptions import UnreliableWarning
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate

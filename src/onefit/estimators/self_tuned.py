@@ -17,7 +17,7 @@ from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
-from onefit.blocks.summary import SAMPLE
+from onefit.blocks.rows import SAMPLE
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
     TunedOnRows,
@@ -29,8 +29,7 @@ from onefit.estimators.in_blocks import (
     tune_source,
 )
 from onefit.estimators.linear_model import has_classes
-from onefit.estimators.penalized import Penalized, decades
-from onefit.estimators.sample import Sample, leaving, with_offset
+from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared

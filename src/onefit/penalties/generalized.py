@@ -18,7 +18,7 @@ from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_one_output
 from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
-from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import L1
 from onefit.pieces import Subspace
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_share, check_weights
 from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
-from onefit.penalties.cones import Conic, ConicForm, norms
+from onefit.penalties.programs import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from onefit._typing import Array, Mask
 from onefit.penalties._checks import check_share, check_strengths
 from onefit.penalties.base import ZERO, largest_gradient
-from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
 
 Strength: TypeAlias = ArrayLike

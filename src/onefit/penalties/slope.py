@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 from onefit._typing import Array, Index, Mask
 from onefit.penalties._checks import check_one_output, check_weights
 from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
-from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
 

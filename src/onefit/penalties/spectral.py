@@ -10,7 +10,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.penalties._checks import check_one_output, check_positive
 from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength
-from onefit.penalties.cones import Conic, ConicForm, nuclear_norm
+from onefit.penalties.programs import Conic, ConicForm, nuclear_norm
 from onefit.pieces import Pieces, Subspace, third_by_differences
 
 MOST_STEPS = 100  # of Newton's method in the proximal operator, which rises to the solution

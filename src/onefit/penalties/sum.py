@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.penalties.base import Penalty, add, largest_gradient
-from onefit.penalties.polyhedral import Coordinatewise
+from onefit.penalties.programs import Coordinatewise
 from onefit.penalties.separable import L2, Box, SeparablePenalty, Strengths, broadcast
 from onefit.pieces import Pieces, Tangent
 

@@ -32,7 +32,7 @@ from onefit.losses.composed import straight_part
 from onefit.losses.piecewise import RoundedKinks
 from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
-from onefit.penalties.polyhedral import DENSE
+from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers import held_kinks
 from onefit.solvers.dual_active_set import DualActiveSet

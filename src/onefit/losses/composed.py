@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,28 @@ class StraightSum(PiecewiseLinear):
         return np.asarray(np.average(starts, axis=0, weights=self.factors))
 
 
+class Composed(Loss):
+    """A loss whose value and derivatives come from those of other losses by one rule."""
+
+    @abstractmethod
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
+        """What a method gives, from what it gives for the parts."""
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("value", y, eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("gradient", y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("hessian", y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("third", y, eta)
+
+
 @dataclass(frozen=True, eq=False)
-class Mixture(Loss):
+class Mixture(Composed):
     """A convex mixture Σ_k weights_k ℓ_k of losses, whose weights can be learned.
 
     Wang et al. (2019, appendix B) mix surrogates of the misclassification loss and choose the weights by the
@@ -182,27 +203,15 @@ class Mixture(Loss):
         parts = [share * loss.gradient(y, eta) for share, loss in self._acting if not loss.has_kinks]
         return np.sum([np.zeros_like(eta), *parts], axis=0)
 
-    def _mixed(self, method: str, *data: Array) -> Array:
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
         total: Array = np.zeros(())
         for share, loss in self._acting:
-            total = total + share * getattr(loss, method)(*data)
+            total = total + share * getattr(loss, method)(y, eta)
         return total
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._mixed("value", y, eta)
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return self._mixed("gradient", y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return self._mixed("hessian", y, eta)
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return self._mixed("third", y, eta)
 
     def start(self, y: Array, weights: Array) -> Array:
         """Near the best constant: the mean of those of the parts."""
-        return self._mixed("start", y, weights)
+        return self._of_parts("start", y, weights)
 
     def self_concordance(self) -> float | None:
         if self.has_kinks:  # the first derivative jumps, too
@@ -231,7 +240,7 @@ def _check_mixable(loss: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Offset(Loss):
+class Offset(Composed):
     """ℓ(y, η + o): the response and the offset of a row are the two columns of ``y``, (n, 2).
 
     Whoever takes rows, or leaves some out, takes their offsets along, so that nothing else has to know.
@@ -269,17 +278,8 @@ class Offset(Loss):
     def pieces(self) -> Pieces:
         return self.loss.pieces
 
-    def value(self, y: Array, eta: Array) -> Array:
-        return self.loss.value(y[:, 0], eta + y[:, 1])
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return self.loss.gradient(y[:, 0], eta + y[:, 1])
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return self.loss.hessian(y[:, 0], eta + y[:, 1])
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return self.loss.third(y[:, 0], eta + y[:, 1])
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
+        return getattr(self.loss, method)(y[:, 0], eta + y[:, 1])
 
     def self_concordance(self) -> float | None:
         return self.loss.self_concordance()

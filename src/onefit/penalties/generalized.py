@@ -329,9 +329,6 @@ class TrendFilter(AnalysisPenalty):
     def _coordinates(self, p: int) -> Array:
         return _cumulative(self.order + 1, p)
 
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
-        return True  # polynomials
-
 
 def differences(times: int, p: int) -> sp.csr_array:
     """Matrix of ``times``-fold differences of p neighbouring coefficients: (p − times, p)."""

@@ -101,7 +101,8 @@ class GroupPenalty(OfOneStrength, Conic):
         """
         (l1, strengths), norms = self.strengths(), self.norms(coef)
         active = norms > ZERO * norms.max(initial=0.0)
-        support = self._moves(coef, active, l1, strengths)
+        whole = active | (strengths == 0)
+        support = whole[self.membership] & ((coef != 0) | (l1 == 0))  # at no kink
         s = np.where(active, strengths / np.where(active, norms, 1.0), 0.0)  # s_g / ‖β_g‖
         gradient = np.where(support, l1 * np.sign(coef) + s[self.membership] * coef, 0.0)
         columns = np.flatnonzero(support)
@@ -129,11 +130,6 @@ class GroupPenalty(OfOneStrength, Conic):
         total = np.zeros_like(coef)
         total[support] = s * inverse**3 * ((3.0 * form * inverse**2 - trace) * beta - 2.0 * (E @ beta))
         return total
-
-    def _moves(self, coef: Array, active: Mask, l1: float, strengths: Array) -> Mask:
-        """Coordinates at no kink."""
-        whole = active | (strengths == 0)
-        return whole[self.membership] & ((coef != 0) | (l1 == 0))
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         l1, strengths = self.strengths()

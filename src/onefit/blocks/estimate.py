@@ -14,7 +14,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.blocks.chosen import RowValues
-from onefit.blocks.losses import LossSums
+from onefit.blocks.left_out_path import LossSums
 from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.exceptions import UnreliableWarning

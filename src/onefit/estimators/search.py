@@ -15,11 +15,14 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from onefit._typing import Array
 from onefit.api import evaluate, loo
-from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
-from onefit.estimators.search_checks import (
+from onefit.estimators.search_settings import (
+    PerFeature,
+    PerGroup,
+    Simplex,
     check_combination,
     check_settings,
     risk_of,
+    starting_point,
     warn_at_bounds,
     warn_if_misjudged,
     warn_without_effect,

@@ -20,7 +20,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from onefit._typing import Array
-from onefit.estimators.bounds import domain_of
+from onefit.estimators.search_settings import domain_of
 from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Problem
 from onefit.readers import Reading, has_reading, read

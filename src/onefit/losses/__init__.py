@@ -14,10 +14,11 @@ from collections.abc import Callable
 
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
 from onefit.losses.composed import Mixture, Offset
-from onefit.losses.huber import ConcomitantHuber, Huber
 from onefit.losses.piecewise import (
+    ConcomitantHuber,
     EpsilonInsensitive,
     Hinge,
+    Huber,
     PiecewiseLinear,
     Quantile,
     SmoothedHinge,

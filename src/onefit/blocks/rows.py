@@ -70,17 +70,20 @@ class Block(NamedTuple):
     y: Array
     weights: Array | None = None
 
+    def cut(self, size: int) -> Iterator[Block]:
+        """Cut into blocks of so many rows."""
+        X = self.X.tocsr() if sp.issparse(self.X) else self.X
+        for start in range(0, X.shape[0], size):
+            part = slice(start, start + size)
+            yield Block(X[part], self.y[part], None if self.weights is None else self.weights[part])
+
     def parts(self) -> Iterator[Block]:
         """Cut into pieces that stay in the cache, dense ones."""
         rows, p = self.X.shape
         if not rows:
             raise ValueError("a block has no rows: leave it out")
-        size = max(FEWEST, CACHE // max(p, 1))
-        X = self.X.tocsr() if sp.issparse(self.X) else self.X
-        for start in range(0, rows, size):
-            part = slice(start, start + size)
-            own = X[part].toarray() if sp.issparse(X) else X[part]
-            yield Block(own, self.y[part], None if self.weights is None else self.weights[part])
+        for part in self.cut(max(FEWEST, CACHE // max(p, 1))):
+            yield part._replace(X=part.X.toarray()) if sp.issparse(part.X) else part
 
 
 def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
@@ -168,18 +171,12 @@ class ArrayRows(Rows):
         n, p = self.X.shape
         return int(n), int(p)
 
-    def _blocks(self) -> Iterator[Block]:
-        X = self.X.tocsr() if sp.issparse(self.X) else self.X
-        size = block_length(X.shape[1])
-        for start in range(0, X.shape[0], size):
-            rows = slice(start, start + size)
-            yield Block(X[rows], self.y[rows], None if self.weights is None else self.weights[rows])
-
     def total(self, of: Callable[[Block], S]) -> S:
         return reduce(add, self.each(of))
 
     def each(self, of: Callable[[Block], R]) -> Iterator[R]:
-        return in_threads(of, ((block,) for block in self._blocks()), self.n_jobs)
+        blocks = Block(self.X, self.y, self.weights).cut(block_length(self.X.shape[1]))
+        return in_threads(of, ((block,) for block in blocks), self.n_jobs)
 
 
 class SampledRows(NamedTuple):

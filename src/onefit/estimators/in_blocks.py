@@ -248,24 +248,20 @@ def _along(
     model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
 ) -> tuple[float, TunedPath, RowJudge]:
     """Tune along the path of one share of ℓ1."""
-    unit, scale = model._unit_penalty(ratio), _scale(model, summary)
+    unit = model._unit_penalty(ratio)
+    scale = summary.weight if model._mean_scaled else 1.0  # of penalties beside a mean of losses
     assert isinstance(unit, SeparablePenalty)
     models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
     solver = CurvedSolver(rows, summary, models, lambda strength: unit.scaled(strength * scale))
-    grid = _grid(model, solver, unit)
+    grid = _grid(model, solver, unit, scale)
     found, judge = solver.tuned(grid, model.selection, early_stopping=model.early_stopping)
     return ratio, found, judge
 
 
-def _scale(model: SelfTuned, summary: Summary) -> float:
-    """Factor on a strength, for penalties beside a mean of losses."""
-    return summary.weight if model._mean_scaled else 1.0
-
-
-def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty) -> Grid:
+def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale: float) -> Grid:
     """Strengths as factors on the penalty, as the estimator chooses them in memory."""
     summary, loss = solver.summary, model._loss(2)
-    scale, start = _scale(model, summary), _constant(model, summary)
+    start = _constant(model, summary)
     squares = summary.squares + (0.0 if model.fit_intercept else summary.weight * summary.means**2)
     target = np.array([summary.response if model._mean_scaled else 0.0])
     curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale

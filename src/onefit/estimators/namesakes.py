@@ -14,10 +14,13 @@ from onefit.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from onefit.validation import check_share, is_count
 
 
+@dataclass(eq=False, repr=False)
 class _LeastSquares(SelfTuned):
     """Squared errors and a penalty."""
 
     _several_targets = True
+
+    alphas: int | ArrayLike = 100
 
     def _loss(self, n_classes: int) -> Loss:
         return Squared()
@@ -40,8 +43,18 @@ class _LeastSquares(SelfTuned):
         return super().fit(X, y, sample_weight, groups)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class _AlongKinks(_LeastSquares):
+    """A mean of squared errors and a penalty with an ℓ1 part, which is solved along its kinks."""
+
+    _mean_scaled = True
+
+    eps: float = 1e-3
+    early_stopping: bool = True
+
+
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RidgeLOO(_LeastSquares):
     """Ridge regression that chooses its strength by exact leave-one-out.
 
@@ -105,14 +118,12 @@ class RidgeLOO(_LeastSquares):
 
     _may_be_zero = True
 
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
     alpha_per_target: bool = False
 
 
 @documented
-@dataclass(eq=False, repr=False)
-class ElasticNetLOO(_LeastSquares):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ElasticNetLOO(_AlongKinks):
     """Elastic net that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
@@ -166,13 +177,7 @@ class ElasticNetLOO(_LeastSquares):
     0.987
     """
 
-    _mean_scaled = True
-
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
     l1_ratio: float | ArrayLike = 0.5
-    eps: float = 1e-3
-    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         try:
@@ -189,8 +194,8 @@ class ElasticNetLOO(_LeastSquares):
 
 
 @documented
-@dataclass(eq=False, repr=False)
-class LassoLOO(_LeastSquares):
+@dataclass(eq=False, repr=False, kw_only=True)
+class LassoLOO(_AlongKinks):
     """Lasso that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha ‖β‖₁, the scale of ``sklearn.linear_model.Lasso``.  The path is
@@ -237,13 +242,6 @@ class LassoLOO(_LeastSquares):
     >>> int((model.coef_ != 0).sum())
     7
     """
-
-    _mean_scaled = True
-
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
-    eps: float = 1e-3
-    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         return [1.0]

@@ -1,4 +1,4 @@
-"""What every penalty says of itself."""
+"""What every penalty says of itself, and checks of parameters, which refuse and convert nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.parameters import Parametrised
-from onefit.penalties._checks import check_strength
 from onefit.pieces import Pieces, Tangent
 
 ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
@@ -174,6 +173,9 @@ class OfOneStrength(Penalty):
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)  # type: ignore[type-var]
 
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        return self.alpha > 0
+
 
 @singledispatch
 def add(one: Any, other: Any) -> Penalty:
@@ -185,3 +187,51 @@ def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
     size = np.abs(loss_gradient) if size is None else size
     return size if size.ndim == 1 else np.max(size, axis=0, initial=0.0)
+
+
+def check_strengths(name: str, given: Any) -> None:
+    """Refuse what is not a number, or an array of numbers, that is at least 0; infinity is allowed."""
+    strength = np.asarray(given)
+    if strength.dtype.kind not in "fiu" or not np.all(strength >= 0):
+        raise ValueError(f"{name} must be a number that is at least 0, or an array of them, got {given!r}")
+
+
+def check_strength(name: str, given: Any) -> None:
+    """Refuse what is not one finite number that is at least 0."""
+    strength = np.asarray(given)
+    if strength.ndim or strength.dtype.kind not in "fiu" or not 0 <= strength < np.inf:
+        raise ValueError(f"{name} must be a finite number that is at least 0, got {given!r}")
+
+
+def check_positive(name: str, given: Any) -> None:
+    """Refuse what is not one finite number above 0."""
+    number = np.asarray(given)
+    if number.ndim or number.dtype.kind not in "fiu" or not 0 < number < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {given!r}")
+
+
+def check_share(name: str, given: Any) -> None:
+    """Refuse what is not one number between 0 and 1."""
+    share = np.asarray(given)
+    if share.ndim or share.dtype.kind not in "fiu" or not 0 <= share <= 1:
+        raise ValueError(f"{name} must be a number between 0 and 1, got {given!r}")
+
+
+def check_weights(name: str, given: Any, count: int, what: str) -> None:
+    """Refuse what is not so many finite numbers that are at least 0."""
+    weights = np.asarray(given)
+    if weights.dtype.kind not in "fiu" or weights.shape != (count,):
+        raise ValueError(f"{name} must be {count} numbers, {what}, got {given!r}")
+    wrong = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if wrong.size:
+        raise ValueError(
+            f"{name} must be finite and at least 0, but {name}[{wrong[0]}] = {weights[wrong[0]]}"
+        )
+
+
+def check_one_output(penalty: object, shape: tuple[int, ...]) -> None:
+    """Refuse coefficients of several outputs."""
+    if len(shape) != 1:
+        raise ValueError(
+            f"{type(penalty).__name__} is for models with one output, got coefficients of shape {shape}"
+        )

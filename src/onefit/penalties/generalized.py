@@ -16,8 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from onefit import _linalg
 from onefit._typing import Array, Mask
-from onefit.penalties._checks import check_one_output
-from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import L1
 from onefit.pieces import Subspace
@@ -128,9 +127,6 @@ class AnalysisPenalty(OfOneStrength, Polyhedral):
         at_bound = np.abs(u) > 1.0 - ZERO
         basis = self._null_space(len(coef), at_bound)  # all other rows of Dβ are zero, to the last digit
         return basis @ (basis.T @ (coef - A @ np.where(at_bound, np.sign(u), 0.0)))
-
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:
-        return self.alpha > 0
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         if self.alpha == 0:

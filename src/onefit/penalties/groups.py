@@ -12,8 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties._checks import check_one_output, check_share, check_weights
-from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
+from onefit.penalties.base import (
+    ZERO,
+    OfOneStrength,
+    check_one_output,
+    check_share,
+    check_weights,
+    largest_gradient,
+)
 from onefit.penalties.programs import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
 

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties._checks import check_one_output, check_weights
-from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, check_weights, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.penalties._checks import check_one_output, check_positive
-from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength
+from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength, check_one_output, check_positive
 from onefit.penalties.programs import Conic, ConicForm, nuclear_norm
 from onefit.pieces import Pieces, Subspace, third_by_differences
 
@@ -106,9 +105,6 @@ class NuclearNorm(OfMatrix, Conic):
         return Subspace.along(
             basis, gradient, self.alpha * _curvature(sizes[:r], M) if self.alpha > 0 else None
         )
-
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:
-        return self.alpha > 0
 
 
 def _directions(r: int, rows: int, columns: int) -> tuple[Index, Index]:

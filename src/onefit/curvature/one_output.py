@@ -31,9 +31,14 @@ class OfColumns(ScalarCurvature):
     intercept: bool
 
     @property
+    def _total(self) -> float:
+        """By what the intercept is curved."""
+        return total_curvature(self.d, self.intercept)
+
+    @property
     def _offset(self) -> float:
         """What the intercept adds to every form."""
-        return 1.0 / total_curvature(self.d, self.intercept)
+        return 1.0 / self._total
 
     def _restrict(self, coef: Array) -> Array:
         return coef if self.support is None else coef[self.support]
@@ -115,7 +120,7 @@ class Primal(OfColumns):
         rhs = self._restrict(gradient.coef)
         means = np.zeros(len(rhs)) if self._means is None else self._means
         free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
-        return Direction(self._spread(free), gradient.intercept * self._offset - means @ free)
+        return Direction(self._spread(free), gradient.intercept / self._total - means @ free)
 
     def predict(self, direction: Direction) -> Array:
         return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
@@ -182,7 +187,7 @@ class Dual(OfColumns):
     @cached_property
     def _share(self) -> Array:
         """Weights of the centring: d / Σd, or zeros."""
-        return self.d / total_curvature(self.d, self.intercept)
+        return self.d / self._total
 
     @cached_property
     def _gram(self) -> Array:
@@ -239,7 +244,7 @@ class Dual(OfColumns):
             profiled - self._transposed(dual - np.multiply.outer(self._share, dual.sum(axis=0)))
         )
         shift = self._share @ _linalg.times(self.X, coef)
-        return Direction(coef, gradient.intercept * self._offset - shift)
+        return Direction(coef, gradient.intercept / self._total - shift)
 
     def cross(self, new: Design) -> Array:
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
@@ -251,7 +256,7 @@ class Dual(OfColumns):
 
     def hat(self, rows: Array) -> Array:
         along = _linalg.product(self._gram, rows)
-        return along - self._fitted(along) + rows.sum(axis=0) * self._offset
+        return along - self._fitted(along) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
         free = self.responses().coef ** 2 @ middle

@@ -17,8 +17,9 @@ there (``Pinned``).
 from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, Wrapped, curved_along
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
-from onefit.curvature.one_output import Dual, Primal
+from onefit.curvature.dual import Dual
 from onefit.curvature.outputs import CoupledBlock, Independent
+from onefit.curvature.primal import Primal
 
 __all__ = [
     "Along",

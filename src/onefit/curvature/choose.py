@@ -10,8 +10,9 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature.base import Curvature, ScalarCurvature
 from onefit.curvature.constrained import Along, Pinned
-from onefit.curvature.one_output import Dual, Primal
+from onefit.curvature.dual import Dual
 from onefit.curvature.outputs import CoupledBlock, Independent
+from onefit.curvature.primal import Primal
 from onefit.fit import Fit
 from onefit.penalties import Coordinates, Subspace, Tangent
 from onefit.problem import Problem

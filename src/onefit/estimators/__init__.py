@@ -4,7 +4,8 @@ They take the scale of their scikit-learn namesake and can stand in for its ``CV
 """
 
 from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
-from onefit.estimators.namesakes import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.estimators.glm import LogisticLOO, PoissonLOO
+from onefit.estimators.least_squares import ElasticNetLOO, LassoLOO, RidgeLOO
 
 __all__ = [
     "ElasticNetLOO",

@@ -14,18 +14,16 @@ from collections.abc import Callable
 
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
 from onefit.losses.composed import Mixture, Offset
-from onefit.losses.piecewise import (
+from onefit.losses.piecewise import EpsilonInsensitive, Hinge, PiecewiseLinear, Quantile
+from onefit.losses.rounded import (
     ConcomitantHuber,
-    EpsilonInsensitive,
-    Hinge,
     Huber,
-    PiecewiseLinear,
-    Quantile,
     SmoothedHinge,
     SquaredEpsilonInsensitive,
     SquaredHinge,
 )
-from onefit.losses.smooth import Exponential, Gamma, Logistic, Multinomial, Poisson, Squared, Tweedie
+from onefit.losses.smooth import Exponential, Logistic, Multinomial, Squared
+from onefit.losses.tweedie import Gamma, Poisson, Tweedie
 
 # By name, from the number of classes: what ``GeneralizedLinear(loss="…")`` takes.  A new loss adds its line.
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes

@@ -29,7 +29,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Mixture, PiecewiseLinear, Squared
 from onefit.losses.composed import straight_part
-from onefit.losses.piecewise import RoundedKinks
+from onefit.losses.rounded import RoundedKinks
 from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.penalties.programs import DENSE

@@ -19,7 +19,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.curvature import Independent
-from onefit.curvature.one_output import Primal
+from onefit.curvature.primal import Primal
 from onefit.problem import Moments
 
 SHARE = 5  # one row in so many is summed as it is

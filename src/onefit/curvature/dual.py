@@ -1,0 +1,155 @@
+"""K of one output on the side of the rows, n × n, for more free columns than rows (Woodbury)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.curvature.base import Direction, Sandwich
+from onefit.curvature.one_output import OfColumns
+from onefit.exceptions import SolverError
+
+EPS = np.finfo(np.float64).eps
+FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
+
+
+@dataclass(frozen=True)
+class Dual(OfColumns):
+    """n × n, for more free columns than rows: M = I + D^½ G D^½ with G = X C⁻¹ Xᵀ, centred.
+
+    h = G − G D^½ M⁻¹ D^½ G and, where d > 0, d h = 1 − diag M⁻¹ (Woodbury).
+    """
+
+    known_gram: Array | None = None  # X Xᵀ, if somebody has it
+
+    @cached_property
+    def _bent(self) -> Index | slice:
+        """Rows with d > 0: the others have no part in M."""
+        return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
+
+    @cached_property
+    def _root(self) -> Array:
+        """√d of the rows that bend."""
+        return np.sqrt(self.d[self._bent])
+
+    @cached_property
+    def _share(self) -> Array:
+        """Weights of the centring: d / Σd, or zeros."""
+        return self.d / self._total
+
+    @cached_property
+    def _gram(self) -> Array:
+        if self.known_gram is not None and self.support is None and np.ptp(self.hessian) == 0:
+            G = self.known_gram / self.hessian[0]
+        else:
+            G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
+        return _linalg.centred_gram(G, self._share)
+
+    @cached_property
+    def _cholesky(self) -> Array:
+        own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
+        M = np.asarray(own * np.outer(self._root, self._root), order="F")
+        M[np.diag_indices_from(M)] += 1.0
+        L = _linalg.cholesky(M)
+        if L is None:  # M ≥ I but for rounding, which is relative to its largest entries
+            largest = float(np.max(M.diagonal()))
+            raise SolverError(
+                f"the penalty is so weak beside the rows, by a factor of {largest:.1g}, that rounding "
+                f"decides what is fitted: make it at least {largest * len(M) * EPS:.1g} times as strong"
+            )
+        return L
+
+    @property
+    def is_definite(self) -> bool:
+        return not self.intercept or bool(self.d.sum() > 0)
+
+    @property
+    def condition(self) -> float:
+        return _linalg.condition(self._cholesky)
+
+    def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
+        forms, well = self._gram.diagonal().copy(), self.d > FLAT * self.d.max()
+        if well.any():  # accurate also where the leverage is nearly 1
+            explained = np.zeros(self.n)
+            explained[self._bent] = 1.0 - _linalg.inverse_diagonal(self._cholesky)
+            forms[well] = explained[well] / self.d[well]
+        flat = np.flatnonzero(~well)
+        if flat.size:
+            across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
+            half = _linalg.half_solve(self._cholesky, across)
+            forms[flat] -= np.einsum("ij,ij->i", half, half)
+        return forms + self._offset
+
+    def solve(self, gradient: Direction) -> Direction:
+        profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)
+        rows = _linalg.times(self.X, self._scaled(profiled))
+        dual = self._explained(rows - self._share @ rows)
+        coef = self._scaled(
+            profiled - self._transposed(dual - np.multiply.outer(self._share, dual.sum(axis=0)))
+        )
+        shift = self._share @ _linalg.times(self.X, coef)
+        return Direction(coef, gradient.intercept / self._total - shift)
+
+    def cross(self, new: Design) -> Array:
+        """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
+        inverse = self._spread(1.0 / self.hessian)
+        kernel = _linalg.as_design(self.X).gram_with(new, inverse)
+        centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._share
+        kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
+        return kernel - self._fitted(kernel.T).T + self._offset
+
+    def hat(self, rows: Array) -> Array:
+        along = _linalg.product(self._gram, rows)
+        return along - self._fitted(along) + rows.sum(axis=0) / self._total
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        free = self.responses().coef ** 2 @ middle
+        return Sandwich(self.hat_matrix() ** 2 @ middle, self._spread(free))
+
+    def hat_matrix(self) -> Array:
+        return self._gram - self._fitted(self._gram) + self._offset
+
+    def hat_columns(self, rows: Index) -> Array:
+        along = self._gram[:, rows]
+        return along - self._fitted(along) + self._offset
+
+    def responses(self) -> Direction:
+        dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
+        centred = dual - np.outer(self._share, dual.sum(axis=0))
+        rows = self._transposed(centred)
+        free = self._restrict(rows) / self.hessian[:, None]
+        means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._share))
+        return Direction(free, self._offset - means @ free)
+
+    def _explained(self, rows: Array) -> Array:
+        """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
+        bent = np.asfortranarray((self._root * rows[self._bent].T).T)
+        inner = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
+        if isinstance(self._bent, slice):
+            return inner
+        explained = np.zeros_like(rows)
+        explained[self._bent] = inner
+        return explained
+
+    def _fitted(self, rows: Array) -> Array:
+        """G D^½ M⁻¹ D^½ times values of the rows: (n, r)."""
+        return _linalg.product(self._bent_gram, self._explained(rows)[self._bent])
+
+    @cached_property
+    def _bent_gram(self) -> Array:
+        return self._gram[:, self._bent]
+
+    def _transposed(self, rows: Array) -> Array:
+        return _linalg.transposed_times(self.X, rows)
+
+    def _scaled(self, coef: Array) -> Array:
+        """C⁻¹ times coefficients, zero off the support."""
+        return self._spread((self._restrict(coef).T / self.hessian).T)

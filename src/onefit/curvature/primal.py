@@ -1,0 +1,130 @@
+"""K of one output on the side of the coefficients, k × k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._linalg import Factorization
+from onefit._typing import Array, Design
+from onefit.curvature.base import Direction, Sandwich, total_curvature
+from onefit.curvature.one_output import OfColumns
+from onefit.problem import Moments
+
+CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
+
+
+@dataclass(frozen=True)
+class Primal(OfColumns):
+    """k × k: Cholesky, or a generalised inverse where K has no factor.
+
+    Several right-hand sides are columns of the direction.
+    """
+
+    moments: Moments | None = None  # with which K need not be summed over the rows
+
+    @cached_property
+    def _active(self) -> Design:
+        return _linalg.active_columns(self.X, self.support)
+
+    @cached_property
+    def _means(self) -> Array | None:
+        if not self.intercept or not np.isfinite(total_curvature(self.d, True)):
+            return None
+        if self.moments is not None:
+            return self.moments.means if self.support is None else self.moments.means[self.support]
+        return _linalg.column_means(self._active, self.d)
+
+    @cached_property
+    def _gram(self) -> Array:
+        if self.moments is not None:
+            gram = self.moments.gram
+            K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
+        else:
+            K = _linalg.as_columns(self._active).weighted_gram(self._means, self.d)
+        if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
+            rounding = _linalg.as_columns(self._active).centring_error * np.abs(self.d.sum()) * self._means**2
+            constant = K.diagonal() <= rounding
+            K[constant], K[:, constant] = 0.0, 0.0
+        if self.hessian.ndim == 2:
+            return K + self.hessian
+        K[np.diag_indices_from(K)] += self.hessian
+        return K
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether more columns than rows, without curvature of the penalty, make K singular for sure."""
+        return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
+
+    @cached_property
+    def _factored(self) -> Factorization:
+        if self._is_wide:
+            root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
+            return Factorization(root, False, CONDITION_OF_WIDE)
+        return Factorization.of(self._gram)
+
+    @property
+    def is_definite(self) -> bool:
+        return self._factored.is_definite and (not self.intercept or self._means is not None)
+
+    @property
+    def condition(self) -> float:
+        return self._factored.condition
+
+    def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
+        return self._factored.row_forms(self._active, self._means) + self._offset
+
+    def solve(self, gradient: Direction) -> Direction:
+        rhs = self._restrict(gradient.coef)
+        means = np.zeros(len(rhs)) if self._means is None else self._means
+        free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
+        return Direction(self._spread(free), gradient.intercept / self._total - means @ free)
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
+
+    def hat(self, rows: Array) -> Array:
+        total = rows.sum(axis=0)
+        gradient = _linalg.transposed_times(self._active, rows)
+        means = np.zeros(len(gradient)) if self._means is None else self._means
+        free = self._factored.solve(gradient - np.outer(means, total))
+        return _linalg.times(self._active, free) - means @ free + total * self._offset
+
+    def hat_matrix(self) -> Array:
+        Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
+        half = self._factored.half(Z)
+        return _linalg.product(half, half.T) + self._offset
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        offset, k, factored = self._offset, len(self.hessian), self._factored
+        inner = np.zeros((k, k))
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+            inner += _linalg.product(block.T, block * middle[rows, None])
+        Q = factored.solve(factored.solve(inner).T)
+        means = np.zeros(k) if self._means is None else self._means
+        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
+        forms = np.empty(self.n)
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+            along = _linalg.product(block, Q) + 2.0 * offset * side
+            forms[rows] = np.einsum("ij,ij->i", along, block)
+        return Sandwich(
+            forms + offset**2 * middle.sum(),
+            Q if self.hessian.ndim == 2 else self._spread(Q.diagonal().copy()),
+        )
+
+    def cross(self, new: Design) -> Array:
+        columns = _linalg.as_design(new).basis_of_rows()
+        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
+
+    def responses(self) -> Direction:
+        blocks = _linalg.as_columns(self._active).blocks(self._means)
+        free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
+        intercept = np.full(free.shape[1], self._offset)
+        return Direction(free, intercept if self._means is None else intercept - self._means @ free)

@@ -28,7 +28,7 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
-from onefit.losses.mixture import straight_part
+from onefit.losses.composed import straight_part
 from onefit.pieces import Pieces
 
 N, STEP = 40, 1e-3

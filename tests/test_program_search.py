@@ -14,7 +14,7 @@ from onefit.tuning.objective import objective_of
 cp = pytest.importorskip("cvxpy")
 
 from onefit.convex_program import ConvexProgram, ProgramObjective  # noqa: E402
-from onefit.convex_program.adjoint import ConicSolution, _transposed_solve  # noqa: E402
+from onefit.convex_program.search import ConicSolution, _transposed_solve  # noqa: E402
 
 RNG = np.random.default_rng(0)
 N, P = 30, 6

@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.losses.mixture import straight_part
+from onefit.losses.composed import straight_part
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 import onefit
 from onefit import LogisticLOO, PoissonLOO
 from onefit.blocks import curved
-from onefit.blocks.knots import Knots
+from onefit.blocks.models import Knots
 from onefit.blocks.newton import Start, solve_all
 from onefit.sources import ArraySource
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks import Block
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
-from onefit.blocks.summary import RowSample, SampledRows, Summarise
+from onefit.blocks.rows import RowSample, SampledRows, summarise
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
@@ -155,7 +156,7 @@ def test_bounds_hold_against_refits(kind, ratio, weighted):
         metric, loss = Deviance(Poisson()), Poisson()
     mean_scaled, scale = kind == "counts", w.sum() if kind == "counts" else 1.0
     rows = ArraySource(X, y, w, rows=50)
-    summary = rows.total(Summarise(kind == "classes"))
+    summary = rows.total(partial(summarise, classes=kind == "classes"))
     models = Models(loss, metric, (), True, mean_scaled)
     solver = CurvedSolver(rows, summary, models, lambda a: Net(a * scale, ratio) if ratio else L2(a * scale))
     strength = 2.0 if kind == "classes" else 0.05

@@ -4,6 +4,7 @@ from onefit._linalg.blas import (
     add_gram,
     centred_gram,
     eigh,
+    mirrored,
     one_thread,
     one_thread_if_small,
     positive_eigenpairs,
@@ -11,24 +12,9 @@ from onefit._linalg.blas import (
     row_matrices,
     times_upper,
 )
-from onefit._linalg.columns import BLOCK_SIZE, as_columns
-from onefit._linalg.factorization import (
-    Factorization,
-    cholesky,
-    condition,
-    factor_solve,
-    half_solve,
-    inverse_diagonal,
-    low_rank_roots,
-    null_space,
-    pseudo_factor,
-    solve_each,
-    solve_or_fit,
-    wide_pseudo_factor,
-)
-from onefit._linalg.kernel import RowGram
-from onefit._linalg.products import (
+from onefit._linalg.columns import (
     active_columns,
+    as_columns,
     as_design,
     column_means,
     column_norms,
@@ -43,6 +29,21 @@ from onefit._linalg.products import (
     times,
     transposed_times,
     with_axes,
+)
+from onefit._linalg.design import BLOCK_SIZE, RowGram
+from onefit._linalg.factorization import (
+    Factorization,
+    cholesky,
+    condition,
+    factor_solve,
+    half_solve,
+    inverse_diagonal,
+    low_rank_roots,
+    null_space,
+    pseudo_factor,
+    solve_each,
+    solve_or_fit,
+    wide_pseudo_factor,
 )
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "is_full",
     "is_same",
     "low_rank_roots",
+    "mirrored",
     "null_space",
     "one_thread",
     "one_thread_if_small",

@@ -91,6 +91,11 @@ def row_matrices(values: Array, c: int) -> Array:
     return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
 
 
+def mirrored(lower: Array) -> Array:
+    """A symmetric matrix, full, of which the lower triangle is read."""
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
 def centred_gram(G: Array, share: Array) -> Array:
     """(I − 1 shareᵀ) G (I − share 1ᵀ): the Gram matrix of rows less their mean with weights ``share``."""
     along = G @ share

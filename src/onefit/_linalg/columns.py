@@ -1,52 +1,22 @@
-"""Designs with columns: arrays and sparse matrices."""
+"""Designs with columns, arrays and sparse matrices, and what is done with X as users give it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import add_gram, product
+from onefit._linalg.blas import add_gram, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
-BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
-
-
-def _block_length(p: int) -> int:
-    return max(64, BLOCK_SIZE // max(p, 1))
-
 
 @final
-@dataclass(frozen=True, slots=True)
 class DenseColumns(Columns):
     """An array (n, p)."""
 
-    X: Array
     is_full: ClassVar[bool] = True
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, p = self.X.shape
-        return n, p
-
-    def times(self, coef: Array) -> Array:
-        return product(self.X, coef)
-
-    def transposed_times(self, rows: Array) -> Array:
-        return product(self.X.T, rows)
-
-    def some_rows(self, which: Index) -> Self:
-        return type(self)(self.X[which])
-
-    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
-        return self.X[which]
-
-    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
-        return self.X[which].T
 
     def row_gram(self, column_weights: Array) -> Array:
         scaled = self.X * np.sqrt(column_weights)
@@ -61,25 +31,9 @@ class DenseColumns(Columns):
         same_shape = self.X.shape == other.X.shape
         return same_shape and bool(np.shares_memory(self.X, other.X) or np.array_equal(self.X, other.X))
 
-    def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        n, p = self.X.shape
-        size = _block_length(p)
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            block = self.X[rows].copy(order="K")
-            if means is not None:
-                block -= means
-            yield rows, block
-
-    def dense(self) -> Array:
-        return self.X
-
     def columns(self, support: Index) -> Array:
         tall = self.X.strides[0] < self.X.strides[1]
         return np.take(self.X.T, support, axis=0).T if tall else np.take(self.X, support, axis=1)
-
-    def columns_as_rows(self, which: Index) -> Array:
-        return self.X.T[which]
 
     def scaled_columns(self, which: Index, factors: Array) -> Array:
         return np.ascontiguousarray(self.X if len(which) == self.X.shape[1] else self.X[:, which]) * factors
@@ -128,14 +82,8 @@ class DenseColumns(Columns):
             gram = add_gram(gram, block)
         return gram
 
-    def among(self, left: Index, right: Index) -> Array:
-        return product(self.X[left], self.X[right].T)
-
     def own_products(self, rows: Index, coef: Array) -> Array:
         return np.einsum("ij,ij->i", self.X[rows], coef)
-
-    def along(self, basis: Any) -> Array:
-        return np.asarray(self.X @ basis) if sp.issparse(basis) else product(self.X, basis)
 
     def with_column(self, value: float) -> Array:
         return np.hstack([self.X, np.full((self.X.shape[0], 1), value)])
@@ -150,32 +98,10 @@ class DenseColumns(Columns):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class SparseColumns(Columns):
     """A SciPy sparse matrix or array (n, p)."""
 
-    X: Sparse
     is_full: ClassVar[bool] = False
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, p = self.X.shape
-        return int(n), int(p)
-
-    def times(self, coef: Array) -> Array:
-        return np.asarray(self.X @ coef)
-
-    def transposed_times(self, rows: Array) -> Array:
-        return np.asarray(self.X.T @ rows)
-
-    def some_rows(self, which: Index) -> Self:
-        return type(self)(self.X.tocsr()[which])
-
-    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
-        return np.asarray(self.X.tocsr()[which].toarray())
-
-    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
-        return self.dense_rows(which).T
 
     def row_gram(self, column_weights: Array) -> Array:
         return np.asarray((self.X @ sp.diags_array(column_weights) @ self.X.T).toarray())
@@ -192,24 +118,8 @@ class SparseColumns(Columns):
             return False
         return bool((sp.csr_array(self.X) != sp.csr_array(other.X)).nnz == 0)
 
-    def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        n, p = self.shape
-        size, source = _block_length(p), self.X.tocsr()
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            block = source[rows].toarray()
-            if means is not None:
-                block -= means
-            yield rows, block
-
-    def dense(self) -> Array:
-        return np.asarray(self.X.toarray())
-
     def columns(self, support: Index) -> Sparse:
         return self.X[:, support]
-
-    def columns_as_rows(self, which: Index) -> Array:
-        return np.asarray(self.X.T[which].toarray())
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
         return self.X[:, which].multiply(factors).tocsr()
@@ -248,16 +158,8 @@ class SparseColumns(Columns):
             gram += d.sum() * np.outer(means, means) - cross - cross.T
         return gram
 
-    def among(self, left: Index, right: Index) -> Array:
-        rows = self.X.tocsr()
-        return np.asarray((rows[left] @ rows[right].T).toarray())
-
     def own_products(self, rows: Index, coef: Array) -> Array:
         return np.asarray(self.X.tocsr()[rows].multiply(coef).sum(axis=1)).ravel()
-
-    def along(self, basis: Any) -> Array:
-        along = self.X @ basis
-        return np.asarray(along.toarray() if sp.issparse(along) else along)
 
     def with_column(self, value: float) -> Sparse:
         return sp.hstack([self.X, np.full((self.X.shape[0], 1), value)], format="csr")
@@ -288,3 +190,90 @@ def as_columns(X: Any) -> Columns:
     if sp.issparse(X):
         return SparseColumns(X)
     raise TypeError(f"a design is an array, a SciPy sparse matrix or array, or a RowGram, not {X!r}")
+
+
+def as_design(X: Any) -> Design:
+    """Say what can be done with an array, a sparse matrix, or a design."""
+    return X if isinstance(X, Design) else as_columns(X)
+
+
+def has_columns(X: Any) -> bool:
+    """Whether coefficients are those of columns; for a kernel model they are dual ones, of rows."""
+    return as_design(X).has_columns
+
+
+def is_full(X: Any) -> bool:
+    """Whether every entry of X is stored."""
+    return as_design(X).is_full
+
+
+def times(X: Any, coef: Array) -> Array:
+    """X @ coef: (n,), (n, c) or (n, c, r)."""
+    if coef.ndim == 3:
+        product = times(X, coef.reshape(len(coef), -1))
+        return product.reshape(len(product), *coef.shape[1:])
+    return as_design(X).times(coef)
+
+
+def transposed_times(X: Any, rows: Array) -> Array:
+    """Xᵀ @ rows: (p,), (p, c) or (p, c, r); in the dual coordinates of a RowGram it is ``rows`` itself."""
+    if rows.ndim == 3:
+        product = transposed_times(X, rows.reshape(len(rows), -1))
+        return product.reshape(len(product), *rows.shape[1:])
+    return as_design(X).transposed_times(rows)
+
+
+def pairings(X: Any, gradients: Array, coefs: Array) -> Array:
+    """Inner products of gradients and directions (see ``Design.pairing``) along their last axes: (f,)."""
+    metric = coefs if has_columns(X) else times(X, coefs)
+    return np.asarray((gradients * metric).reshape(-1, coefs.shape[-1]).sum(axis=0))
+
+
+def column_means(X: Any, weights: Array) -> Array:
+    """Weighted mean of each column: (p,).  Weights may be of either sign but not sum to zero."""
+    return transposed_times(X, weights) / weights.sum()
+
+
+def column_norms(X: Any, weights: Array, *, centred: bool) -> Array:
+    """√(Σ_i w_i (x_ij − x̄_j)²) of each column, or without the mean: (p,)."""
+    means = column_means(X, weights) if centred else None
+    return np.sqrt(as_columns(X).column_squares(weights, means))
+
+
+def active_columns(X: Any, support: Index | None) -> Any:
+    """X[:, support], or X itself for all columns; a dense copy keeps the memory order of X."""
+    return X if support is None else as_columns(X).columns(support)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two designs have the same entries."""
+    return one is other or as_design(one).same_as(as_design(other))
+
+
+def some_rows(X: Any, rows: Index) -> Any:
+    """X[rows]; of a kernel model the Gram matrix of these rows."""
+    own = as_design(X).some_rows(rows)
+    return own.X if isinstance(own, DenseColumns | SparseColumns) else own
+
+
+def densified(X: Any, most: int) -> Any:
+    """X, dense if it has at most so many entries."""
+    n, p = X.shape
+    return as_columns(X).dense() if n * p <= most else X
+
+
+def full_gram(X: Any, means: Array | None, d: Array) -> Array:
+    """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ), both triangles of it: (k, k)."""
+    return mirrored(as_columns(X).weighted_gram(means, d))
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Designs with columns below each other, sparse if one of them is."""
+    if any(isinstance(as_design(part), SparseColumns) for part in parts):
+        return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
+    return np.vstack(parts)
+
+
+def with_axes(values: Any, like: Array) -> Any:
+    """Values with axes of length one behind their own, as many as another array has more."""
+    return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))

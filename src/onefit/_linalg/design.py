@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 
+from onefit._linalg.blas import product
 from onefit._typing import Array, Index, Mask
+
+BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
 
 
 class Design(ABC):
@@ -79,26 +84,71 @@ class Design(ABC):
         """Whether the entries are the same."""
 
 
+@dataclass(frozen=True)
 class Columns(Design):
-    """A design with columns of its own."""
+    """A design with columns of its own: an array or a sparse matrix X."""
 
-    has_columns = True
+    X: Any
+    has_columns: ClassVar[bool] = True
 
-    @abstractmethod
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, p = self.X.shape
+        return int(n), int(p)
+
+    @property
+    def by_row(self) -> Any:
+        """X, stored so that single rows are had without looking."""
+        return self.X.tocsr() if sp.issparse(self.X) else self.X
+
+    def times(self, coef: Array) -> Array:
+        return _dense_product(self.X, coef)
+
+    def transposed_times(self, rows: Array) -> Array:
+        return _dense_product(self.X.T, rows)
+
+    def some_rows(self, which: Index) -> Self:
+        return type(self)(self.by_row[which])
+
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
+        return _dense(self.by_row[which])
+
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
+        return self.dense_rows(which).T
+
     def blocks(self, means: Array | None) -> Iterator[tuple[slice, Array]]:
-        """Yield (rows, dense block of X[rows] − means), in the memory order of X; None centres nothing."""
+        """Yield (rows, dense block of X[rows] − means), in the memory order of X; None centres nothing.
 
-    @abstractmethod
+        A block is the caller's, who may overwrite it.
+        """
+        n, p = self.shape
+        size, source = max(64, BLOCK_SIZE // max(p, 1)), self.by_row
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            block = _dense(source[rows])
+            block = block.copy(order="K") if means is None else np.subtract(block, means, dtype=block.dtype)
+            yield rows, block
+
     def dense(self) -> Array:
         """X, dense: (n, p)."""
+        return _dense(self.X)
+
+    def columns_as_rows(self, which: Index) -> Array:
+        """Some columns, dense, one a row: (len(which), n)."""
+        return _dense(self.X.T[which])
+
+    def among(self, left: Index, right: Index) -> Array:
+        """X[left] X[right]ᵀ: (l, r)."""
+        rows = self.by_row
+        return _dense_product(rows[left], rows[right].T)
+
+    def along(self, basis: Any) -> Array:
+        """X B for the columns of a basis, dense: (n, k)."""
+        return _dense_product(self.X, basis)
 
     @abstractmethod
     def columns(self, support: Index) -> Any:
         """X[:, support], in the memory order of X."""
-
-    @abstractmethod
-    def columns_as_rows(self, which: Index) -> Array:
-        """Some columns, dense, one a row: (len(which), n)."""
 
     @abstractmethod
     def scaled_columns(self, which: Index, factors: Array) -> Any:
@@ -138,16 +188,8 @@ class Columns(Design):
         """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (p, p), lower triangle valid, Fortran order."""
 
     @abstractmethod
-    def among(self, left: Index, right: Index) -> Array:
-        """X[left] X[right]ᵀ: (l, r)."""
-
-    @abstractmethod
     def own_products(self, rows: Index, coef: Array) -> Array:
         """x_iᵀ β⁽ⁱ⁾ for some rows i, each with coefficients of its own, (r, p): (r,)."""
-
-    @abstractmethod
-    def along(self, basis: Any) -> Array:
-        """X B for the columns of a basis, dense: (n, k)."""
 
     @property
     @abstractmethod
@@ -175,3 +217,67 @@ class Columns(Design):
 
     def sum_of_rows(self, weights: Array) -> Array:
         return self.transposed_times(weights)
+
+
+def _dense(A: Any) -> Array:
+    """An array or a sparse matrix, dense."""
+    return np.asarray(A.toarray() if sp.issparse(A) else A)
+
+
+def _dense_product(A: Any, B: Any) -> Array:
+    """A @ B, dense, for arrays and sparse matrices."""
+    if isinstance(A, np.ndarray) and isinstance(B, np.ndarray):
+        return product(A, B)
+    return _dense(A @ B)
+
+
+@dataclass(frozen=True)
+class RowGram(Design):
+    """A design known only through G = X Xᵀ (n, n): a kernel model.
+
+    Its coefficients are the dual ones, a (n,), with η = G a and ‖β‖² = aᵀ G a; a gradient is held as the
+    rows c of Xᵀ c.
+    """
+
+    gram: Array
+
+    has_columns = False
+    is_full = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.gram.shape[0], self.gram.shape[0]
+
+    def times(self, coef: Array) -> Array:
+        return product(self.gram, coef)
+
+    def transposed_times(self, rows: Array) -> Array:
+        return rows
+
+    def sum_of_rows(self, weights: Array) -> Array:
+        return product(self.gram, weights)
+
+    def pairing(self, gradient: Array, coef: Array) -> float:
+        return float(np.sum(gradient * product(self.gram, coef)))
+
+    def some_rows(self, which: Index) -> RowGram:
+        return RowGram(self.gram[np.ix_(which, which)])
+
+    def dense_rows(self, which: Index | slice = slice(None)) -> Array:
+        return self.gram[which]
+
+    def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
+        return np.eye(self.shape[0])[:, which]
+
+    def squared_lengths(self, which: Index) -> Array:
+        return self.gram.diagonal()[which]
+
+    def row_gram(self, column_weights: Array) -> Array:
+        return self.gram * column_weights[0]
+
+    def gram_with(self, new: Any, column_weights: Array) -> Array:
+        """``new`` is X̃ Xᵀ itself, or a RowGram too."""
+        return (new.gram if isinstance(new, RowGram) else np.asarray(new)) * column_weights[0]
+
+    def same_as(self, other: Design) -> bool:
+        return isinstance(other, RowGram) and bool(np.array_equal(self.gram, other.gram))

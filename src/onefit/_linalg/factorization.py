@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from onefit._linalg.blas import eigh, product
+from onefit._linalg.blas import eigh, mirrored, product
 from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index
 
@@ -47,8 +47,7 @@ def factor_inverse(L: Array) -> Array:
     """(L Lᵀ)⁻¹, full."""
     if L.shape[0] == 0:
         return L
-    lower = np.tril(lapack.dpotri(L, lower=1)[0])
-    return lower + np.tril(lower, -1).T
+    return mirrored(lapack.dpotri(L, lower=1)[0])
 
 
 def inverse_diagonal(L: Array) -> Array:

@@ -10,13 +10,10 @@ import numpy as np
 
 from onefit._linalg import cholesky, condition
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, Summed
-from onefit.blocks.knots import Knots
-from onefit.blocks.models import Models, Points, null_points
+from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
-from onefit.blocks.rows import Block, Rows
+from onefit.blocks.rows import Block, Rows, Summary
 from onefit.blocks.step import ChosenStep, StepPath
-from onefit.blocks.summary import Summary
 from onefit.blocks.tuning import TunedPath, chosen_of, longer, visited
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -73,15 +70,15 @@ class CurvedSolver:
         strengths = grid.values
         while True:
             path = self.path(strengths)
-            judged = self.rows.total(path.judge)
-            check_rows(judged.rows, self.summary.rows)
-            more = longer(grid, strengths, judged.losses.risks)
+            losses = self.rows.total(path.judge)
+            check_rows(losses.count, self.summary.count)
+            more = longer(grid, strengths, losses.risks)
             if len(more) == len(strengths):
                 break
             strengths = more
         solved = path.points.coefs, path.points.intercepts
-        seen = visited(grid, strengths, judged.losses, early_stopping)
-        (found,) = chosen_of(strengths, solved, judged.losses, [seen], selection)
+        seen = visited(grid, strengths, losses, early_stopping)
+        (found,) = chosen_of(strengths, solved, losses, [seen], selection)
         best = int(seen[found.best])
         return found, self.chosen(float(strengths[best]))
 
@@ -185,6 +182,6 @@ def started(models: Models, summary: Summary) -> Start:
             last = start
         points.coefs[j], points.levels[j] = last.coef, last.intercept
     every = np.arange(len(models.penalties))
-    sums = Summed(models, points, every)(Block(sample.X, sample.y, weights))
+    sums = summed(Block(sample.X, sample.y, weights), models, points, every)
     found = tuple(Quadratic.of(sums, j, j, intercept=models.intercept) for j in every.tolist())
     return Start(points, found, Knots.all(len(every)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from os import PathLike
 from typing import Any, Protocol, final
@@ -13,9 +14,9 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.blocks.chosen import RowValues
-from onefit.blocks.losses import LossSums
+from onefit.blocks.left_out_path import LossSums
 from onefit.blocks.newton import check_rows
-from onefit.blocks.rows import Block, Rows
+from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, TINY, UNRELIABLE
@@ -30,7 +31,7 @@ class RowJudge(Protocol):
 
 @final
 @dataclass(frozen=True)
-class RowSum:
+class RowSum(Added):
     """Sums over the rows at one strength.
 
     Attributes
@@ -41,8 +42,10 @@ class RowSum:
         Σ w times how far a loss may be off.
     unknown : int
         Rows of whose refits nothing is known.
-    df, largest : float
-        Sum of the leverages, and the largest.
+    df : float
+        Sum of the leverages.
+    largest : Largest
+        Of them.
     """
 
     rows: int
@@ -50,71 +53,45 @@ class RowSum:
     off: float
     unknown: int
     df: float
-    largest: float
-
-    def __add__(self, other: RowSum) -> RowSum:
-        return RowSum(
-            self.rows + other.rows,
-            self.losses + other.losses,
-            self.off + other.off,
-            self.unknown + other.unknown,
-            self.df + other.df,
-            max(self.largest, other.largest),
-        )
+    largest: Largest
 
 
-@final
-@dataclass(frozen=True)
-class RowSumOf:
-    """From a block to its RowSum."""
-
-    judge: RowJudge
-    metric: LinearMetric
-
-    def __call__(self, block: Block) -> RowSum:
-        values = self.judge.left_out(block)
-        target, weights = _read(block, self.metric)
-        held = weights > 0
-        losses = np.where(held, self.metric.losses(target, values.left_out), 0.0)
-        spread = np.where(held, self.metric.spread(target, values.left_out, values.bounds), 0.0)
-        known = np.isfinite(spread)
-        return RowSum(
-            len(target),
-            LossSums.of(0, losses, np.zeros((1, len(losses))), weights),
-            float(weights[known] @ spread[known]),
-            int(np.count_nonzero(~known)),
-            float(values.leverages.sum()),
-            float(values.leverages.max(initial=0.0)),
-        )
+def _sum_of_rows(block: Block, judge: RowJudge, metric: LinearMetric) -> RowSum:
+    values = judge.left_out(block)
+    target, weights = _read(block, metric)
+    held = weights > 0
+    losses = np.where(held, metric.losses(target, values.left_out), 0.0)
+    spread = np.where(held, metric.spread(target, values.left_out, values.bounds), 0.0)
+    known = np.isfinite(spread)
+    return RowSum(
+        len(target),
+        LossSums.of(losses, np.zeros((1, len(losses))), weights),
+        float(weights[known] @ spread[known]),
+        int(np.count_nonzero(~known)),
+        float(values.leverages.sum()),
+        Largest(float(values.leverages.max(initial=0.0))),
+    )
 
 
-@final
-@dataclass(frozen=True)
-class Rowwise:
-    """From a block to its rows in the columns of a file."""
-
-    judge: RowJudge
-    metric: LinearMetric
-    classes: Any | None
-
-    def __call__(self, block: Block) -> dict[str, Any]:
-        values = self.judge.left_out(block)
-        target, _ = _read(block, self.metric)
-        predictions = self.metric.predictions(values.left_out)
-        columns = {"y": np.asarray(block.y)}
-        if predictions.ndim == 1:
-            columns["prediction"] = predictions
-        else:
-            assert self.classes is not None
-            columns |= {
-                f"probability_{name}": part for name, part in zip(self.classes, predictions.T, strict=True)
-            }
-        return columns | {
-            "decision": self.metric.decision(values.left_out),
-            "loss": self.metric.losses(target, values.left_out),
-            "leverage": values.leverages,
-            "bound": values.bounds,
-        }
+def _columns_of_rows(
+    block: Block, judge: RowJudge, metric: LinearMetric, classes: Any | None
+) -> dict[str, Any]:
+    """The rows of a block in the columns of a file."""
+    values = judge.left_out(block)
+    target, _ = _read(block, metric)
+    predictions = metric.predictions(values.left_out)
+    columns = {"y": np.asarray(block.y)}
+    if predictions.ndim == 1:
+        columns["prediction"] = predictions
+    else:
+        assert classes is not None
+        columns |= {f"probability_{name}": part for name, part in zip(classes, predictions.T, strict=True)}
+    return columns | {
+        "decision": metric.decision(values.left_out),
+        "loss": metric.losses(target, values.left_out),
+        "leverage": values.leverages,
+        "bound": values.bounds,
+    }
 
 
 def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
@@ -247,7 +224,7 @@ def estimate_rows(
     UnreliableWarning
         If the risk may be off by more than half of its standard error.
     """
-    total = rows.total(RowSumOf(judge, metric))
+    total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric))
     check_rows(total.losses.count, count)
     value, error = float(total.losses.risks[0]), float(total.losses.std_errors[0])
     off = np.inf if total.unknown else total.off / total.losses.weight
@@ -266,7 +243,7 @@ def estimate_rows(
         error,
         total.rows,
         total.df,
-        total.largest,
+        total.largest.value,
         off,
         guarantee,
         total.unknown,
@@ -274,5 +251,5 @@ def estimate_rows(
         classes,
         notes,
         rows,
-        Rowwise(judge, metric, classes),
+        partial(_columns_of_rows, judge=judge, metric=metric, classes=classes),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -16,13 +17,11 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, Summed
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
-from onefit.blocks.models import Models, Points, null_points
+from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import Start
-from onefit.blocks.rows import Block, Rows
-from onefit.blocks.summary import Summarise, Summary
+from onefit.blocks.rows import Block, Rows, Summary, summarise
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
 from onefit.losses import CoupledLoss
 from onefit.metrics import LogLoss
@@ -35,17 +34,10 @@ OTHER_DATA = 0.05  # share of the objective that no solver misses which calls it
 Part = TypeVar("Part")
 
 
-@final
-@dataclass(frozen=True)
-class Prepared:
-    """What makes something of a block, after the first steps of a pipeline."""
-
-    transform: Callable[[Any], Any]
-    of: Callable[[Block], Any]
-
-    def __call__(self, block: Block) -> Any:
-        X = self.transform(np.asarray(block.X, dtype=np.float64))
-        return self.of(block._replace(X=np.asarray(X, dtype=np.float64)))
+def _prepared(block: Block, transform: Callable[[Any], Any], of: Callable[[Block], Part]) -> Part:
+    """What is made of a block after the first steps of a pipeline."""
+    X = transform(np.asarray(block.X, dtype=np.float64))
+    return of(block._replace(X=np.asarray(X, dtype=np.float64)))
 
 
 @final
@@ -62,10 +54,10 @@ class PreparedRows(Rows):
         return self.rows.shape
 
     def total(self, of: Callable[[Block], Any]) -> Any:
-        return self.rows.total(Prepared(self.transform, of))
+        return self.rows.total(partial(_prepared, transform=self.transform, of=of))
 
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
-        return self.rows.each(Prepared(self.transform, of))
+        return self.rows.each(partial(_prepared, transform=self.transform, of=of))
 
 
 def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
@@ -92,7 +84,7 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
     if isinstance(model, Pipeline):
         notes = ("the preprocessing steps of the pipeline were fitted on all rows and held fixed",)
         rows, model = PreparedRows(rows, model[:-1].transform), model[-1]
-    summary = rows.total(Summarise(is_classifier(model)))
+    summary = rows.total(partial(summarise, classes=is_classifier(model)))
     reading = _read(model, summary)
     models, penalty = _models(model, reading)
     solver = CurvedSolver(rows, summary, models, lambda _: penalty)
@@ -143,7 +135,7 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
     coefs, levels = (np.concatenate([one, two]) for one, two in zip(start[:2], null[:2], strict=True))
     points = Points(coefs, levels, start.centre)
     both = replace(models, penalties=(penalty, penalty))
-    sums = solver.rows.total(Summed(both, points, np.arange(2)))
+    sums = solver.rows.total(partial(summed, models=both, points=points, curved=np.arange(2)))
     here, constant = (Quadratic.of(sums, j, j, intercept=models.intercept) for j in range(2))
     change, level = here.step(start.coefs[0], penalty)
     l2 = penalty.strengths(change.shape)[1]

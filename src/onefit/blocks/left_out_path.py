@@ -8,22 +8,27 @@ rows takes off a penalty that goes with their weight)
 exactly, as long as the signs of the coefficients stay.  Leverages are sums of squares along directions,
 h = Σ_m C_mj (zᵀt_m)² + 1/W, of which one product serves many strengths: eigenvectors for ridge, what joined
 and left the support for the lasso.
+
+Risks, their errors and the choice follow from sums, without a loss being kept.  Losses are summed as
+differences d to those of one strength, l⁰: what strengths are told apart by is small beside the losses.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onefit._linalg import product
-from onefit._typing import Array, Index
-from onefit.blocks.losses import LossSums
+from onefit._linalg import add_gram, mirrored, product
+from onefit._typing import Array, Index, Mask
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.leave_out.step import FULL_LEVERAGE
+from onefit.tuning.contest import Contest, within_reach
+from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
 
 class Directions(NamedTuple):
@@ -93,13 +98,7 @@ class LeftOutPath:
 
     def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of the rows of a block of any size."""
-        total: LossSums | None = None
-        for part in block.parts():
-            own = self._judge(part)
-            total = own if total is None else total + own
-        if total is None:
-            raise ValueError("a block has no rows: leave it out")
-        return total
+        return reduce(add, map(self._judge, block.parts()))
 
     def _judge(self, part: Block) -> LossSums:
         residuals, slack = self.left_out_residuals(part)
@@ -113,7 +112,7 @@ class LeftOutPath:
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
         losses -= losses[self.reference].copy()
-        return LossSums.of(self.reference, at_reference**2, losses, part.weights, exact)
+        return LossSums.of(at_reference**2, losses, part.weights, exact)
 
     def left_out_residuals(self, part: Block) -> tuple[Array, Array]:
         """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
@@ -121,12 +120,15 @@ class LeftOutPath:
         beta, drift = self.coefs[self._order, self.reference], self.drifts[self._order, self.reference]
         weights = np.ones(len(part.y)) if part.weights is None else part.weights
         own = part.y - self.y_mean - beta @ Z - weights * (drift @ Z)
-        kind = np.float32 if self.single else np.float64
-        Z, weights = Z.astype(kind, copy=False), weights.astype(kind, copy=False)
+        Z, weights = Z.astype(self._kind, copy=False), weights.astype(self._kind, copy=False)
         apart = self._apart(Z, weights)
-        np.subtract(own.astype(kind), apart, out=apart)
+        np.subtract(own.astype(self._kind), apart, out=apart)
         slack = self._slack(Z, weights)
         return np.divide(apart, np.maximum(slack, FULL_LEVERAGE), out=apart), slack
+
+    @property
+    def _kind(self) -> type[np.floating[Any]]:
+        return np.float32 if self.single else np.float64
 
     @cached_property
     def _order(self) -> Index:
@@ -142,18 +144,18 @@ class LeftOutPath:
         for strengths, directions, shares in self.leverages:
             own = directions[self._order]
             reach = int(np.flatnonzero(own.any(axis=1)).max(initial=-1)) + 1
-            kind = np.float32 if self.single else np.float64
-            found.append(Directions(strengths, own[:reach].astype(kind), shares.astype(kind)))
+            found.append(Directions(strengths, own[:reach].astype(self._kind), shares.astype(self._kind)))
         return found
 
     @cached_property
     def _steps(self) -> tuple[Array, Array | None]:
         """Coefficients less those at the reference, and what refits take off if rows differ in it."""
-        kind = np.float32 if self.single else np.float64
-        apart, drifts = _apart(self.coefs, self.reference), _apart(self.drifts, self.reference)
+        apart, drifts = (one - one[:, [self.reference]] for one in (self.coefs, self.drifts))
         if self.weight is not None:
-            return (apart + self.weight * drifts)[self._order].astype(kind), None
-        return apart[self._order].astype(kind), drifts[self._order].astype(kind) if drifts.any() else None
+            return (apart + self.weight * drifts)[self._order].astype(self._kind), None
+        return apart[self._order].astype(self._kind), drifts[self._order].astype(
+            self._kind
+        ) if drifts.any() else None
 
     def _apart(self, Z: Array, weights: Array) -> Array:
         """Linear predictors less those at the reference, with what a refit takes off: (J, b)."""
@@ -200,5 +202,173 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
     )
 
 
-def _apart(columns: Array, reference: int) -> Array:
-    return columns - columns[:, [reference]]
+@dataclass(frozen=True, eq=False)
+class LossSums:
+    """Sums over rows.
+
+    Attributes
+    ----------
+    count : int
+        Rows with weight.
+    weight : float
+        Σ w.
+    level : (3,) array
+        Σ w l⁰, Σ w² l⁰ and Σ w² (l⁰)².
+    first, second : (J,) arrays
+        Σ w d and Σ w² d.
+    mixed : (J,) array
+        Σ w² l⁰ d.
+    pairs : (J, J) array
+        Σ w² d dᵀ.
+    square_weight : float
+        Σ w².
+    exact : (J,) bool array
+        Strengths at which every loss is that of a refit.
+    """
+
+    count: int
+    weight: float
+    square_weight: float
+    level: Array
+    first: Array
+    second: Array
+    mixed: Array
+    pairs: Array
+    exact: Mask
+
+    @classmethod
+    def of(
+        cls,
+        losses: Array,
+        differences: Array,
+        weights: Array | None,
+        exact: Mask | None = None,
+    ) -> LossSums:
+        """Sum over some rows.
+
+        Parameters
+        ----------
+        losses : (b,) array
+            l⁰.
+        differences : (J, b) array
+        weights : (b,) array or None
+        exact : (J,) bool array or None
+            None where no loss is known to be that of a refit.
+        """
+        exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
+        differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
+        weights = np.ones(len(losses)) if weights is None else weights
+        squares = weights**2
+        weighted = differences * weights
+        moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
+        return cls(
+            int(np.count_nonzero(weights)),
+            float(weights.sum()),
+            float(squares.sum()),
+            np.array([weights @ losses, squares @ losses, squares @ losses**2]),
+            moments[:, 0],
+            moments[:, 1],
+            moments[:, 2],
+            _pairs(weighted),
+            exact,
+        )
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(
+            self.count + other.count,
+            self.weight + other.weight,
+            self.square_weight + other.square_weight,
+            self.level + other.level,
+            self.first + other.first,
+            self.second + other.second,
+            self.mixed + other.mixed,
+            self.pairs + other.pairs,
+            self.exact & other.exact,
+        )
+
+    @property
+    def risks(self) -> Array:
+        """Weighted mean loss of each strength: (J,)."""
+        return (self.level[0] + self.first) / self.weight
+
+    @property
+    def _spread(self) -> float:
+        """From Σ w² (l − mean)² to the variance of the weighted mean."""
+        n = self.count
+        return n / (n - 1) / self.weight**2 if n > 1 else float("nan")
+
+    @property
+    def std_errors(self) -> Array:
+        """Standard error of each risk: (J,)."""
+        means = self.risks
+        squares = self.level[2] + 2.0 * self.mixed + self.pairs.diagonal()
+        sums = self.level[1] + self.second
+        total = squares - 2.0 * means * sums + means**2 * self.square_weight
+        return np.sqrt(np.maximum(total, 0.0) * self._spread)
+
+    def covariance(self, best: int) -> Array:
+        """Covariance of the errors of the differences to the risk at ``best``: (J, J)."""
+        first = self.first - self.first[best]
+        second = self.second - self.second[best]
+        to_best = self.pairs[best]
+        pairs = self.pairs - to_best - to_best[:, None] + to_best[best]
+        means = first / self.weight
+        cross = np.outer(means, second)
+        return (pairs - cross - cross.T + self.square_weight * np.outer(means, means)) * self._spread
+
+    def paired_errors(self, best: int) -> Array:
+        """Standard errors of the differences to the risk at ``best``: (J,), 0 there."""
+        return np.sqrt(np.maximum(self.covariance(best).diagonal(), 0.0))
+
+    def of_some(self, which: Index) -> LossSums:
+        """Return the sums of some strengths."""
+        return LossSums(
+            self.count,
+            self.weight,
+            self.square_weight,
+            self.level,
+            self.first[which],
+            self.second[which],
+            self.mixed[which],
+            self.pairs[np.ix_(which, which)],
+            self.exact[which],
+        )
+
+    def within_reach(self) -> Index:
+        """Strengths within reach of the smallest risk."""
+        risks = self.risks
+        return np.flatnonzero(within_reach(risks, self.paired_errors(smallest(risks))))
+
+    def contest(self, paths: Index, selection: Selection) -> Contest:
+        """Strengths within reach of the smallest risk of their path.
+
+        Parameters
+        ----------
+        paths : (J,) int array
+            Which path a strength belongs to; the first one is number 0.
+        selection : "bagged_se", "bagged", "min" or "1se"
+        """
+        reached, positions = list[Index](), list[Index]()
+        for path in np.unique(paths):
+            at = np.flatnonzero(paths == path)
+            own = self.of_some(at).within_reach()
+            reached.append(at[own])
+            positions.append(own)
+        at = np.concatenate(reached)
+        risks = self.risks[at]
+        covariance = self.covariance(int(at[smallest(risks)]))[np.ix_(at, at)]
+        return Contest(np.concatenate(positions), paths[at], risks, covariance, self.count, selection)
+
+    def choose(self, selection: Selection) -> tuple[int, Contest]:
+        """Position of the chosen strength, where all belong to one path, and the contest."""
+        held = self.contest(np.zeros(len(self.first), dtype=np.intp), selection)
+        if selection in BAGGINGS and not np.all(np.isnan(self.risks)):
+            return held.bagged(), held
+        risks = self.risks
+        return int(choose(risks, self.paired_errors(smallest(risks)), selection)), held
+
+
+def _pairs(differences: Array) -> Array:
+    """D Dᵀ."""
+    J = len(differences)
+    return mirrored(add_gram(np.zeros((J, J), order="F"), differences.T))

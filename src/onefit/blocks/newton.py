@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic, Summed
-from onefit.blocks.knots import Knots
-from onefit.blocks.models import Models, Points
+from onefit.blocks.models import Knots, Models, Points, Quadratic, summed
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
 from onefit.penalties import SeparablePenalty
@@ -169,7 +168,10 @@ def solve_all(
             )
         own = [strengths[j] for j in active]
         curved = np.flatnonzero([one.curved for one in own])
-        sums = rows.total(Summed(models.some(active), _points(own, points.centre), curved, start.single))
+        here = _points(own, points.centre)
+        sums = rows.total(
+            partial(summed, models=models.some(active), points=here, curved=curved, single=start.single)
+        )
         check_rows(sums.rows, n)
         scale, passes = max(scale, float(np.nanmin(sums.losses))), passes + 1
         fresh = {

@@ -1,22 +1,198 @@
-"""From sums over rows to what rows are judged by."""
+r"""From sums over rows to what rows are judged by: ridge, lasso and elastic-net paths.
+
+The sums of ½ Σ w (y − Xβ − b)² are those of p rows R with RᵀR = Σ w z zᵀ, on which the exact active-set
+method runs as on any data.  Leverages of the lasso follow the support: one direction for each column that
+joined or left.  With an ℓ2 part K = G_SS + ℓ2 I moves with the strength, and neighbouring strengths share the
+eigenvectors of the union U of their supports:  with M = K_UU⁻¹ and L = U \\ S,
+
+    z_Sᵀ K_SS⁻¹ z_S = z_Uᵀ M z_U − ‖M_LL^{−½} M_L z_U‖².
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import lapack
 
+from onefit._linalg import eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath
-from onefit.blocks.net import solve_net
 from onefit.blocks.patterns import Patterns
-from onefit.blocks.ridge import Spectrum
 from onefit.blocks.sums import RowSums
-from onefit.numerics import EPS_SINGLE
+from onefit.numerics import EPS, EPS_SINGLE
+from onefit.solvers.active_set import ActiveSet
 
+APART = 1e-6  # squared distance from the other columns, as a share of its length, of a column taken out
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
 SINGLE = 2e-5
+
+
+def _equations(gram: Array, cross: Array) -> tuple[Array, Array]:
+    """P rows and responses that have the sums of all rows, Σ w z zᵀ and Σ w z y."""
+    upper, failed = lapack.dpotrf(gram, lower=0, clean=1)
+    if failed == 0 and np.all(upper.diagonal() ** 2 > 1e3 * EPS * gram.diagonal()):
+        return np.asfortranarray(upper), lapack.dtrtrs(upper, cross, trans=1)[0]
+    root = np.sqrt(gram.diagonal())
+    scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+    values, vectors = positive_eigenpairs(gram * np.outer(scale, scale))
+    halves = np.sqrt(values)
+    R = np.asfortranarray(halves[:, None] * vectors.T * root)
+    return R, vectors.T @ (scale * cross) / halves
+
+
+def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Array, tuple[Directions, ...]]:
+    """Coefficients, what refits take off them, and leverages at every strength.
+
+    Parameters
+    ----------
+    sums : RowSums
+        Centred where there is an intercept, with one response.
+    alphas : (J,) array
+        On the scale of ``sklearn.linear_model.ElasticNet``, strongest first.
+    l1_ratio : float
+    """
+    p, J = len(sums.means), len(alphas)
+    l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
+    active = ActiveSet(*_equations(sums.gram, sums.cross[:, 0]), fit_intercept=False)
+    coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
+    shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
+    supports = []
+    follow = _Followed(p)
+    for j in range(J):
+        active.solve(l1[j], l2[j])
+        support = active.support.copy()
+        supports.append(np.sort(support))
+        coefs[:, j] = active.coef
+        gradient = l1[j] * active.signs + l2[j] * coefs[support, j]
+        if l2[j] > 0:
+            K = sums.gram[np.ix_(support, support)] + shrink * l2[j] * np.eye(len(support))
+            drifts[support, j] = np.linalg.solve(K, gradient) / sums.weight
+        else:
+            drifts[support, j] = active.solve_factor(gradient) / sums.weight
+            follow.add(active)
+    if l1_ratio < 1:
+        return coefs, drifts, tuple(_shared(sums.gram, shrink * l2, supports))
+    return coefs, drifts, tuple(follow.leverages())
+
+
+class _Followed:
+    """Leverages of a lasso path: what joined and what left, from one strength to the next."""
+
+    def __init__(self, p: int) -> None:
+        self._p = p
+        self._slots: Index = np.empty(0, dtype=np.intp)
+        self._parts: list[tuple[int, list[Array], list[Array]]] = []
+        self._count = 0
+
+    def add(self, active: ActiveSet) -> None:
+        """Take in the support at the next strength."""
+        directions, signs, afresh = active.directions_since(self._slots)
+        self._slots = active.slots.copy()
+        if afresh or not self._parts:
+            self._parts.append((self._count, [], []))
+        start, columns, steps = self._parts[-1]
+        columns.append(directions)
+        steps.append(np.column_stack([np.full(len(signs), self._count - start, float), signs]))
+        self._count += 1
+
+    def leverages(self) -> Iterator[Directions]:
+        """Directions, and their shares at each strength from where they turn up."""
+        stops = [part[0] for part in self._parts[1:]] + [self._count]
+        for (start, columns, steps), stop in zip(self._parts, stops, strict=True):
+            at = np.vstack(steps)
+            shares = np.where(at[:, [0]] <= np.arange(stop - start), at[:, [1]], 0.0)
+            yield Directions(slice(start, stop), np.hstack(columns), shares)
+
+
+def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Directions]:
+    """Leverages of neighbouring strengths from the eigenvectors of the union of their supports."""
+    start, J = 0, len(supports)
+    while start < J:
+        union, stop, work = supports[start], start + 1, _work(supports[start : start + 1], supports[start])
+        while stop < J:
+            larger = np.union1d(union, supports[stop])
+            joined = _work(supports[start : stop + 1], larger)
+            if joined > work + _work(supports[stop : stop + 1], supports[stop]):
+                break
+            union, stop, work = larger, stop + 1, joined
+        made = _on_union(gram, l2[start:stop], supports[start:stop], union)
+        if made is None:  # too near to dependent to be taken apart: the first one on its own
+            stop = start + 1
+            made = _on_union(gram, l2[start:stop], supports[start:stop], supports[start])
+            assert made is not None
+        yield Directions(slice(start, stop), *made)
+        start = stop
+
+
+def _work(supports: list[Index], union: Index) -> float:
+    """Multiplications a row."""
+    k, apart = len(union), sum(len(union) - len(own) for own in supports)
+    return (k + apart) * (k + len(supports))
+
+
+def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tuple[Array, Array] | None:
+    """Directions (p, m) and shares (m, J); None where a column that is not there depends on the others."""
+    p, k = len(gram), len(union)
+    values, vectors = eigh(gram[np.ix_(union, union)])
+    values = np.maximum(values, 0.0)
+    inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
+    for j, support in enumerate(supports):
+        gone = np.flatnonzero(~np.isin(union, support, assume_unique=True))
+        if gone.size == 0:
+            continue
+        inverse = product(vectors * shares[0][:, j], vectors[gone].T)  # M_L
+        corner, failed = lapack.dpotrf(inverse[gone], lower=0, clean=1)
+        lengths = gram[union[gone], union[gone]] + l2[j]
+        if failed or np.any(inverse[gone].diagonal() * lengths * APART > 1.0):
+            return None
+        inside.append(lapack.dtrtrs(corner, inverse.T, trans=1)[0].T)
+        own = np.zeros((gone.size, len(l2)))
+        own[:, j] = -1.0
+        shares.append(own)
+    directions = np.zeros((p, sum(part.shape[1] for part in inside)))
+    directions[union] = np.hstack(inside)
+    return directions, np.vstack(shares) if k else np.zeros((0, len(l2)))
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues of Σ w z zᵀ above rounding, and their vectors (Golub, Heath and Wahba 1979).
+
+    Attributes
+    ----------
+    sums : RowSums
+    values : (r,) array
+    vectors : (p, r) array
+    """
+
+    sums: RowSums
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, sums: RowSums) -> Spectrum:
+        """Decompose."""
+        return cls(sums, *positive_eigenpairs(sums.gram))
+
+    @property
+    def largest(self) -> float:
+        """Largest eigenvalue."""
+        return float(self.values.max(initial=0.0))
+
+    def coefs(self, alphas: Array) -> Array:
+        """Coefficients at every strength: (p, t, J)."""
+        along = product(self.vectors.T, self.sums.cross)
+        shrunk = along[:, :, None] / (self.values[:, None] + alphas)[:, None, :]
+        return product(self.vectors, shrunk.reshape(len(shrunk), -1)).reshape(
+            len(self.vectors), -1, len(alphas)
+        )
+
+    def leverages(self, alphas: Array) -> Directions:
+        """Leverages at every strength."""
+        return Directions(slice(0, len(alphas)), self.vectors, 1.0 / (self.values[:, None] + alphas))
 
 
 def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:

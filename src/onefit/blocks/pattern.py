@@ -15,7 +15,7 @@ import numpy as np
 
 from onefit._linalg import cholesky, product
 from onefit._typing import Array
-from onefit.blocks.curvature import Quadratic
+from onefit.blocks.models import Quadratic
 
 TIE = 1e-9  # of its strength: a gradient that exceeds it by no more holds a coefficient at zero
 

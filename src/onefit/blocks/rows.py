@@ -1,14 +1,18 @@
-"""Rows that come in blocks, wherever they are kept: they are summed over, or mapped in their order."""
+"""Rows that come in blocks, wherever they are kept, and what a first pass over them tells.
+
+They are summed over, or mapped in their order.  A summary says how many there are, of what size, and keeps a
+few of them.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, fields
+from functools import cached_property, reduce
 from itertools import starmap
 from operator import add
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +23,8 @@ from onefit._typing import Array, Design, Index
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call
 BLOCK_SIZE = 2**20  # numbers in a block that is read or summed at once: 8 MiB
+SAMPLE = 2**20  # numbers in the sample of rows, at most
+LEAST_KEPT = 2000  # rows of the sample that are kept even where they are wide
 
 
 class Addable(Protocol):
@@ -29,6 +35,24 @@ class Addable(Protocol):
 
 S = TypeVar("S", bound=Addable)
 R = TypeVar("R")
+
+
+class Added:
+    """A dataclass of sums over rows, which are added field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        own = (field.name for field in fields(self))  # type: ignore[arg-type]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in own))
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest of some numbers; a sum of two is the larger one."""
+
+    value: float
+
+    def __add__(self, other: Largest) -> Largest:
+        return Largest(max(self.value, other.value))
 
 
 class Block(NamedTuple):
@@ -46,26 +70,26 @@ class Block(NamedTuple):
     y: Array
     weights: Array | None = None
 
+    def cut(self, size: int) -> Iterator[Block]:
+        """Cut into blocks of so many rows."""
+        X = self.X.tocsr() if sp.issparse(self.X) else self.X
+        for start in range(0, X.shape[0], size):
+            part = slice(start, start + size)
+            yield Block(X[part], self.y[part], None if self.weights is None else self.weights[part])
+
     def parts(self) -> Iterator[Block]:
         """Cut into pieces that stay in the cache, dense ones."""
         rows, p = self.X.shape
-        size = piece_length(p)
-        X = self.X.tocsr() if sp.issparse(self.X) else self.X
-        for start in range(0, rows, size):
-            part = slice(start, start + size)
-            own = X[part].toarray() if sp.issparse(X) else X[part]
-            yield Block(own, self.y[part], None if self.weights is None else self.weights[part])
+        if not rows:
+            raise ValueError("a block has no rows: leave it out")
+        for part in self.cut(max(FEWEST, CACHE // max(p, 1))):
+            yield part._replace(X=part.X.toarray()) if sp.issparse(part.X) else part
 
 
 def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
     """Some columns less their means, one a row: (k, b), in double precision."""
     own = X.T[columns]
     return np.subtract(own, means[columns, None], out=np.empty(own.shape))
-
-
-def piece_length(p: int) -> int:
-    """Rows of p columns that a piece has."""
-    return max(FEWEST, CACHE // max(p, 1))
 
 
 def block_length(p: int) -> int:
@@ -147,15 +171,171 @@ class ArrayRows(Rows):
         n, p = self.X.shape
         return int(n), int(p)
 
-    def _blocks(self) -> Iterator[Block]:
-        X = self.X.tocsr() if sp.issparse(self.X) else self.X
-        size = block_length(X.shape[1])
-        for start in range(0, X.shape[0], size):
-            rows = slice(start, start + size)
-            yield Block(X[rows], self.y[rows], None if self.weights is None else self.weights[rows])
-
     def total(self, of: Callable[[Block], S]) -> S:
         return reduce(add, self.each(of))
 
     def each(self, of: Callable[[Block], R]) -> Iterator[R]:
-        return in_threads(of, ((block,) for block in self._blocks()), self.n_jobs)
+        blocks = Block(self.X, self.y, self.weights).cut(block_length(self.X.shape[1]))
+        return in_threads(of, ((block,) for block in blocks), self.n_jobs)
+
+
+class SampledRows(NamedTuple):
+    """Some rows: X, y and weights."""
+
+    X: Array
+    y: Any
+    weights: Array
+
+    def every(self, step: int) -> SampledRows:
+        """Return every so-manieth row, in memory of its own."""
+        return self if step == 1 else SampledRows(*(part[::step].copy() for part in self))
+
+
+@final
+@dataclass(frozen=True)
+class RowSample:
+    """Every ``stride``-th row of each block: where solvers start.
+
+    Attributes
+    ----------
+    parts : tuple of SampledRows
+        The rows, joined when there are too many of them.
+    stride : int
+        A power of two, doubled whenever there are too many rows.
+    """
+
+    parts: tuple[SampledRows, ...]
+    stride: int = 1
+
+    @cached_property
+    def rows(self) -> SampledRows:
+        """All rows, joined."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        return SampledRows(*(np.concatenate(own) for own in zip(*self.parts, strict=True)))
+
+    def thinned(self, stride: int = 1) -> RowSample:
+        """Return the rows of a wider stride, and of one so wide that they are not too many."""
+        step = max(1, stride // self.stride)
+        parts = tuple(part.every(step) for part in self.parts)
+        sample = RowSample(parts, step * self.stride)
+        if sum(len(part.X) for part in parts) <= max(LEAST_KEPT, SAMPLE // max(parts[0].X.shape[1], 1)):
+            return sample
+        return RowSample((sample.rows.every(2),), 2 * sample.stride).thinned()
+
+    def __add__(self, other: RowSample) -> RowSample:
+        stride = max(self.stride, other.stride)
+        one, two = self.thinned(stride), other.thinned(stride)
+        return RowSample(one.parts + two.parts, max(one.stride, two.stride)).thinned()
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """Sums over the rows that need no model.
+
+    Attributes
+    ----------
+    rows, count : int
+        Rows, and rows with weight.
+    weight, heaviest : float
+        Σ w and the largest weight.
+    means, squares : (p,) arrays
+        Weighted means of the columns, and Σ w (x − mean)².
+    sizes : (p,) array
+        Largest absolute value of each column.
+    labels, shares : (c,) arrays
+        Distinct values of y, sorted, and the weight of each; of a response of numbers Σ w y alone, beside a
+        label that means nothing.
+    sample : RowSample
+    """
+
+    rows: int
+    count: int
+    weight: float
+    heaviest: float
+    means: Array
+    squares: Array
+    sizes: Array
+    labels: Any
+    shares: Array
+    sample: RowSample
+
+    def __add__(self, other: Summary) -> Summary:
+        weight = self.weight + other.weight
+        part = other.weight / weight if weight > 0 else 0.0
+        apart = other.means - self.means
+        labels, shares = _joined(self, other)
+        return Summary(
+            rows=self.rows + other.rows,
+            count=self.count + other.count,
+            weight=weight,
+            heaviest=max(self.heaviest, other.heaviest),
+            means=self.means + part * apart,
+            squares=self.squares + other.squares + self.weight * part * apart**2,
+            sizes=np.maximum(self.sizes, other.sizes),
+            labels=labels,
+            shares=shares,
+            sample=self.sample + other.sample,
+        )
+
+    @property
+    def response(self) -> float:
+        """Weighted mean of a response of numbers."""
+        return float(self.shares[0] / self.weight)
+
+
+def _joined(one: Summary, two: Summary) -> tuple[Any, Array]:
+    labels, places = np.unique(np.concatenate([one.labels, two.labels]), return_inverse=True)
+    return labels, np.bincount(places, np.concatenate([one.shares, two.shares])).astype(np.float64)
+
+
+def summarise(block: Block, *, classes: bool, least: float = -np.inf) -> Summary:
+    """From a block to its Summary.
+
+    Parameters
+    ----------
+    block : Block
+    classes : bool
+        Whether y holds labels, else numbers.
+    least : float
+        Numbers below it are refused.
+    """
+    return reduce(add, (_of_piece(part, classes, least) for part in block.parts()))
+
+
+def _of_piece(block: Block, classes: bool, least: float) -> Summary:
+    X = np.asarray(block.X, dtype=np.float64)
+    weights = np.ones(len(X)) if block.weights is None else block.weights
+    total = float(weights.sum())
+    means = weights @ X / total if total > 0 else X.mean(axis=0)
+    y = np.asarray(block.y)
+    if classes:
+        labels, numbers = np.unique(y, return_inverse=True)
+        shares: Array = np.bincount(numbers, weights, len(labels)).astype(np.float64)
+    else:
+        labels, shares = np.zeros(1), np.array([weights @ _numbers(y, least)])
+    return Summary(
+        rows=len(X),
+        count=int(np.count_nonzero(weights)),
+        weight=total,
+        heaviest=float(weights.max()),
+        means=means,
+        squares=weights @ (X - means) ** 2,
+        sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
+        labels=labels,
+        shares=shares,
+        sample=RowSample((SampledRows(X, y, weights),)).thinned(),
+    )
+
+
+def _numbers(y: Any, least: float) -> Array:
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("the target holds what is no number") from None
+    low = numbers < least
+    if np.any(low):
+        row = int(np.flatnonzero(low)[0])
+        raise ValueError(f"this model needs y >= {least:g}, but y[{row}] = {numbers[row]:g}")
+    return numbers

@@ -14,20 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
-from typing import Any, NamedTuple, Protocol, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
 from onefit._linalg import Factorization, product, times_upper
 from onefit._typing import Array, Index
 from onefit.blocks.chosen import RowValues
-from onefit.blocks.curvature import Quadratic
-from onefit.blocks.knots import Knots
-from onefit.blocks.losses import LossSums
-from onefit.blocks.models import Models, Points, pieces
+from onefit.blocks.left_out_path import LossSums
+from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.pattern import Checked, Pattern
-from onefit.blocks.rows import Block
+from onefit.blocks.rows import Block, Largest, Summary
 from onefit.leave_out.prove import bent, radius
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import FULL_LEVERAGE
@@ -118,18 +116,6 @@ class StepJudge:
         return np.einsum("ij,ij->i", half, half) + self.level
 
 
-class Totals(Protocol):
-    """What is known of all rows, by who summed them first."""
-
-    @property
-    def count(self) -> int:
-        """Rows with weight."""
-
-    @property
-    def weight(self) -> float:
-        """Σ w."""
-
-
 class Left(NamedTuple):
     """Some rows without themselves: (J, r) each at every strength, or (r,) at one."""
 
@@ -171,7 +157,7 @@ class StepPath:
 
     @classmethod
     def of(
-        cls, models: Models, solved: SolvedStrengths, knots: Knots, summary: Totals, *, single: bool = False
+        cls, models: Models, solved: SolvedStrengths, knots: Knots, summary: Summary, *, single: bool = False
     ) -> Self:
         """Factor the curvature of all strengths."""
         kind = np.float32 if single else np.float64
@@ -213,46 +199,15 @@ class StepPath:
         eta = fitted + (h * g + s) / np.maximum(1.0 - d, FULL_LEVERAGE)
         return Left(eta, fitted, h, d, g, s)
 
-    def judge(self, block: Block) -> JudgedSums:
+    def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of a block at all strengths."""
-        metric, rows, sums = self.models.metric, 0, []
+        metric, sums = self.models.metric, []
         for X, y, weights in pieces(block, metric, self.points.centre):
             left = self.leave(X, y, weights)
             losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
             own = losses[self.reference].copy()
-            held = None if block.weights is None else weights
-            sums.append(LossSums.of(self.reference, own, losses - own, held))
-            rows += len(X)
-        return JudgedSums(rows, reduce(add, sums))
-
-
-@final
-@dataclass(frozen=True)
-class JudgedSums:
-    """Sums of a pass that judges J strengths.
-
-    Attributes
-    ----------
-    rows : int
-    losses : LossSums
-    """
-
-    rows: int
-    losses: LossSums
-
-    def __add__(self, other: JudgedSums) -> JudgedSums:
-        return JudgedSums(self.rows + other.rows, self.losses + other.losses)
-
-
-@final
-@dataclass(frozen=True)
-class Largest:
-    """The largest of some numbers; a sum of two is the larger one."""
-
-    value: float
-
-    def __add__(self, other: Largest) -> Largest:
-        return Largest(max(self.value, other.value))
+            sums.append(LossSums.of(own, losses - own, None if block.weights is None else weights))
+        return reduce(add, sums)
 
 
 @final

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._linalg import add_gram, product
+from onefit._linalg import add_gram, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
 
@@ -56,15 +56,10 @@ class RowSums:
     @classmethod
     def of(cls, block: Block) -> RowSums:
         """Sum over the rows of a block of any size."""
-        total: _Pile | None = None
+        pile = _Pile.about(next(block.parts()))
         for part in block.parts():
-            weights = np.ones(len(part.y)) if part.weights is None else part.weights
-            y = np.asarray(part.y, dtype=np.float64).reshape(len(part.y), -1)
-            total = _Pile.about(part.X, y, weights) if total is None else total
-            total.add(part.X, y, weights, equal=part.weights is None)
-        if total is None:
-            raise ValueError("a block has no rows: leave it out")
-        return total.sums()
+            pile.add(part)
+        return pile.sums()
 
     def __add__(self, other: RowSums) -> RowSums:
         weight = self.weight + other.weight
@@ -134,23 +129,24 @@ class _Pile:
     largest_weight: float = 0.0
 
     @classmethod
-    def about(cls, X: Array, y: Array, weights: Array) -> _Pile:
-        p, t = X.shape[1], y.shape[1]
-        own = weights if np.any(weights) else np.ones(len(weights))
-        shares = own / own.sum()
-        means = product(np.asarray(X, dtype=np.float64).T, shares)
+    def about(cls, part: Block) -> _Pile:
+        p, y = part.X.shape[1], _responses(part)
+        own = part.weights if part.weights is not None and np.any(part.weights) else np.ones(len(y))
+        shares, t = own / own.sum(), y.shape[1]
+        means = product(np.asarray(part.X, dtype=np.float64).T, shares)
         sums = np.zeros((p, p), order="F"), np.zeros((p, t)), np.zeros(t), np.zeros(p), np.zeros(t)
         return cls(means, shares @ y, *sums)
 
-    def add(self, X: Array, y: Array, weights: Array, *, equal: bool) -> None:
-        X, y = np.subtract(X, self.means, dtype=np.float64), y - self.y_means
+    def add(self, part: Block) -> None:
+        X, y = np.subtract(part.X, self.means, dtype=np.float64), _responses(part) - self.y_means
+        weights = np.ones(len(y)) if part.weights is None else part.weights
         self.count += int(np.count_nonzero(weights))
         self.weight += float(weights.sum())
         self.square_weight += float(weights @ weights)
         self.largest_weight = max(self.largest_weight, float(weights.max(initial=0.0)))
         self.firsts += product(X.T, weights)
         self.y_firsts += weights @ y
-        if not equal:
+        if part.weights is not None:
             root = np.sqrt(weights)[:, None]
             X *= root
             y *= root
@@ -169,7 +165,12 @@ class _Pile:
             self.largest_weight,
             self.means + x,
             self.y_means + y,
-            np.tril(self.gram) + np.tril(self.gram, -1).T - self.weight * np.outer(x, x),
+            mirrored(self.gram) - self.weight * np.outer(x, x),
             self.cross - self.weight * np.outer(x, y),
             self.squares - self.weight * y**2,
         )
+
+
+def _responses(part: Block) -> Array:
+    """One column a response: (b, t)."""
+    return np.asarray(part.y, dtype=np.float64).reshape(len(part.y), -1)

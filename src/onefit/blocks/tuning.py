@@ -9,8 +9,7 @@ import numpy as np
 
 from onefit import cost
 from onefit._typing import Array, Index, Mask
-from onefit.blocks.left_out_path import LeftOutPath, joined
-from onefit.blocks.losses import LossSums
+from onefit.blocks.left_out_path import LeftOutPath, LossSums, joined
 from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums

@@ -21,7 +21,7 @@ import numpy as np
 from onefit._typing import Array, Design, Mask
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import shown
-from onefit.curvature import Curvature, Direction, Sandwich, factor
+from onefit.curvature import Curvature, Direction, Wrapped, factor
 from onefit.fit import Fit
 from onefit.losses import Loss
 from onefit.penalties import Penalty
@@ -306,37 +306,20 @@ class ProgramPenalty(Penalty):
 
 
 @dataclass(frozen=True, eq=False)
-class Deferred(Curvature):
+class Deferred(Wrapped):
     """The curvature of a fit, factored when something is asked of it: refits are asked nothing."""
 
     fit: Fit
 
     @cached_property
-    def _factored(self) -> Curvature:
+    def inner(self) -> Curvature:  # type: ignore[override]
         return factor(self.fit)
 
-    def quadratic_forms(self) -> Array:
-        return self._factored.quadratic_forms()
-
     def solve(self, gradient: Direction) -> Direction:
-        return self._factored.solve(gradient)
+        return self.inner.solve(gradient)
 
     def predict(self, direction: Direction) -> Array:
-        return self._factored.predict(direction)
-
-    @property
-    def is_definite(self) -> bool:
-        return self._factored.is_definite
-
-    @property
-    def condition(self) -> float:
-        return self._factored.condition
+        return self.inner.predict(direction)
 
     def carry(self, new: Design, slopes: Array) -> Array:
-        return self._factored.carry(new, slopes)
-
-    def hat(self, rows: Array) -> Array:
-        return self._factored.hat(rows)
-
-    def sandwich(self, middle: Array) -> Sandwich:
-        return self._factored.sandwich(middle)
+        return self.inner.carry(new, slopes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -161,15 +161,15 @@ class SplitProgram:
         objective = cp.Minimize(loss + self.smooth + self.rough)
         return _ByRows(cp.Problem(objective, [link, *self.constraints]), u, link, level, kept, held)
 
-    def by_rows(self, kept: Mask) -> Any:
-        """The program, a cvxpy.Problem, with the losses of some rows only."""
+    def by_rows(self, kept: Mask, held: Array | float = 0.0) -> Any:
+        """The program, a cvxpy.Problem, with the losses of some rows, the predictors of the others held."""
         whole, shape = self._by_rows, self.predictor.shape
         whole.kept.value = kept.astype(np.float64).reshape(shape)
-        whole.held.value = np.zeros(shape)
+        whole.held.value = np.where(kept, 0.0, held).reshape(shape)
         return whole.problem
 
     def places(self, data: dict[str, Any]) -> Index:
-        """Where the linear predictors are among the variables of what ``problem_data`` returns."""
+        """Where the linear predictors are among the variables of what a solver takes."""
         first = data["param_prob"].var_id_to_col[self._by_rows.predictor.id]
         return first + np.arange(self.n)
 
@@ -185,22 +185,20 @@ class SplitProgram:
         ------
         SolverError
         """
-        whole, shape = self._by_rows, self.predictor.shape
-        whole.kept.value = kept.astype(np.float64).reshape(shape)
-        whole.held.value = np.where(kept, 0.0, held).reshape(shape)
-        _solve(whole.problem)
+        solved_data(self.by_rows(kept, held), again=True)
+        whole = self._by_rows
         coef, level = np.ravel(self.coef.value).astype(np.float64), np.asarray(float(whole.level.value))
         return SolvedProgram(coef, level, np.asarray(whole.link.dual_value, dtype=np.float64).ravel())
 
     @cached_property
-    def proximal(self) -> Proximal:
+    def proximal(self) -> Callable[[Array, float], Array]:
         """Proximal operator of P."""
-        return Proximal.of(self._vector, self.smooth + self.rough, self.constraints)
+        return _proximal(self._vector, self.smooth + self.rough, self.constraints)
 
     @cached_property
-    def proximal_rough(self) -> Proximal:
+    def proximal_rough(self) -> Callable[[Array, float], Array]:
         """Proximal operator of P without its quadratic terms."""
-        return Proximal.of(self._vector, self.rough, self.constraints)
+        return _proximal(self._vector, self.rough, self.constraints)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,79 +213,58 @@ class _ByRows:
     held: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Proximal:
-    """The program of a proximal operator: argmin over z of ½‖z − centre‖² + step · P(z)."""
+def _proximal(coef: Any, penalty: Any, constraints: tuple[Any, ...]) -> Callable[[Array, float], Array]:
+    """Return the proximal operator of P, argmin over z of ½‖z − centre‖² + step · P(z): one program."""
+    cp = cvxpy_module()
+    at, times = cp.Parameter(coef.shape), cp.Parameter(nonneg=True)
+    objective = cp.Minimize(0.5 * cp.sum_squares(coef - at) + times * penalty)
+    problem = cp.Problem(objective, list(constraints))
 
-    problem: Any
-    coef: Any
-    centre: Any
-    step: Any
+    def proximal(centre: Array, step: float) -> Array:
+        at.value, times.value = centre, step
+        solved_data(problem, again=True)
+        return np.asarray(coef.value, dtype=np.float64)
 
-    @classmethod
-    def of(cls, coef: Any, penalty: Any, constraints: tuple[Any, ...]) -> Proximal:
-        cp = cvxpy_module()
-        centre, step = cp.Parameter(coef.shape), cp.Parameter(nonneg=True)
-        objective = cp.Minimize(0.5 * cp.sum_squares(coef - centre) + step * penalty)
-        return cls(cp.Problem(objective, list(constraints)), coef, centre, step)
-
-    def __call__(self, centre: Array, step: float) -> Array:
-        self.centre.value, self.step.value = centre, step
-        _solve(self.problem)
-        return np.asarray(self.coef.value, dtype=np.float64)
+    return proximal
 
 
-def problem_data(problem: Any) -> dict[str, Any]:
-    """Data of a program as Clarabel takes them."""
-    return dict(problem.get_problem_data(cvxpy_module().CLARABEL)[0])
+def solved_data(problem: Any, *, again: bool = False) -> tuple[dict[str, Any], Any]:
+    """Solve a program to the highest accuracy that Clarabel reaches, and keep the solution in its variables.
 
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+    again : bool
+        Whether the memory of the last solution is used again, with other values of the parameters.
 
-def solved_data(problem: Any) -> tuple[dict[str, Any], Any]:
-    """Data of a program, and what Clarabel makes of them, with slacks and duals.
+    Returns
+    -------
+    data : dict
+        The program as Clarabel takes it.
+    raw : object
+        Its solution there, with slacks and duals.
 
     Raises
     ------
     SolverError
     """
-    data, chain, _ = problem.get_problem_data(cvxpy_module().CLARABEL)
-    for wanted in _attempts():
-        raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=wanted)
-        if str(raw.status) in ("Solved", "AlmostSolved"):
-            return data, raw
-    raise SolverError(f"the program could not be solved to an accuracy of {ACCEPTED} ({raw.status})")
-
-
-def _attempts() -> Iterator[dict[str, float]]:
-    """Settings of Clarabel, one after the other."""
+    data, chain, inverse = problem.get_problem_data(cvxpy_module().CLARABEL, solver_opts={})
     for tol, regularisation in ATTEMPTS:
         wanted = {f"tol_{what}": tol for what in ("gap_abs", "gap_rel", "feas")}
         wanted |= {f"reduced_tol_{what}": ACCEPTED for what in ("gap_abs", "gap_rel", "feas")}
-        yield wanted | {"static_regularization_constant": regularisation}
-
-
-def _solve(problem: Any) -> None:
-    """Solve a program to the highest accuracy that the solver reaches.
-
-    Raises
-    ------
-    SolverError
-    """
-    cp, status = cvxpy_module(), ""
-    for wanted in _attempts():
-        try:
+        wanted["static_regularization_constant"] = regularisation
+        raw = chain.solve_via_data(problem, data, warm_start=again, verbose=False, solver_opts=wanted)
+        status = str(raw.status)
+        if status in ("Solved", "AlmostSolved"):
             with warnings.catch_warnings():  # cvxpy calls inaccurate what is merely accepted
                 warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
-                problem.solve(solver=cp.CLARABEL, **wanted)
-            status = str(problem.status)
-        except cp.error.SolverError as error:
-            status = str(error)
-        if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-            return
-        if "infeasible" in status:
+                problem.unpack_results(raw, chain, inverse)
+            return data, raw
+        if "PrimalInfeasible" in status:
             raise SolverError(
                 "the program is infeasible: no coefficients satisfy its constraints; loosen them"
             )
-        if "unbounded" in status:
+        if "DualInfeasible" in status:
             raise SolverError("the program is unbounded, its objective has no minimum: penalise or constrain")
     raise SolverError(
         f"the program could not be solved to an accuracy of {ACCEPTED} ({status}): scale the columns of "

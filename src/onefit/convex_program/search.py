@@ -1,4 +1,19 @@
-"""The risk of a program as a function of its parameters, with its gradient (Wang et al. 2019, section 3)."""
+"""The risk of a program as a function of its parameters, with its gradient (Wang et al. 2019, section 3).
+
+Derivatives of the solution of a conic program in its data, by its differentiated optimality conditions.
+
+    minimise ½ xᵀP x + qᵀx   subject to   A x + s = b,   s in K
+
+is solved where P x + q + Aᵀz = 0 and A x + s = b with z in the dual cone, orthogonal to s.  With v = z − s
+these are equations of (x, v), as z = Π(v) and s = Π(v) − v for the projection Π on the dual cone (Agrawal,
+Barratt, Boyd, Busseti and Moursi 2019; Wang et al. 2019, eqs 4 to 6).  Their derivative is linear in the
+change of the data:
+
+    [ P   AᵀJ   ] [dx]     [ −(dP x + dq + dAᵀz) ]
+    [ A   J − I ] [dv]  =  [ db − dA x           ],      J the derivative of Π at v,
+
+so that one solve with the transposed matrix gives the derivative of any function of x in all of the data.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import lsmr, splu
 
-from onefit._typing import Array, Design, Mask
-from onefit.convex_program.adjoint import Adjoint, ConicData, ConicSolution
+from onefit._typing import Array, Design, Index, Mask
 from onefit.convex_program.model import ConvexProgram
-from onefit.convex_program.program import SplitProgram, problem_data
-from onefit.exceptions import SolverError
+from onefit.convex_program.program import SplitProgram, solved_data
+from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.leave_out.sets import Folds
 from onefit.problem import Problem
 from onefit.tuning.judges import HeldOutJudge, Judge, LeaveOneOutJudge
@@ -21,6 +37,8 @@ from onefit.tuning.space import Domain, Space
 
 STEP = 1e-4  # by which a parameter is moved to see what it does to the data, relative to its value
 LEAST = 1e-3  # what counts as the value of a parameter that is zero, relative to its bounds
+INSIDE = 1e-5  # distance from the boundary of a cone, relative to the length, from which a point is inside
+SOLVED = 1e-8  # relative residual of the linear system
 
 
 @dataclass(eq=False)
@@ -115,7 +133,7 @@ class ProgramObjective(Objective):
         return total * (size if domain.scale == "log" else 1.0)
 
     def _data(self, program: SplitProgram, k: int) -> ConicData:
-        data = problem_data(program.by_rows(self._kept(k)))
+        data = program.by_rows(self._kept(k)).get_problem_data("CLARABEL")[0]
         return ConicData.of(data, program.places(data))
 
 
@@ -133,3 +151,200 @@ def _of_program(
         rows = tuple(np.arange(len(judge.weights))[:, None])
         return ProgramObjective(space, model, judge, Folds(rows, rows, len(rows)), judge.weights)
     return RiskObjective(space, problem_at, judge)
+
+
+@dataclass(frozen=True, eq=False)
+class ConicData:
+    """Data of a conic program, and where the linear predictors are among its variables.
+
+    Attributes
+    ----------
+    P, A : sparse arrays
+    q, b : arrays
+    cones : object
+        Numbers of rows in each cone, as cvxpy has them.
+    predictors : (n,) int array
+        Variables that are the linear predictors.
+    """
+
+    P: Any
+    q: Array
+    A: Any
+    b: Array
+    cones: Any
+    predictors: Index
+
+    @classmethod
+    def of(cls, data: dict[str, Any], predictors: Index) -> ConicData:
+        """Take what cvxpy hands to a solver."""
+        q = np.asarray(data["c"], dtype=np.float64)
+        P = sp.csc_array(data["P"]) if data.get("P") is not None else sp.csc_array((len(q), len(q)))
+        return cls(P, q, sp.csc_array(data["A"]), np.asarray(data["b"]), data["dims"], predictors)
+
+
+@dataclass(frozen=True, eq=False)
+class ConicSolution:
+    """A solved conic program: variables x, slacks s and duals z."""
+
+    data: ConicData
+    x: Array
+    s: Array
+    z: Array
+
+    @classmethod
+    def of(cls, program: SplitProgram, kept: Mask) -> ConicSolution:
+        """Solve a program on some of its rows.
+
+        Raises
+        ------
+        SolverError
+        """
+        data, raw = solved_data(program.by_rows(kept))
+        return cls(
+            ConicData.of(data, program.places(data)), *(np.asarray(one) for one in (raw.x, raw.s, raw.z))
+        )
+
+    @property
+    def predictors(self) -> Array:
+        """Linear predictors of all rows, of those that were left out too: (n,)."""
+        return self.x[self.data.predictors]
+
+    def adjoint(self, slopes: Array) -> Adjoint:
+        """Solve for the derivative of a function of the linear predictors with these slopes in them: (n,)."""
+        data, J = self.data, self._projected()
+        eye = sp.eye_array(len(self.z), format="csc")
+        M = sp.block_array([[data.P, data.A.T @ J], [data.A, J - eye]], format="csc")
+        owed = np.zeros(M.shape[0])
+        owed[data.predictors] = slopes
+        w = _transposed_solve(M, owed)
+        return Adjoint(self, w[: len(self.x)], w[len(self.x) :])
+
+    def _projected(self) -> Any:
+        """Derivative of the projection on the dual cone: I minus that of the projection on K at s − z."""
+        dims = self.data.cones
+        if dims.p3d or getattr(dims, "pnd", None):
+            raise UnsupportedModelError("no gradients for programs with powers other than squares")
+        sizes = [(_zero, 1)] * dims.zero + [(_nonnegative, 1)] * dims.nonneg
+        sizes += [(_second_order, size) for size in dims.soc]
+        sizes += [(_semidefinite, order * (order + 1) // 2) for order in dims.psd]
+        sizes += [(_exponential, 3)] * dims.exp
+        ends = np.cumsum([size for _, size in sizes])[:-1]
+        parts = zip(sizes, np.split(self.s, ends), np.split(self.z, ends), strict=True)
+        blocks = [sp.csc_array(np.eye(size) - derivative(s, z)) for (derivative, size), s, z in parts]
+        return sp.block_diag(blocks, format="csc")
+
+
+@dataclass(frozen=True, eq=False)
+class Adjoint:
+    """What a change of the data is worth to a function of the solution."""
+
+    solution: ConicSolution
+    of_x: Array
+    of_rows: Array
+
+    def along(self, ahead: ConicData, behind: ConicData, distance: float) -> float:
+        """Derivative along data that change from ``behind`` to ``ahead`` over a distance.
+
+        Raises
+        ------
+        UnsupportedModelError
+            If the programs differ in more than numbers.
+        """
+        x, z = self.solution.x, self.solution.z
+        if ahead.A.shape != behind.A.shape or vars(ahead.cones) != vars(behind.cones):
+            raise UnsupportedModelError("a parameter changes the form of the program: it has no gradient")
+        dP, dA = ahead.P - behind.P, ahead.A - behind.A
+        optimality = dP @ x + (ahead.q - behind.q) + dA.T @ z
+        feasibility = (ahead.b - behind.b) - dA @ x
+        return float(self.of_rows @ feasibility - self.of_x @ optimality) / distance
+
+
+def _transposed_solve(M: Any, owed: Array) -> Array:
+    """Solve Mᵀw = owed: by elimination, or in the sense of least squares where the solution is not unique."""
+    try:
+        w = np.asarray(splu(sp.csc_matrix(M)).solve(owed, trans="T"))
+        if np.abs(M.T @ w - owed).max() <= SOLVED * np.abs(owed).max(initial=0.0):
+            return w
+    except RuntimeError:  # exactly singular
+        pass
+    return np.asarray(lsmr(M.T, owed, atol=1e-14, btol=1e-14, maxiter=20 * len(owed))[0])
+
+
+# --- derivatives of projections on cones, at s − z, whose projection is s ----------------------------
+
+
+def _zero(s: Array, z: Array) -> Array:
+    return np.zeros((1, 1))
+
+
+def _nonnegative(s: Array, z: Array) -> Array:
+    return np.array([[1.0 if s[0] > z[0] else 0.0]])
+
+
+def _second_order(s: Array, z: Array) -> Array:
+    def room(point: Array) -> float:
+        return float(point[0] - np.linalg.norm(point[1:]))
+
+    def boundary() -> Array:
+        size = float(np.linalg.norm(s[1:]))
+        unit = s[1:] / size
+        bend = np.zeros((len(s), len(s)))
+        bend[1:, 1:] = (np.eye(len(unit)) - np.outer(unit, unit)) / size
+        return _on_surface(np.concatenate([[-1.0], unit]), bend, float(z[0]))
+
+    return _by_place(s, room(s), z, room(z), boundary)
+
+
+def _exponential(s: Array, z: Array) -> Array:
+    """Of {y e^(x/y) ≤ z}, in the order x, y, z."""
+
+    def boundary() -> Array:
+        ratio = s[0] / s[1]
+        grown = np.exp(ratio)
+        normal = np.array([grown, grown * (1.0 - ratio), -1.0])
+        along = np.array([1.0, -ratio, 0.0])
+        return _on_surface(normal, grown / s[1] * np.outer(along, along), float(z[2]))
+
+    with np.errstate(all="ignore"):
+        room = float(s[2] - s[1] * np.exp(s[0] / s[1])) if s[1] > 0 else -np.inf
+        dual = float(np.e * z[2] + z[0] * np.exp(z[1] / z[0])) if z[0] < 0 else -np.inf
+    return _by_place(s, room, z, dual, boundary)
+
+
+def _by_place(s: Array, room: float, z: Array, dual_room: float, boundary: Callable[[], Array]) -> Array:
+    """Inside the cone nothing is projected, inside the polar one everything to 0; else onto the surface."""
+    if room > INSIDE * np.linalg.norm(s):
+        return np.eye(len(s))
+    if dual_room > INSIDE * np.linalg.norm(z):
+        return np.zeros((len(s), len(s)))
+    return boundary()
+
+
+def _on_surface(normal: Array, bend: Array, multiplier: float) -> Array:
+    """Of {g ≤ 0} at a point of g = 0, from the gradient and Hessian of g, and μ with z = −μ ∇g."""
+    system = np.block(
+        [[np.eye(len(normal)) + multiplier * bend, normal[:, None]], [normal[None], np.zeros((1, 1))]]
+    )
+    return np.asarray(np.linalg.inv(system)[:-1, :-1])
+
+
+def _semidefinite(s: Array, z: Array) -> Array:
+    """V (L ∘ (Vᵀ dM V)) Vᵀ with the divided differences L of max(0, ·); upper triangles by columns."""
+    order = int((np.sqrt(8 * len(s) + 1) - 1) / 2)
+    column, row = np.tril_indices(order)
+    scale = np.where(row == column, 1.0, np.sqrt(2.0))
+
+    def matrix(packed: Array) -> Array:
+        full = np.zeros((order, order))
+        full[row, column] = full[column, row] = packed / scale
+        return full
+
+    values, vectors = np.linalg.eigh(matrix(s - z))
+    high, gap = np.maximum(values, 0.0), values[:, None] - values
+    flat = np.abs(gap) <= 1e-12 * np.abs(values).max(initial=0.0)
+    shares = np.where(flat, (values > 0)[:, None], (high[:, None] - high) / np.where(flat, 1.0, gap))
+    columns = []
+    for unit in np.eye(len(s)):
+        moved = vectors @ (shares * (vectors.T @ matrix(unit) @ vectors)) @ vectors.T
+        columns.append(moved[row, column] * scale)
+    return np.column_stack(columns)

@@ -14,7 +14,7 @@ Free directions that are not coordinates are made so (``Along``), and rows on a 
 there (``Pinned``).
 """
 
-from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, curved_along
+from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, Wrapped, curved_along
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
@@ -32,6 +32,7 @@ __all__ = [
     "Primal",
     "Sandwich",
     "ScalarCurvature",
+    "Wrapped",
     "curved_along",
     "factor",
     "factor_scalar",

@@ -109,13 +109,41 @@ class Curvature(ABC):
         return self.solve(gradients)
 
 
+class Wrapped(Curvature):
+    """K in terms of another, whose rows are the same."""
+
+    inner: Curvature
+
+    @property
+    def is_definite(self) -> bool:
+        return self.inner.is_definite
+
+    @property
+    def condition(self) -> float:
+        return self.inner.condition
+
+    def quadratic_forms(self) -> Array:
+        return self.inner.quadratic_forms()
+
+    def hat(self, rows: Array) -> Array:
+        return self.inner.hat(rows)
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        return self.inner.sandwich(middle)
+
+
 class ScalarCurvature(Curvature):
     """K of a single output."""
 
+    X: Design
+
     @property
-    @abstractmethod
     def n(self) -> int:
         """Number of rows."""
+        return int(self.X.shape[0])
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self.X, direction.coef) + direction.intercept
 
     @abstractmethod
     def responses(self) -> Direction:
@@ -145,8 +173,3 @@ def total_curvature(d: Array, intercept: bool) -> float:
         return np.inf
     total = float(d.sum())
     return total if total > 0 else np.inf
-
-
-def outer(means: Array, intercept: Array) -> Array:
-    """Means · intercept, with a column for each right-hand side."""
-    return means.reshape(-1, *(1,) * np.ndim(intercept)) * intercept

@@ -68,11 +68,10 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
     support = np.flatnonzero(tangent.support)
     curved = tangent.hessian[support]
     n, p = problem.X.shape
+    columns = None if len(support) == p else support
     in_dual = not _linalg.has_columns(problem.X) or len(support) > n
     if in_dual and np.all(curved > 0) and d.min() >= 0:
-        columns = None if len(support) == p else support
         return Dual(problem.X, columns, p, curved, d, intercept, problem.known_gram)
-    columns = None if len(support) == p else support
     return Primal(problem.X, columns, p, curved, d, intercept, problem.known_moments)
 
 

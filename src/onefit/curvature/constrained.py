@@ -9,47 +9,23 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, Wrapped
 
 LOOSE = 1e-9  # tension of a pinned row, relative to ρ, that is rounding
 
 
 @dataclass(frozen=True)
-class Along(ScalarCurvature):
+class Along(Wrapped, ScalarCurvature):
     """K along the columns of a basis B: that of the design X B."""
 
     inner: ScalarCurvature
     X: Design
     basis: Design  # (p, k)
 
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def is_definite(self) -> bool:
-        return self.inner.is_definite
-
-    @property
-    def condition(self) -> float:
-        return self.inner.condition
-
-    def quadratic_forms(self) -> Array:
-        return self.inner.quadratic_forms()
-
     def solve(self, gradient: Direction) -> Direction:
         free = _linalg.transposed_times(self.basis, gradient.coef)
         coef, intercept = self.inner.solve(Direction(free, gradient.intercept))
         return Direction(_linalg.times(self.basis, coef), intercept)
-
-    def predict(self, direction: Direction) -> Array:
-        return _linalg.times(self.X, direction.coef) + direction.intercept
-
-    def hat(self, rows: Array) -> Array:
-        return self.inner.hat(rows)
-
-    def sandwich(self, middle: Array) -> Sandwich:
-        return self.inner.sandwich(middle)
 
     def hat_matrix(self) -> Array:
         return self.inner.hat_matrix()
@@ -78,10 +54,6 @@ class Pinned(ScalarCurvature):
     X: Design
     pins: Index  # (v,)
     held: float  # ρ
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
 
     @cached_property
     def _columns(self) -> Array:

@@ -1,4 +1,4 @@
-"""K on the side of the rows: n × n, for more free columns than rows (Woodbury)."""
+"""K of one output on the side of the rows, n × n, for more free columns than rows (Woodbury)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit.curvature.base import Direction, Sandwich
+from onefit.curvature.one_output import OfColumns
 from onefit.exceptions import SolverError
 
 EPS = np.finfo(np.float64).eps
@@ -17,23 +18,13 @@ FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says 
 
 
 @dataclass(frozen=True)
-class Dual(ScalarCurvature):
+class Dual(OfColumns):
     """n × n, for more free columns than rows: M = I + D^½ G D^½ with G = X C⁻¹ Xᵀ, centred.
 
     h = G − G D^½ M⁻¹ D^½ G and, where d > 0, d h = 1 − diag M⁻¹ (Woodbury).
     """
 
-    X: Design
-    support: Index | None
-    p: int
-    hessian: Array  # (k,), all positive
-    d: Array  # (n,), all at least 0
-    intercept: bool
     known_gram: Array | None = None  # X Xᵀ, if somebody has it
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
 
     @cached_property
     def _bent(self) -> Index | slice:
@@ -48,7 +39,7 @@ class Dual(ScalarCurvature):
     @cached_property
     def _share(self) -> Array:
         """Weights of the centring: d / Σd, or zeros."""
-        return self.d / total_curvature(self.d, self.intercept)
+        return self.d / self._total
 
     @cached_property
     def _gram(self) -> Array:
@@ -95,51 +86,48 @@ class Dual(ScalarCurvature):
             across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
             half = _linalg.half_solve(self._cholesky, across)
             forms[flat] -= np.einsum("ij,ij->i", half, half)
-        return forms + 1.0 / total_curvature(self.d, self.intercept)
+        return forms + self._offset
 
     def solve(self, gradient: Direction) -> Direction:
-        profiled = gradient.coef - outer(self._transposed(self._share), gradient.intercept)
+        profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)
         rows = _linalg.times(self.X, self._scaled(profiled))
         dual = self._explained(rows - self._share @ rows)
-        coef = self._scaled(profiled - self._transposed(dual - outer(self._share, dual.sum(axis=0))))
+        coef = self._scaled(
+            profiled - self._transposed(dual - np.multiply.outer(self._share, dual.sum(axis=0)))
+        )
         shift = self._share @ _linalg.times(self.X, coef)
-        return Direction(coef, gradient.intercept / total_curvature(self.d, self.intercept) - shift)
+        return Direction(coef, gradient.intercept / self._total - shift)
 
     def cross(self, new: Design) -> Array:
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
-        inverse = np.zeros(self.p)
-        inverse[slice(None) if self.support is None else self.support] = 1.0 / self.hessian
+        inverse = self._spread(1.0 / self.hessian)
         kernel = _linalg.as_design(self.X).gram_with(new, inverse)
         centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._share
         kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
-        return kernel - self._fitted(kernel.T).T + 1.0 / total_curvature(self.d, self.intercept)
-
-    def predict(self, direction: Direction) -> Array:
-        return _linalg.times(self.X, direction.coef) + direction.intercept
+        return kernel - self._fitted(kernel.T).T + self._offset
 
     def hat(self, rows: Array) -> Array:
         along = _linalg.product(self._gram, rows)
-        return along - self._fitted(along) + rows.sum(axis=0) / total_curvature(self.d, self.intercept)
+        return along - self._fitted(along) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
-        free = np.zeros(self.p)
-        free[slice(None) if self.support is None else self.support] = self.responses().coef ** 2 @ middle
-        return Sandwich(self.hat_matrix() ** 2 @ middle, free)
+        free = self.responses().coef ** 2 @ middle
+        return Sandwich(self.hat_matrix() ** 2 @ middle, self._spread(free))
 
     def hat_matrix(self) -> Array:
-        return self._gram - self._fitted(self._gram) + 1.0 / total_curvature(self.d, self.intercept)
+        return self._gram - self._fitted(self._gram) + self._offset
 
     def hat_columns(self, rows: Index) -> Array:
         along = self._gram[:, rows]
-        return along - self._fitted(along) + 1.0 / total_curvature(self.d, self.intercept)
+        return along - self._fitted(along) + self._offset
 
     def responses(self) -> Direction:
         dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
         centred = dual - np.outer(self._share, dual.sum(axis=0))
         rows = self._transposed(centred)
-        free = (rows if self.support is None else rows[self.support]) / self.hessian[:, None]
+        free = self._restrict(rows) / self.hessian[:, None]
         means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._share))
-        return Direction(free, 1.0 / total_curvature(self.d, self.intercept) - means @ free)
+        return Direction(free, self._offset - means @ free)
 
     def _explained(self, rows: Array) -> Array:
         """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
@@ -162,14 +150,6 @@ class Dual(ScalarCurvature):
     def _transposed(self, rows: Array) -> Array:
         return _linalg.transposed_times(self.X, rows)
 
-    def _restrict(self, coef: Array) -> Array:
-        return coef if self.support is None else coef[self.support]
-
     def _scaled(self, coef: Array) -> Array:
         """C⁻¹ times coefficients, zero off the support."""
-        free = (self._restrict(coef).T / self.hessian).T
-        if self.support is None:
-            return free
-        scaled = np.zeros_like(coef)
-        scaled[self.support] = free
-        return scaled
+        return self._spread((self._restrict(coef).T / self.hessian).T)

@@ -1,4 +1,4 @@
-"""K on the side of the coefficients: k × k."""
+"""K of one output on the side of the coefficients, k × k."""
 
 from __future__ import annotations
 
@@ -9,31 +9,22 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._linalg import Factorization
-from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, outer, total_curvature
+from onefit._typing import Array, Design
+from onefit.curvature.base import Direction, Sandwich, total_curvature
+from onefit.curvature.one_output import OfColumns
 from onefit.problem import Moments
 
 CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
 
 
 @dataclass(frozen=True)
-class Primal(ScalarCurvature):
+class Primal(OfColumns):
     """k × k: Cholesky, or a generalised inverse where K has no factor.
 
     Several right-hand sides are columns of the direction.
     """
 
-    X: Design
-    support: Index | None  # None: all columns
-    p: int
-    hessian: Array  # (k,), or (k, k) where it is not diagonal
-    d: Array  # (n,)
-    intercept: bool
     moments: Moments | None = None  # with which K need not be summed over the rows
-
-    @property
-    def n(self) -> int:
-        return int(self.X.shape[0])
 
     @cached_property
     def _active(self) -> Design:
@@ -90,25 +81,14 @@ class Primal(ScalarCurvature):
     def _forms(self) -> Array:
         return self._factored.row_forms(self._active, self._means) + self._offset
 
-    @property
-    def _offset(self) -> float:
-        """What the intercept adds to every form."""
-        return 1.0 / total_curvature(self.d, self.intercept)
-
     def solve(self, gradient: Direction) -> Direction:
-        rhs = gradient.coef if self.support is None else gradient.coef[self.support]
+        rhs = self._restrict(gradient.coef)
         means = np.zeros(len(rhs)) if self._means is None else self._means
-        free = self._factored.solve(rhs - outer(means, gradient.intercept))
-        intercept = gradient.intercept / total_curvature(self.d, self.intercept) - means @ free
-        if self.support is None:
-            return Direction(free, intercept)
-        coef = np.zeros_like(gradient.coef)
-        coef[self.support] = free
-        return Direction(coef, intercept)
+        free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
+        return Direction(self._spread(free), gradient.intercept / self._total - means @ free)
 
     def predict(self, direction: Direction) -> Array:
-        coef = direction.coef if self.support is None else direction.coef[self.support]
-        return _linalg.times(self._active, coef) + direction.intercept
+        return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
 
     def hat(self, rows: Array) -> Array:
         total = rows.sum(axis=0)
@@ -135,16 +115,9 @@ class Primal(ScalarCurvature):
             along = _linalg.product(block, Q) + 2.0 * offset * side
             forms[rows] = np.einsum("ij,ij->i", along, block)
         return Sandwich(
-            forms + offset**2 * middle.sum(), Q if self.hessian.ndim == 2 else self._spread(Q.diagonal())
+            forms + offset**2 * middle.sum(),
+            Q if self.hessian.ndim == 2 else self._spread(Q.diagonal().copy()),
         )
-
-    def _spread(self, free: Array) -> Array:
-        """Values of the free columns among all columns: (p,)."""
-        if self.support is None:
-            return free.copy()
-        full = np.zeros(self.p)
-        full[self.support] = free
-        return full
 
     def cross(self, new: Design) -> Array:
         columns = _linalg.as_design(new).basis_of_rows()

@@ -3,7 +3,6 @@
 They take the scale of their scikit-learn namesake and can stand in for its ``CV`` class.
 """
 
-from onefit.estimators import read_back as read_back
 from onefit.estimators.generalized import GeneralizedLinear, GeneralizedLinearLOO
 from onefit.estimators.glm import LogisticLOO, PoissonLOO
 from onefit.estimators.least_squares import ElasticNetLOO, LassoLOO, RidgeLOO

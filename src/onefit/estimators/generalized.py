@@ -1,23 +1,32 @@
-"""Linear models with any loss and any penalty, fitted and tuned by leave-one-out."""
+"""Linear models with any loss and any penalty, fitted and tuned by leave-one-out, and how they are read back.
+
+``onefit.loo`` reads what was fitted here; refits of a model that tuned itself keep its strength.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.estimators.documented import documented
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.penalized import Sample
 from onefit.estimators.self_tuned import SelfTuned
+from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import LOSSES, Loss
 from onefit.penalties import L2, PENALTIES, Penalty
 from onefit.problem import Problem
 from onefit.readers import Reading, as_fit
+from onefit.refits import reference
 from onefit.solvers.solve import solve
 from onefit.validation import check_rows, check_weights, class_numbers
 
@@ -208,33 +217,47 @@ class GeneralizedLinearLOO(SelfTuned):
         """The penalty times ``alpha_``."""
         return self._unit_penalty(0.0).scaled(self.alpha_)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, offset: Any = None) -> Self:
-        """Fit along the path and keep the best.
 
-        Parameters
-        ----------
-        X : array-like, sparse matrix or sparse array of shape (n, p)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-            A row leaves with its whole weight, and the risk is the weighted mean.
-        groups : array-like of shape (n,), optional
-            Rows that leave together; with ``cv`` they are for the splitter.
-        offset : array-like of shape (n,), optional
-            Added to the linear predictors, for smooth losses of one output.
-        """
-        self._tune(X, y, sample_weight, groups, offset)
-        return self
+@reference.register(SelfTuned)
+def _with_its_choice(model: SelfTuned) -> Any:
+    """Return the unfitted estimator that keeps what was chosen: a refit must not choose anew."""
+    if np.ndim(getattr(model, f"{model._strength}_")):
+        return Ridge(model.alpha_, fit_intercept=model.fit_intercept)
+    chosen: dict[str, Any] = {f"{model._strength}s": [getattr(model, f"{model._strength}_")]}
+    chosen |= {"cv": None, "scoring": None}
+    if "l1_ratio" in model.get_params():
+        chosen["l1_ratio"] = model.l1_ratio_
+    return clone(model).set_params(**chosen)
 
 
-# --- read back -------------------------------------------------------------------------------------
+@as_fit.register(SelfTuned)
+def _read(model: SelfTuned, X: Any, y: Any, sample_weight: Any) -> Reading:
+    if model.offset_given_:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} was fitted with an offset, which onefit.loo is not given: its own "
+            "leave-one-out is in model.loo_"
+        )
+    strength = getattr(model, f"{model._strength}_")
+    if np.ndim(strength):  # one a target
+        strength = np.broadcast_to(strength, (model.n_features_in_, len(strength)))
+    ratio = getattr(model, "l1_ratio_", model._ratios()[0])
+    return _reading(model, X, y, sample_weight, lambda sample: model._problem(sample, strength, ratio))
 
 
 @as_fit.register(GeneralizedLinear)
-def _read(model: GeneralizedLinear, X: Any, y: Any, sample_weight: Any) -> Reading:
+def _read_of_one_strength(model: GeneralizedLinear, X: Any, y: Any, sample_weight: Any) -> Reading:
+    return _reading(
+        model, X, y, sample_weight, lambda sample: model._problem(sample.X, sample.target, sample.weights)
+    )
+
+
+def _reading(
+    model: LinearModel, X: Any, y: Any, sample_weight: Any, problem_of: Callable[[Sample], Problem]
+) -> Reading:
+    """A fitted model on its rows, and what it minimised."""
     of_classes = has_classes(model)
-    X, target = check_rows(model, X, y, numeric=not of_classes)
-    if of_classes:
-        target = class_numbers(target, model.classes_).astype(np.float64)
-    problem = model._problem(X, target, check_weights(sample_weight, X))
-    reading = Reading(model._as_fit(problem), model._metric(), target)
+    X, y = check_rows(model, X, y, numeric=not of_classes, several_outputs=model._several_targets)
+    target = class_numbers(y, model.classes_).astype(np.float64) if of_classes else y
+    problem = problem_of(Sample(X, y, target, check_weights(sample_weight, X)))
+    reading = Reading(model._as_fit(problem), model._metric(), target, solved=isinstance(model, SelfTuned))
     return replace(reading, classes=model.classes_) if of_classes else reading

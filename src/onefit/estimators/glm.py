@@ -1,18 +1,16 @@
-"""Logistic and Poisson regression that tune themselves by leaving rows out."""
+"""Logistic and Poisson regression, which tune themselves by leaving rows out."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from onefit.estimators.documented import documented
 from onefit.estimators.self_tuned import SelfTuned
-from onefit.estimators.strengths import mixed
 from onefit.losses import Logistic, Loss, Multinomial, Poisson
-from onefit.penalties import Penalty
 from onefit.validation import check_share
 
 
@@ -83,34 +81,11 @@ class LogisticLOO(SelfTuned):
     def _loss(self, n_classes: int) -> Loss:
         return Multinomial(n_classes) if n_classes > 2 else Logistic()
 
-    def _unit_penalty(self, ratio: float) -> Penalty:
-        return mixed(ratio)
-
     def _ratios(self, spread: float = 1.0) -> list[float]:
         given: list[Any] = [self.l1_ratio] if np.ndim(self.l1_ratio) == 0 else list(np.ravel(self.l1_ratio))
         for ratio in given or [np.nan]:
             check_share("l1_ratio", ratio)
         return [float(ratio) for ratio in given]
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None
-    ) -> Self:
-        """Fit along the path and keep the best.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or sparse array of shape (n, p)
-        y : array-like of shape (n,)
-            Class labels.
-        sample_weight : array-like of shape (n,), optional
-            A row leaves with its whole weight, and the risk is the weighted mean.
-        groups : array-like of shape (n,), optional
-            Rows that leave together; with ``cv`` they are for the splitter.
-        offset : array-like of shape (n,), optional
-            Added to the log-odds of two classes: those of a base model, for instance.
-        """
-        self._tune(X, y, sample_weight, groups, offset)
-        return self
 
 
 @documented
@@ -169,26 +144,3 @@ class PoissonLOO(SelfTuned):
 
     def _loss(self, n_classes: int) -> Loss:
         return Poisson()
-
-    def _unit_penalty(self, ratio: float) -> Penalty:
-        return mixed(ratio)
-
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None
-    ) -> Self:
-        """Fit along the path and keep the best.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or sparse array of shape (n, p)
-        y : array-like of shape (n,)
-            Counts, or other numbers that are not negative.
-        sample_weight : array-like of shape (n,), optional
-            A row leaves with its whole weight, and the risk is the weighted mean.
-        groups : array-like of shape (n,), optional
-            Rows that leave together; with ``cv`` they are for the splitter.
-        offset : array-like of shape (n,), optional
-            Added to the logarithm of the mean: for an exposure its logarithm, ``np.log(exposure)``.
-        """
-        self._tune(X, y, sample_weight, groups, offset)
-        return self

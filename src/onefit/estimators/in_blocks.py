@@ -1,8 +1,13 @@
-"""Estimators of squared loss on rows that come in blocks: two passes for a path, a third for every row."""
+"""Estimators that tune themselves in passes over rows that come in blocks, from memory or from a source.
+
+Squared loss takes two passes for a path and a third for every row, a curved loss one a Newton step.  Nothing
+of the size of the rows is kept.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,24 +24,27 @@ from onefit.blocks import (
     tune_net,
     tune_ridge,
 )
+from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
-from onefit.blocks.summary import SAMPLE
-from onefit.estimators.strengths import check_eps, decades, ends_of_kinked, grid_between
+from onefit.blocks.models import Models, Quadratic, null_points, summed
+from onefit.blocks.rows import SAMPLE, Summary, summarise
+from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
-from onefit.losses import Squared
-from onefit.metrics import LinearMetric, LogLoss, SquaredError
+from onefit.losses import Logistic, Loss, Squared, Tweedie
+from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
 from onefit.numerics import KNOWN
-from onefit.penalties import L1, L2, ElasticNet
+from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.risk.means import mean_and_error
+from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.validation import is_count
+from onefit.validation import MAGNITUDES, is_count
 
 if TYPE_CHECKING:
-    from onefit.estimators.sample import Sample
+    from onefit.estimators.penalized import Sample
     from onefit.estimators.self_tuned import SelfTuned
 
 MANY = 20  # times so many rows, at least, are not left out again
@@ -103,13 +111,22 @@ def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
     return replace(found, eta=eta, bounds=bounds, slack=slack)
 
 
+# Parameters that need all rows at once, as ``positive`` does.
+IN_MEMORY = ("cv", "scoring", "class_weight", "bounds", "penalty_factors")
+
+
+def _needing_all_rows(model: SelfTuned) -> list[str]:
+    """Names of parameters that are set and need all rows at once."""
+    names = [name for name in IN_MEMORY if getattr(model, name) is not None]
+    return [*names, "positive"] if model.positive else names
+
+
 def has_passes(model: SelfTuned) -> bool:
     """Whether two passes over the rows tune a model: squared loss, and a penalty that columns share alike."""
-    plain = model.penalty_factors is None and model.bounds is None and not model.positive
-    if not plain or not isinstance(model._fitted_loss(), Squared) or model.cv is not None:
+    if _needing_all_rows(model) or not isinstance(model._fitted_loss(), Squared):
         return False
     units = [model._unit_penalty(ratio) for ratio in model._ratios()]
-    return model.scoring is None and all(
+    return all(
         (isinstance(unit, L1 | ElasticNet) and model._mean_scaled)
         or (isinstance(unit, L2) and not model._mean_scaled)
         for unit in units
@@ -157,7 +174,8 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         ratio, path = tune_net(rows, sums, grids, model.selection, early_stopping=model.early_stopping)
         alpha = sums.weight
     else:
-        path = tune_ridge(rows, sums, _ridge_grid(model, sums), model.selection)
+        grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
+        path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
     chosen = ChosenStrength.of(
         sums,
@@ -171,17 +189,145 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
 
 def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
     check_eps(model.eps)
-    highest = float(np.abs(sums.cross).max(initial=0.0)) / sums.weight / ratio
-    null = highest * (1 + 1e-12) if highest > float(np.finfo(float).tiny) else 1.0
+    null = strength_of_single_coefficients(mixed(ratio), sums.cross[:, 0] / sums.weight)
     curvature = sums.gram.diagonal()
     ridge = np.full(len(curvature), (1.0 - ratio) * sums.weight)
-    return grid_between(
-        "alphas",
-        model.alphas,
-        lambda: ends_of_kinked(null, model.eps, curvature, ridge),
-        lambda: null,
+    return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
+
+
+# --- curved losses, and rows from a source -----------------------------------------------------------
+
+
+def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> TunedOnRows:
+    """Tune in passes over the rows of a source.
+
+    Raises
+    ------
+    ValueError
+        A parameter needs all rows at once, or the rows are not what the model takes.
+    """
+    given = [name for name, value in (("groups", groups), ("offset", offset)) if value is not None]
+    needing = given + _needing_all_rows(model)
+    if needing:
+        raise ValueError(
+            f"{needing[0]} needs all rows at once: leave it out where rows come in blocks, or fit arrays in "
+            "memory"
+        )
+    if has_passes(model):
+        return tune_rows(model, rows)
+    if not _is_curved(model, model._loss(2)):
+        raise ValueError(
+            "rows in blocks are for squared, logistic and Tweedie losses with a ridge, lasso or elastic net "
+            f"penalty, not for {model._loss(2)!r} with {model._unit_penalty(model._ratios()[0])!r}: "
+            "fit arrays in memory"
+        )
+    return tune_curved(model, rows)
+
+
+def has_curved_passes(model: SelfTuned) -> bool:
+    """Whether passes over the rows tune a model of a curved loss, as far as its parameters tell."""
+    return not _needing_all_rows(model) and _is_curved(model, model._fitted_loss())
+
+
+def _is_curved(model: SelfTuned, loss: Loss) -> bool:
+    units = [model._unit_penalty(ratio) for ratio in model._ratios()]
+    return isinstance(loss, Logistic | Tweedie) and all(isinstance(unit, SeparablePenalty) for unit in units)
+
+
+def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
+    """Tune a model of a curved loss in passes over the rows."""
+    summary = _summary(model, rows)
+    metric = _metric(model, summary)
+    paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
+    ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
+    own = replace(path, strengths=1.0 / path.strengths) if model._strength == "C" else path
+    return TunedOnRows(ratio, own, judge, metric, summary.count)
+
+
+def _along(
+    model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
+) -> tuple[float, TunedPath, RowJudge]:
+    """Tune along the path of one share of ℓ1."""
+    unit = model._unit_penalty(ratio)
+    scale = summary.weight if model._mean_scaled else 1.0  # of penalties beside a mean of losses
+    assert isinstance(unit, SeparablePenalty)
+    models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
+    solver = CurvedSolver(rows, summary, models, lambda strength: unit.scaled(strength * scale))
+    grid = _grid(model, solver, unit, scale)
+    found, judge = solver.tuned(grid, model.selection, early_stopping=model.early_stopping)
+    return ratio, found, judge
+
+
+def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale: float) -> Grid:
+    """Strengths as factors on the penalty, as the estimator chooses them in memory."""
+    summary, loss = solver.summary, model._loss(2)
+    start = _constant(model, summary)
+    squares = summary.squares + (0.0 if model.fit_intercept else summary.weight * summary.means**2)
+    target = np.array([summary.response if model._mean_scaled else 0.0])
+    curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale
+    if not unit.has_kinks(curvature.shape):
+        grid = model._grid_between(lambda: decades(float(curvature.sum())))
+    else:
+        null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
+        grid = model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
+    if model._strength != "C":
+        return grid
+    return replace(
+        grid, values=1.0 / grid.values, strongest=None if grid.strongest is None else 1.0 / grid.strongest
     )
 
 
-def _ridge_grid(model: SelfTuned, sums: RowSums) -> Grid:
-    return grid_between("alphas", model.alphas, lambda: decades(Spectrum.of(sums).largest), positive=False)
+def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:
+    """Smallest factor on the penalty that makes all coefficients zero."""
+    models = replace(solver.models, penalties=(L2(0.0),))
+    points = null_points(models, centre_of(models, solver.summary), start)
+    sums = solver.rows.total(partial(summed, models=models, points=points, curved=np.arange(1)))
+    slope = Quadratic.of(sums, 0, 0, intercept=models.intercept).slope
+    return strength_of_single_coefficients(unit, slope)
+
+
+def _constant(model: SelfTuned, summary: Summary) -> float:
+    """Linear predictor of the constant model."""
+    loss = model._loss(2)
+    if not model.fit_intercept:
+        return 0.0
+    if isinstance(loss, Logistic):
+        return float(loss.start(np.arange(2.0), summary.shares))
+    return float(loss.start(np.array([summary.response]), np.ones(1)))
+
+
+def _summary(model: SelfTuned, rows: Rows) -> Summary:
+    """First pass, and what it tells of the data as a whole."""
+    loss = model._loss(2)
+    least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
+    summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
+    check_count(summary.count)
+    low, high = MAGNITUDES
+    outside = (summary.sizes > high) | ((summary.sizes > 0) & (summary.sizes < low))
+    if np.any(outside):
+        column = int(np.flatnonzero(outside)[0])
+        name = column if rows.names is None else repr(rows.names[column])
+        raise ValueError(
+            f"column {name} has entries of up to {summary.sizes[column]:.1g}, whose squares leave the range "
+            f"of float64: scale it to between {low:g} and {high:g}"
+        )
+    if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
+        raise ValueError("y is zero for every row: a mean of zero has no logarithm")
+    return summary
+
+
+def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
+    loss, labels = model._loss(2), summary.labels
+    if isinstance(loss, Tweedie):
+        return Deviance(loss)
+    if np.count_nonzero(summary.shares) < 2:
+        raise ValueError(
+            f"{type(model).__name__} needs samples of at least 2 classes in the data, but the data contains "
+            f"only one class: {labels[summary.shares > 0].tolist()[0]!r}"
+        )
+    if len(labels) > 2:
+        raise ValueError(
+            f"rows in blocks are for two classes, y has {len(labels)}: fit one class against the others, or "
+            "arrays in memory"
+        )
+    return LogLoss(labels)

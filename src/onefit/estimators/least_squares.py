@@ -1,8 +1,8 @@
-"""Ridge regression, the lasso and the elastic net, which tune themselves by leaving rows out."""
+"""Ridge, lasso and elastic net, which tune themselves by leaving rows out."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,24 +10,24 @@ from numpy.typing import ArrayLike
 
 from onefit.estimators.documented import documented
 from onefit.estimators.self_tuned import SelfTuned
-from onefit.estimators.strengths import mixed
 from onefit.losses import Loss, Squared
-from onefit.penalties import Penalty
 from onefit.validation import is_count
 
 
+@dataclass(eq=False, repr=False)
 class _LeastSquares(SelfTuned):
     """Squared errors and a penalty."""
 
     _several_targets = True
 
+    alphas: int | ArrayLike = 100
+
     def _loss(self, n_classes: int) -> Loss:
         return Squared()
 
-    def _unit_penalty(self, ratio: float) -> Penalty:
-        return mixed(ratio)
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(  # type: ignore[override]  # an offset is subtracted from y
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
         """Fit at every strength and keep the best.
 
         Parameters
@@ -40,12 +40,21 @@ class _LeastSquares(SelfTuned):
         groups : array-like of shape (n,), optional
             Rows that leave together; with ``cv`` they are for the splitter.
         """
-        self._tune(X, y, sample_weight, groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _AlongKinks(_LeastSquares):
+    """A mean of squared errors and a penalty with an ℓ1 part, which is solved along its kinks."""
+
+    _mean_scaled = True
+
+    eps: float = 1e-3
+    early_stopping: bool = True
 
 
 @documented
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RidgeLOO(_LeastSquares):
     """Ridge regression that chooses its strength by exact leave-one-out.
 
@@ -109,14 +118,12 @@ class RidgeLOO(_LeastSquares):
 
     _may_be_zero = True
 
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
     alpha_per_target: bool = False
 
 
 @documented
-@dataclass(eq=False, repr=False)
-class ElasticNetLOO(_LeastSquares):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ElasticNetLOO(_AlongKinks):
     """Elastic net that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
@@ -170,13 +177,7 @@ class ElasticNetLOO(_LeastSquares):
     0.987
     """
 
-    _mean_scaled = True
-
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
     l1_ratio: float | ArrayLike = 0.5
-    eps: float = 1e-3
-    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         try:
@@ -193,8 +194,8 @@ class ElasticNetLOO(_LeastSquares):
 
 
 @documented
-@dataclass(eq=False, repr=False)
-class LassoLOO(_LeastSquares):
+@dataclass(eq=False, repr=False, kw_only=True)
+class LassoLOO(_AlongKinks):
     """Lasso that chooses its strength by leave-one-out along an exact path.
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha ‖β‖₁, the scale of ``sklearn.linear_model.Lasso``.  The path is
@@ -241,13 +242,6 @@ class LassoLOO(_LeastSquares):
     >>> int((model.coef_ != 0).sum())
     7
     """
-
-    _mean_scaled = True
-
-    alphas: int | ArrayLike = 100
-    _: KW_ONLY
-    eps: float = 1e-3
-    early_stopping: bool = True
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         return [1.0]

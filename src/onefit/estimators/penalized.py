@@ -1,25 +1,36 @@
-"""Linear models with a penalty of some strength: what is minimised at each, and which are tried."""
+"""Linear models with a penalty of some strength: what is minimised at each, and which are tried.
+
+Automatic strengths go from where a penalty starts to matter in these data to where it stops.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.model_selection import LeaveOneOut, check_cv
 
-from onefit._typing import Array, Index
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined
-from onefit.estimators.sample import Sample
-from onefit.estimators.strengths import grid_of
+from onefit.fit import Fit
+from onefit.leave_out.sets import Folds
 from onefit.losses import CoupledLoss, Loss, Offset
-from onefit.penalties import L2, Box, Penalty, SeparablePenalty
-from onefit.problem import Balance, Problem
+from onefit.metrics import LinearMetric
+from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
+from onefit.problem import Balance, InnerProducts, Problem
 from onefit.readers.conventions import class_weights
+from onefit.risk.estimate import RiskEstimate
+from onefit.risk.folds import as_folds, by_group
+from onefit.solvers.null_model import null_strength
 from onefit.tuning.grid import Grid
-from onefit.validation import check_bounds, check_factors
+from onefit.validation import check_bounds, check_factors, check_strengths, is_count
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
+RIDGE_DECADES = (1.0, -7.0)  # automatic strengths, relative to the largest eigenvalue
 
 
 class Penalized(LinearModel):
@@ -35,9 +46,9 @@ class Penalized(LinearModel):
     _mean_scaled: ClassVar[bool] = False  # whether the loss is a mean over rows, not a sum
     _may_be_zero: ClassVar[bool] = False  # whether a strength of zero is allowed
 
-    @abstractmethod
     def _unit_penalty(self, ratio: float) -> Penalty:
-        """Penalty of strength one."""
+        """Penalty of strength one, with this share of ℓ1."""
+        return mixed(ratio)
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         """Shares of the ℓ1 part that are tried, where the response has this standard deviation."""
@@ -103,14 +114,198 @@ class Penalized(LinearModel):
         return unit == L2(1.0) and alike and of_one
 
     def _grid(self, sample: Sample, ratio: float) -> Grid:
-        name = f"{self._strength}s"
-        shape = (sample.X.shape[1], *self._outputs(sample.target))
-        return grid_of(
-            name,
-            getattr(self, name),
-            self._problem(sample, 1.0, ratio),
-            kinked=self._unit_penalty(ratio).has_kinks(shape),
-            eps=self.eps,
-            inverse=self._strength == "C",
-            positive=not self._may_be_zero,
-        )
+        """Strengths that were given, or so many between ends from the data."""
+        problem = self._problem(sample, 1.0, ratio)
+        shape = (problem.X.shape[1], *problem.intercept.shape)
+        if not self._unit_penalty(ratio).has_kinks(shape):
+            total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
+            start = Fit.at_start(problem)
+            return self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))
+        null = cache(lambda: null_strength(problem))
+
+        def ends() -> tuple[float, float]:
+            ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
+            return ends_of_kinked(null(), self.eps, curvature_of_columns(Fit.at_start(problem)), ridge)
+
+        check_eps(self.eps)
+        return self._grid_between(ends, null)
+
+    def _grid_between(
+        self, ends: Callable[[], tuple[float, float]], strongest: Callable[[], float] | None = None
+    ) -> Grid:
+        """Strengths that were given, or so many between ends, and none added beyond the strongest.
+
+        Ends and strongest are of factors on the penalty, which a larger ``C`` makes smaller.
+        """
+        name, inverse = f"{self._strength}s", self._strength == "C"
+        automatic = is_count(getattr(self, name))
+
+        def between() -> tuple[float, float]:
+            high, low = ends()
+            return (1.0 / low, 1.0 / high) if inverse else (high, low)
+
+        strengths = check_strengths(name, getattr(self, name), between, positive=not self._may_be_zero)
+        grid = Grid(strengths[::-1] if inverse else strengths, automatic)
+        if automatic and strongest is not None:
+            return replace(grid, strongest=self._amount(strongest()))
+        return grid
+
+
+def check_eps(eps: Any) -> None:
+    """Refuse what is no share of a strength."""
+    if isinstance(eps, str) or not 0 < eps < 1:
+        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+
+
+def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:
+    """Range of automatic strengths of a penalty with kinks, and perhaps an ℓ2 part.
+
+    From the smallest strength that makes all coefficients zero, or that at which the ℓ2 part has shrunk them
+    to about a tenth, if it comes later: down to ``eps`` times that.  An ℓ2 part does not know the units of
+    the response, as the ℓ1 part does: with large numbers it is the one that matters, and the null model is
+    many decades away.
+
+    Parameters
+    ----------
+    null : float
+        Strength that makes all coefficients zero.
+    eps : float
+    curvature : (p,) array
+        Of the loss along each column, Σ w d (x − x̄)².
+    ridge : (p,) array
+        Strength of the ℓ2 part at strength one.
+    """
+    held = (curvature > 0) & np.isfinite(ridge)
+    shrinks = float(np.mean(ridge[held])) if held.any() else 0.0
+    if shrinks <= 0:
+        return null, eps * null
+    high, usual = float(curvature[held].sum()), float(np.median(curvature[held]))
+    reach = 10.0 ** RIDGE_DECADES[0] / shrinks
+    return min(null, reach * high), eps * min(null, reach * usual)
+
+
+def curvature_of_columns(start: Fit) -> Array:
+    """Σ w d (x − x̄)² of each column at the constant model: (p,); with d = 1 where the loss is straight."""
+    problem, hessian = start.problem, start.hessian
+    if hessian.ndim == 3:  # one output like another
+        hessian = np.einsum("icc->i", hessian) / hessian.shape[1]
+    elif hessian.ndim == 2:
+        hessian = hessian.mean(axis=1)
+    rows = hessian if np.any(hessian > 0) else problem.weights
+    return _linalg.column_norms(problem.X, rows, centred=bool(np.all(problem.intercept))) ** 2
+
+
+def decades(largest: float) -> tuple[float, float]:
+    """Range of automatic ridge strengths."""
+    high, low = RIDGE_DECADES
+    scale = largest if largest > 0 else 1.0
+    return scale * 10.0**high, scale * 10.0**low
+
+
+def mixed(ratio: float) -> SeparablePenalty:
+    """A penalty of strength one with this share of ℓ1."""
+    if ratio in (0.0, 1.0):
+        return L1(1.0) if ratio else L2(1.0)
+    return ElasticNet(1.0, ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows and what is known of them.
+
+    Attributes
+    ----------
+    X : (n, p) array or sparse
+    y : array
+        As it was given.
+    target : (n,) or (n, t) array
+        Numbers, or class numbers.
+    weights : (n,) array
+        Of the rows in the risk.
+    weighted : bool
+        Whether weights were given.
+    offset : (n,) array or None
+        Added to the linear predictors.
+    sets : Folds or None
+        Rows that leave together; None where every row leaves alone.
+    clusters : (n,) array or None
+        Group of each row, where groups leave together.
+    labels : array or None
+        Of the rows, where X or y had them.
+    """
+
+    X: Design
+    y: Any
+    target: Array
+    weights: Array
+    weighted: bool = False
+    offset: Array | None = None
+    sets: Folds | None = None
+    clusters: Index | None = None
+    labels: Any | None = None
+
+    @cached_property
+    def inner(self) -> InnerProducts:
+        """Inner products of the rows, formed once for all strengths."""
+        return InnerProducts.of(self.X)
+
+    @property
+    def response(self) -> Array:
+        """The target, and the offset as a second column where there is one."""
+        return self.target if self.offset is None else np.stack([self.target, self.offset], axis=1)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the target, over all of several."""
+        means = self.weights @ self.target / self.weights.sum()
+        squares = self.weights @ (self.target - means) ** 2 / self.weights.sum()
+        return float(np.sqrt(np.mean(squares)))
+
+
+def leaving(
+    cv: Any, groups: Any, sample: tuple[Design, Any], *, classifier: bool
+) -> tuple[Folds | None, Index | None]:
+    """Sets of rows that leave together, and clusters of rows that are no independent ones.
+
+    Parameters
+    ----------
+    cv : None, int, splitter or iterable of (train, test)
+        None is leave-one-out, or leave-one-group-out where there are groups; a number is that of folds,
+        stratified for classifiers, as everywhere in scikit-learn.
+    groups : (n,) array-like or None
+    sample : X and y
+    classifier : bool
+
+    Raises
+    ------
+    ValueError
+    """
+    X, y = sample
+    if cv is None or isinstance(cv, LeaveOneOut):
+        if groups is None:
+            return None, None
+        sets = by_group(groups, X.shape[0])
+        clusters = np.empty(sets.n, dtype=np.intp)
+        clusters[sets.rows] = sets.fold
+        return sets, clusters
+    if isinstance(cv, bool | str | float):
+        raise TypeError(f"cv must be None, a number of folds, a splitter or pairs of rows, got {cv!r}")
+    if isinstance(cv, int | np.integer):
+        if cv < 2 or cv > X.shape[0]:
+            raise ValueError(
+                f"cv must be from 2 folds to the number of rows, {X.shape[0]}, got {cv}; None is "
+                "leave-one-out"
+            )
+        cv = check_cv(int(cv), y, classifier=classifier)
+    return as_folds(cv, X, y, groups), None
+
+
+def with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:
+    """Predictions of rows with their offsets in."""
+    decision = found.decision + offset[found.rows]
+    return replace(
+        found,
+        decision=decision,
+        predictions=metric.predictions(decision),
+        fitted=found.fitted + offset[found.rows],
+    )

@@ -7,14 +7,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
+from onefit.estimators.linear_model import LinearModel
 from onefit.exceptions import NotOptimalWarning, UnreliableWarning
+from onefit.losses import Loss, Squared
 from onefit.risk.permutation import (
     draw_permutations,
     gains,
@@ -26,7 +27,7 @@ from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum
 from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
 from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
-from onefit.validation import check_weights, is_count, is_number
+from onefit.validation import is_count, is_number
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
 
@@ -57,7 +58,7 @@ class _Rows:
 
 
 @dataclass(eq=False, repr=False)
-class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class PermutationRegressor(SelectorMixin, LinearModel):
     """Linear regression that is regularised by permutations of its response, without validation data.
 
     The parameters θ of a closed-form family β(θ, X, Y) minimise the BKK criterion of Lounici, Meziani and Riu
@@ -176,10 +177,10 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
     fit_intercept: bool = True
     random_state: Any = None
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    _several_targets = True
+
+    def _loss(self, n_classes: int) -> Loss:
+        return Squared()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the parameters and the coefficients.
@@ -196,18 +197,8 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
             Itself.
         """
         self._check_parameters()
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse=("csr", "csc"),
-            dtype=np.float64,
-            ensure_min_samples=2,
-            multi_output=True,
-            y_numeric=True,
-        )
-        y = np.asarray(y, dtype=np.float64)
-        rows = self._rows(X, y, check_weights(sample_weight, X))
+        X, _, y, weights = self._check(X, y, sample_weight)
+        rows = self._rows(X, y, weights)
         with _linalg.one_thread_if_small(X):
             coef, level = self._fit(rows)
         self.coef_ = coef if y.ndim == 2 else coef[0]
@@ -243,7 +234,7 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
                 UnreliableWarning,
                 stacklevel=3,
             )
-        self._take(minimum, family, space)
+        self._take_parameters(minimum, family, space)
         coef = family.coefficients(minimum.t).T * rows.lengths[:, None]
         return coef, rows.level - coef @ design.means
 
@@ -263,7 +254,7 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
             return with_tolerance(PapersAdam(self.learning_rate, max_iter=self.max_iter), self.tol)
         return with_tolerance(LBFGS(max_iter=self.max_iter), self.tol)
 
-    def _take(self, minimum: Minimum, family: Family, space: RidgeCoordinates) -> None:
+    def _take_parameters(self, minimum: Minimum, family: Family, space: RidgeCoordinates) -> None:
         """Set the fitted attributes that the parameters determine."""
         theta = minimum.t
         self.lambda_ = float(np.exp(theta[0]))
@@ -302,12 +293,6 @@ class PermutationRegressor(SelectorMixin, MultiOutputMixin, RegressorMixin, Base
     def _get_support_mask(self) -> Mask:
         check_is_fitted(self)
         return self.support_
-
-    def predict(self, X: Any) -> Array:
-        """Predicted response: (n,) or (n, t)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
-        return _linalg.times(X, self.coef_.T) + self.intercept_
 
 
 def _check_count(name: str, given: Any, least: int) -> None:

@@ -15,11 +15,19 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from onefit._typing import Array
 from onefit.api import evaluate, loo
-from onefit.estimators.bounds import PerFeature, PerGroup, Simplex, starting_point
-from onefit.estimators.grid import is_grid, judge_grid
-from onefit.estimators.search_settings import check_combination, check_settings, risk_of
-from onefit.estimators.search_warnings import warn_at_bounds, warn_if_misjudged, warn_without_effect
-from onefit.estimators.searched import SearchedModel, fit_weighted
+from onefit.estimators.search_settings import (
+    PerFeature,
+    PerGroup,
+    Simplex,
+    check_combination,
+    check_settings,
+    risk_of,
+    starting_point,
+    warn_at_bounds,
+    warn_if_misjudged,
+    warn_without_effect,
+)
+from onefit.estimators.searched import SearchedModel, fit_weighted, is_grid, judge_grid
 from onefit.leave_out.sets import Folds
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
@@ -265,19 +273,19 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _fit_grid(self, how: Any, X: Any, y: Any, sample_weight: Any) -> Self:
         by_set = isinstance(how, Splits) and not isinstance(how, LeaveOneOut)
         folds = as_folds(how.splits(_num_samples(X)), X, y) if by_set else None
-        found = judge_grid(
+        params, scores, best, model, risk = judge_grid(
             self.estimator,
             self.param_bounds,
-            lambda model: _thorough(model, how, folds, (X, y, sample_weight)),
+            lambda one: _thorough(one, how, folds, (X, y, sample_weight)),
             (X, y, sample_weight),
             self.scoring,
             self.callback,
         )
-        self._keep(found.params, found.scores, found.best)
-        self.n_iter_, self.message_ = len(found.params), "every point of the grid was judged"
+        self._keep(params, scores, best)
+        self.n_iter_, self.message_ = len(params), "every point of the grid was judged"
         if self.refit:
-            self._show(found.model)
-            self.best_risk_ = found.risk
+            self._show(model)
+            self.best_risk_ = risk
         return self
 
     def _finish(self, how: Any, X: Any, y: Any, sample_weight: Any, judge: Judge) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from joblib import parallel_config
@@ -17,14 +17,19 @@ from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
-from onefit.blocks.summary import SAMPLE
+from onefit.blocks.rows import SAMPLE
 from onefit.cost import is_tall
-from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes, tune_rows
+from onefit.estimators.in_blocks import (
+    TunedOnRows,
+    goes_in_passes,
+    has_curved_passes,
+    has_passes,
+    tune_curved,
+    tune_rows,
+    tune_source,
+)
 from onefit.estimators.linear_model import has_classes
-from onefit.estimators.penalized import Penalized
-from onefit.estimators.sample import Sample, leaving, with_offset
-from onefit.estimators.streamed import has_curved_passes, tune_curved, tune_source
-from onefit.estimators.strengths import decades
+from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
@@ -46,7 +51,6 @@ from onefit.validation import (
     check_flag,
     check_offset,
     check_solver,
-    check_strengths,
     columns_of,
     is_count,
     labels_of,
@@ -128,22 +132,40 @@ class SelfTuned(Penalized):
         )
         return row_losses(self.scoring, pooled)
 
-    def _tune(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None
+    ) -> Self:
+        """Fit along the path and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or sparse array of shape (n, p)
+        y : array-like of shape (n,)
+            Numbers or class labels.
+        sample_weight : array-like of shape (n,), optional
+            A row leaves with its whole weight, and the risk is the weighted mean.
+        groups : array-like of shape (n,), optional
+            Rows that leave together; with ``cv`` they are for the splitter.
+        offset : array-like of shape (n,), optional
+            Added to the linear predictors, for smooth losses of one output: to the log-odds of two classes
+            those of a base model, for instance, and to the logarithm of a mean that of an exposure,
+            ``np.log(exposure)``.
+        """
         self._check_settings()
         source = as_source(X, y, sample_weight)
         if source is not None:
             with self._jobs():
                 self._tune_source(source, groups, offset)
-            return
+            return self
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
         if self._goes_in_blocks(sample, judgement):
             with self._jobs(), _linalg.one_thread():
                 self._tune_in_blocks(sample, judgement)
-            return
+            return self
         if self.alpha_per_target and sample.target[0].size > 1:
             self._tune_each(sample, judgement)
-            return
+            return self
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
@@ -157,6 +179,7 @@ class SelfTuned(Penalized):
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
         self._take_choice(sample, fit, left_out)
+        return self
 
     def _tune_each(self, sample: Sample, judgement: Judgement) -> None:
         """Choose a strength for each target, from one eigendecomposition."""
@@ -258,10 +281,7 @@ class SelfTuned(Penalized):
     def _spectrum(self, sample: Sample) -> tuple[RidgeSpectrum, Grid]:
         """The eigendecomposition of a ridge problem, and the strengths."""
         spectrum = RidgeSpectrum(self._problem(sample, 1.0, 0.0))
-        name, zero = f"{self._strength}s", self._may_be_zero
-        given = getattr(self, name)
-        values = check_strengths(name, given, lambda: decades(spectrum.largest), positive=not zero)
-        return spectrum, Grid(values, is_count(given))
+        return spectrum, self._grid_between(lambda: decades(spectrum.largest))
 
     def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
         """Every strength from one eigendecomposition."""
@@ -285,7 +305,8 @@ class SelfTuned(Penalized):
         if not is_count(getattr(self, name)):
             warn_if_short(name, visited, result.risks, result.paired_errors)
         setattr(self, f"{self._strength}s_", visited)
-        setattr(self, f"{self._strength}_", _plain(visited[result.best]))
+        chosen = visited[result.best]  # one for all targets, or one each
+        setattr(self, f"{self._strength}_", chosen if np.ndim(chosen) else float(chosen))
         self.risk_path_ = result.risks
         self.std_error_path_ = result.std_errors
         self.paired_error_path_ = result.paired_errors
@@ -343,8 +364,3 @@ class SelfTuned(Penalized):
 
         check_is_fitted(self)
         return RiskPathDisplay.from_estimator(self).plot(ax)
-
-
-def _plain(strength: Any) -> Any:
-    """A number, or an array of them."""
-    return strength if np.ndim(strength) else float(strength)

@@ -13,14 +13,11 @@ together: ``eta`` is (n, c), the gradient (n, c), the Hessian (n, c, c), the thi
 from collections.abc import Callable
 
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss, UnitDispersion
-from onefit.losses.huber import ConcomitantHuber, Huber
-from onefit.losses.mixture import Mixture
-from onefit.losses.offset import Offset
-from onefit.losses.piecewise import (
-    EpsilonInsensitive,
-    Hinge,
-    PiecewiseLinear,
-    Quantile,
+from onefit.losses.composed import Mixture, Offset
+from onefit.losses.piecewise import EpsilonInsensitive, Hinge, PiecewiseLinear, Quantile
+from onefit.losses.rounded import (
+    ConcomitantHuber,
+    Huber,
     SmoothedHinge,
     SquaredEpsilonInsensitive,
     SquaredHinge,

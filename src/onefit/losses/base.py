@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, Self
-
-import numpy as np
+from typing import Self
 
 from onefit._typing import Array
+from onefit.parameters import Parametrised
 from onefit.pieces import Interval, Pieces
 
 
-class Loss(ABC):
+class Loss(Parametrised, ABC):
     """A convex function of the linear predictor, one value a row.
 
     Concrete losses are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
@@ -123,28 +121,6 @@ class Loss(ABC):
     def __sklearn_clone__(self) -> Self:
         return deepcopy(self)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return {name: getattr(self, name) for name in parameter_names(self)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters in place, as scikit-learn's ``set_params`` does.
-
-        Raises
-        ------
-        ValueError
-            An unknown name, or a value that the constructor refuses.
-        """
-        for name in params:
-            if name not in parameter_names(self):
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}: it has {parameter_names(self)}"
-                )
-        changed: Any = replace(self, **params)  # type: ignore[type-var]
-        self.__dict__.clear()
-        self.__dict__.update(vars(changed))
-        return self
-
 
 class CoupledLoss(Loss):
     """A loss that ties the c outputs of a row together: its second derivatives are matrices (c, c).
@@ -190,26 +166,3 @@ class PiecewiseLoss(Loss):
     def interval(self, y: Array, eta: Array) -> Interval:
         """Return the piece that each row is on."""
         return Interval.between(self.breaks(y), eta)
-
-
-class QuadraticPieces(PiecewiseLoss):
-    """One whose pieces are lines and parabolas.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onefit.losses import Huber
-    >>> Huber(delta=1.0).third(np.zeros(2), np.array([0.5, 2.0]))
-    array([0., 0.])
-    """
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return np.zeros_like(eta)
-
-    def self_concordance(self) -> float:
-        return 0.0
-
-
-def parameter_names(loss: Any) -> list[str]:
-    """Names of the fields that a loss was made with."""
-    return [field.name for field in fields(loss)] if is_dataclass(loss) else []

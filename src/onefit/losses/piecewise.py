@@ -1,18 +1,41 @@
-"""Losses of straight pieces, and their rounded or squared kin."""
+"""Losses of straight pieces."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.losses.base import QuadraticPieces
+from onefit.losses.base import PiecewiseLoss
 from onefit.pieces import Pieces
 
-LEAST_WIDTH = 0.05  # of a kink that is rounded
+
+class QuadraticPieces(PiecewiseLoss):
+    """A loss whose pieces are lines, which meet in kinks, and parabolas in the place of kinks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Huber
+    >>> Huber(delta=1.0).third(np.zeros(2), np.array([0.5, 2.0]))
+    array([0., 0.])
+    """
+
+    @abstractmethod
+    def kinks(self, y: Array) -> Array:
+        """Linear predictors of the kinks, ascending: (n, q)."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> Array:
+        """Derivatives of the lines, ascending: (n, q + 1); infinite where a parabola has no end."""
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return np.zeros_like(eta)
+
+    def self_concordance(self) -> float:
+        return 0.0
 
 
 class PiecewiseLinear(QuadraticPieces):
@@ -33,16 +56,8 @@ class PiecewiseLinear(QuadraticPieces):
 
     pieces = Pieces.STRAIGHT
 
-    @abstractmethod
-    def kinks(self, y: Array) -> Array:
-        """Linear predictors of the kinks, ascending: (n, q)."""
-
     def breaks(self, y: Array) -> Array:
         return self.kinks(y)
-
-    @abstractmethod
-    def slopes(self, y: Array) -> Array:
-        """Derivatives on the pieces, ascending: (n, q + 1)."""
 
     def piece(self, y: Array, eta: Array) -> Index:
         """Number of the piece that each row is on, 0 … q; the one before where it sits on a kink."""
@@ -61,8 +76,23 @@ class PiecewiseLinear(QuadraticPieces):
         return np.zeros_like(eta)
 
 
+class OfMargin(QuadraticPieces):
+    """The hinge and its kin, losses of s η with s = 2y − 1 for y in {0, 1}, whose kink is at s η = 1."""
+
+    of_two_classes = True
+
+    def kinks(self, y: Array) -> Array:
+        return (2.0 * y - 1.0)[..., None]
+
+    def slopes(self, y: Array) -> Array:
+        return np.stack([-y, 1.0 - y], axis=-1)
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
+
+
 @dataclass(frozen=True)
-class Hinge(PiecewiseLinear):
+class Hinge(OfMargin, PiecewiseLinear):
     """max(0, 1 − s η), with s = 2y − 1 for y in {0, 1}: the support vector machine.
 
     Examples
@@ -73,16 +103,8 @@ class Hinge(PiecewiseLinear):
     array([0. , 0.5, 2. ])
     """
 
-    of_two_classes = True
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[:, None]
-
-    def slopes(self, y: Array) -> Array:
-        return np.stack([-y, 1.0 - y], axis=1)
-
     def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(np.sign(2.0 * np.average(y, weights=weights) - 1.0))
+        return np.sign(super().start(y, weights))
 
 
 @dataclass(frozen=True)
@@ -143,163 +165,3 @@ class EpsilonInsensitive(PiecewiseLinear):
 
     def start(self, y: Array, weights: Array) -> Array:
         return Quantile(0.5).start(y, weights)
-
-
-class RoundedKinks(QuadraticPieces):
-    """Straight pieces whose kinks are parabolas: the Moreau envelope of a piecewise linear loss.
-
-    With the kinks c_k and the slopes s_0 … s_q of that loss, a row's derivative climbs from s_k to s_(k+1)
-    between c_k + ``rounding`` s_k and c_k + ``rounding`` s_(k+1); pieces that reach to infinity are parabolas
-    where their slope is infinite.  Slopes between two kinks are finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onefit.losses import SmoothedHinge
-    >>> loss, y = SmoothedHinge(0.5), np.array([1.0])
-    >>> loss.kinks(y), loss.slopes(y), loss.breaks(y)
-    (array([[1.]]), array([[-1.,  0.]]), array([[0.5, 1. ]]))
-    """
-
-    pieces = Pieces.JUMPING
-
-    @property
-    @abstractmethod
-    def rounding(self) -> float:
-        """Width of a parabola, in linear predictors, for each unit by which the slope changes."""
-
-    @abstractmethod
-    def kinks(self, y: Array) -> Array:
-        """Linear predictors of the kinks, ascending: (n, q)."""
-
-    @abstractmethod
-    def slopes(self, y: Array) -> Array:
-        """Derivatives of the pieces, ascending: (n, q + 1), infinite where there is none."""
-
-    def breaks(self, y: Array) -> Array:
-        kinks, slopes = self.kinks(y), self.rounding * self.slopes(y)
-        ends = np.sort(np.concatenate([kinks + slopes[..., :-1], kinks + slopes[..., 1:]], axis=-1), axis=-1)
-        return ends[np.isfinite(ends)].reshape(*ends.shape[:-1], -1)
-
-    def _climbs(self, y: Array, eta: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """How far each row is past each kink, the derivative that it has from it, and its two limits."""
-        kinks, slopes = self.kinks(y), self.slopes(y)
-        for k in range(kinks.shape[-1]):
-            past, low, high = eta - kinks[..., k], slopes[..., k], slopes[..., k + 1]
-            yield past, np.minimum(np.maximum(past / self.rounding, low), high), low, high
-
-    def value(self, y: Array, eta: Array) -> Array:
-        total = first = np.zeros(())
-        for k, (past, climbed, low, _) in enumerate(self._climbs(y, eta)):
-            total = total + climbed * (past - 0.5 * self.rounding * climbed)
-            first = past if k == 0 else first
-            total = total - low * first if k > 0 else total  # the slope between two kinks counts with both
-        return total
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        total = np.zeros(())
-        for k, (_, climbed, low, _) in enumerate(self._climbs(y, eta)):
-            total = total + (climbed if k == 0 else climbed - low)
-        return total
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        climbs = [(low < climbed) & (climbed < high) for _, climbed, low, high in self._climbs(y, eta)]
-        return np.logical_or.reduce(climbs) / self.rounding
-
-
-@dataclass(frozen=True)
-class SquaredHinge(RoundedKinks):
-    """max(0, 1 − s η)², with s = 2y − 1 for y in {0, 1}.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onefit.losses import SquaredHinge
-    >>> SquaredHinge().value(np.ones(3), np.array([2.0, 0.5, -1.0]))
-    array([0.  , 0.25, 4.  ])
-    """
-
-    of_two_classes = True
-    rounding = 0.5
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[..., None]
-
-    def slopes(self, y: Array) -> Array:
-        first = y > 0
-        return np.stack([np.where(first, -np.inf, 0.0), np.where(first, 0.0, np.inf)], axis=-1)
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(2.0 * np.average(y, axis=0, weights=weights) - 1.0)
-
-
-@dataclass(frozen=True)
-class SmoothedHinge(RoundedKinks):
-    """The hinge with its kink rounded: for m = 1 − s η it is 0, m²/(2 width) up to ``width``, m − width/2.
-
-    It has the slopes of the hinge outside 0 < m < width.
-
-    Parameters
-    ----------
-    width : float, default 0.5
-        At least 0.05: Newton's method does not settle on sharper kinks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> SmoothedHinge(1.0).value(np.ones(3), np.array([2.0, 0.5, -1.0]))
-    array([0.   , 0.125, 1.5  ])
-    """
-
-    width: float = 0.5
-    of_two_classes = True
-
-    def __post_init__(self) -> None:
-        if not LEAST_WIDTH <= self.width < np.inf:
-            raise ValueError(
-                f"width must be a number from {LEAST_WIDTH:g} on, got {self.width!r}: for a sharper kink "
-                "take Hinge(), which has a solver of its own"
-            )
-
-    @property
-    def rounding(self) -> float:
-        return self.width
-
-    def kinks(self, y: Array) -> Array:
-        return (2.0 * y - 1.0)[..., None]
-
-    def slopes(self, y: Array) -> Array:
-        return np.stack([-y, 1.0 - y], axis=-1)
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return SquaredHinge().start(y, weights)
-
-
-@dataclass(frozen=True)
-class SquaredEpsilonInsensitive(RoundedKinks):
-    """max(0, |y − η| − epsilon)².
-
-    Parameters
-    ----------
-    epsilon : float, default 0.1
-        In units of y: what costs nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onefit.losses import SquaredEpsilonInsensitive
-    >>> SquaredEpsilonInsensitive(0.5).value(np.array([0.2, -2.0]), np.zeros(2))
-    array([0.  , 2.25])
-    """
-
-    epsilon: float = 0.1
-    rounding = 0.5
-
-    def kinks(self, y: Array) -> Array:
-        return np.stack([y - self.epsilon, y + self.epsilon], axis=-1)
-
-    def slopes(self, y: Array) -> Array:
-        return np.broadcast_to([-np.inf, 0.0, np.inf], (*y.shape, 3))
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.asarray(np.average(y, weights=weights))

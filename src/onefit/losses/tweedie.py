@@ -1,4 +1,4 @@
-"""Losses of Tweedie distributions with the logarithm as link, counts among them."""
+"""Losses of Tweedie distributions: Poisson, gamma and those between."""
 
 from __future__ import annotations
 

@@ -9,15 +9,12 @@ from collections.abc import Callable
 
 from onefit.penalties.base import Penalty
 from onefit.penalties.box import Box
-from onefit.penalties.cones import Cone, Conic, ConicForm
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
-from onefit.penalties.largest import LInfinity
-from onefit.penalties.nuclear import NuclearNorm
-from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral
+from onefit.penalties.programs import Cone, Conic, ConicForm, Coordinatewise, PiecewiseRows, Polyhedral
 from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
-from onefit.penalties.slope import Slope
-from onefit.penalties.spectral import SmoothNuclearNorm
+from onefit.penalties.slope import LInfinity, Slope
+from onefit.penalties.spectral import NuclearNorm, SmoothNuclearNorm
 from onefit.penalties.sum import Sum
 from onefit.pieces import Coordinates, Pieces, Subspace, Tangent
 

@@ -1,22 +1,23 @@
-"""What every penalty says of itself."""
+"""What every penalty says of itself, and checks of parameters, which refuse and convert nothing."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import singledispatch
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy as np
 
 from onefit._typing import Array, Mask
+from onefit.parameters import Parametrised
 from onefit.pieces import Pieces, Tangent
 
 ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
 ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
 
 
-class Penalty(ABC):
+class Penalty(Parametrised, ABC):
     """A convex function of the coefficients; the intercept is never penalised.
 
     Concrete penalties are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
@@ -109,7 +110,7 @@ class Penalty(ABC):
         """Return the penalty without its ℓ2 part."""
         return self
 
-    def check(self, shape: tuple[int, ...]) -> None:  # noqa: B027 (most fit any shape)
+    def check(self, shape: tuple[int, ...]) -> None:
         """Refuse coefficients of a shape that the penalty is not made for.
 
         Raises
@@ -152,42 +153,6 @@ class Penalty(ABC):
     def __add__(self, other: object) -> Penalty:
         return add(self, other) if isinstance(other, Penalty) else NotImplemented
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, those of a nested penalty as ``name__parameter``."""
-        own = {name: getattr(self, name) for name in _names(self)}
-        nested = {
-            f"{name}__{key}": value
-            for name, part in own.items()
-            if deep and isinstance(part, Penalty)
-            for key, value in part.get_params().items()
-        }
-        return own | nested
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters in place, as scikit-learn's ``set_params`` does.
-
-        Raises
-        ------
-        ValueError
-            An unknown name, or a value that the constructor refuses.
-        """
-        own, nested = dict[str, Any](), dict[str, dict[str, Any]]()
-        for name, value in params.items():
-            field, _, key = name.partition("__")
-            if field not in _names(self) or (key and not isinstance(getattr(self, field), Penalty)):
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {_names(self)}")
-            if key:
-                nested.setdefault(field, {})[key] = value
-            else:
-                own[field] = value
-        changed: Any = replace(self, **own)  # type: ignore[type-var]
-        for field, values in nested.items():
-            getattr(changed, field).set_params(**values)
-        for name in [name for name in vars(self) if name not in _names(self)]:
-            del self.__dict__[name]  # what was computed from the old parameters
-        self.__dict__.update({name: getattr(changed, name) for name in _names(self)})
-        return self
-
     def __getstate__(self) -> dict[str, Any]:
         return self.get_params(deep=False)
 
@@ -202,9 +167,14 @@ class OfOneStrength(Penalty):
 
     alpha: float
 
-    @final
+    def __post_init__(self) -> None:
+        check_strength("alpha", self.alpha)
+
     def scaled(self, factor: float) -> Self:
         return replace(self, alpha=self.alpha * factor)  # type: ignore[type-var]
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        return self.alpha > 0
 
 
 @singledispatch
@@ -219,5 +189,49 @@ def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     return size if size.ndim == 1 else np.max(size, axis=0, initial=0.0)
 
 
-def _names(penalty: Any) -> list[str]:
-    return [field.name for field in fields(penalty)]
+def check_strengths(name: str, given: Any) -> None:
+    """Refuse what is not a number, or an array of numbers, that is at least 0; infinity is allowed."""
+    strength = np.asarray(given)
+    if strength.dtype.kind not in "fiu" or not np.all(strength >= 0):
+        raise ValueError(f"{name} must be a number that is at least 0, or an array of them, got {given!r}")
+
+
+def check_strength(name: str, given: Any) -> None:
+    """Refuse what is not one finite number that is at least 0."""
+    strength = np.asarray(given)
+    if strength.ndim or strength.dtype.kind not in "fiu" or not 0 <= strength < np.inf:
+        raise ValueError(f"{name} must be a finite number that is at least 0, got {given!r}")
+
+
+def check_positive(name: str, given: Any) -> None:
+    """Refuse what is not one finite number above 0."""
+    number = np.asarray(given)
+    if number.ndim or number.dtype.kind not in "fiu" or not 0 < number < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {given!r}")
+
+
+def check_share(name: str, given: Any) -> None:
+    """Refuse what is not one number between 0 and 1."""
+    share = np.asarray(given)
+    if share.ndim or share.dtype.kind not in "fiu" or not 0 <= share <= 1:
+        raise ValueError(f"{name} must be a number between 0 and 1, got {given!r}")
+
+
+def check_weights(name: str, given: Any, count: int, what: str) -> None:
+    """Refuse what is not so many finite numbers that are at least 0."""
+    weights = np.asarray(given)
+    if weights.dtype.kind not in "fiu" or weights.shape != (count,):
+        raise ValueError(f"{name} must be {count} numbers, {what}, got {given!r}")
+    wrong = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if wrong.size:
+        raise ValueError(
+            f"{name} must be finite and at least 0, but {name}[{wrong[0]}] = {weights[wrong[0]]}"
+        )
+
+
+def check_one_output(penalty: object, shape: tuple[int, ...]) -> None:
+    """Refuse coefficients of several outputs."""
+    if len(shape) != 1:
+        raise ValueError(
+            f"{type(penalty).__name__} is for models with one output, got coefficients of shape {shape}"
+        )

@@ -1,4 +1,4 @@
-"""Bounds on the coefficients, with or without an ℓ1 part."""
+"""Bounds of the coefficients, and an ℓ1 penalty within them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Mask
-from onefit.penalties._checks import check_strengths
-from onefit.penalties.base import ZERO, largest_gradient
-from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.base import ZERO, check_strengths, largest_gradient
+from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import Strength, broadcast
 from onefit.pieces import Coordinates
 

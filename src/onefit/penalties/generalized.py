@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -16,9 +16,8 @@ from scipy.sparse.csgraph import connected_components
 
 from onefit import _linalg
 from onefit._typing import Array, Mask
-from onefit.penalties._checks import check_one_output, check_strength
-from onefit.penalties.base import ZERO, largest_gradient
-from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, largest_gradient
+from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import L1
 from onefit.pieces import Subspace
 
@@ -27,7 +26,7 @@ ROUNDING = 1e-12  # of a row of Dβ, relative to the largest that it could be
 T = TypeVar("T")
 
 
-class AnalysisPenalty(Polyhedral):
+class AnalysisPenalty(OfOneStrength, Polyhedral):
     """alpha ‖Dβ‖₁ for some matrix D (m, p).
 
     With independent rows, D has a right inverse, and the penalty is a lasso in other coordinates
@@ -40,8 +39,6 @@ class AnalysisPenalty(Polyhedral):
     >>> FusedLasso(alpha=2.0).value(np.array([1.0, 1.0, 4.0]))  # D takes differences of neighbours
     6.0
     """
-
-    alpha: float
 
     def matrix(self, p: int) -> sp.csr_array:
         """Return D for p features: (m, p)."""
@@ -96,7 +93,7 @@ class AnalysisPenalty(Polyhedral):
         return self._known[name]
 
     def scaled(self, factor: float) -> Self:
-        stronger: Self = replace(self, alpha=self.alpha * factor)  # type: ignore[type-var]
+        stronger = super().scaled(factor)
         stronger.__dict__["_known"] = self._known
         return stronger
 
@@ -130,9 +127,6 @@ class AnalysisPenalty(Polyhedral):
         at_bound = np.abs(u) > 1.0 - ZERO
         basis = self._null_space(len(coef), at_bound)  # all other rows of Dβ are zero, to the last digit
         return basis @ (basis.T @ (coef - A @ np.where(at_bound, np.sign(u), 0.0)))
-
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:
-        return self.alpha > 0
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         if self.alpha == 0:
@@ -210,7 +204,7 @@ class GeneralizedLasso(AnalysisPenalty):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         D = self._rows
         if not np.all(np.isfinite(D.data)):
             raise ValueError("D has NaN or infinite entries")
@@ -259,7 +253,7 @@ class FusedLasso(AnalysisPenalty):
     edges: Any = None
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         if self.edges is not None:
             _check_edges(self.edges)
 
@@ -321,7 +315,7 @@ class TrendFilter(AnalysisPenalty):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         if np.asarray(self.order).dtype.kind not in "iu" or np.ndim(self.order) or self.order < 0:
             raise ValueError(f"order must be a whole number that is at least 0, got {self.order!r}")
 
@@ -330,9 +324,6 @@ class TrendFilter(AnalysisPenalty):
 
     def _coordinates(self, p: int) -> Array:
         return _cumulative(self.order + 1, p)
-
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
-        return True  # polynomials
 
 
 def differences(times: int, p: int) -> sp.csr_array:

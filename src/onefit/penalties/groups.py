@@ -12,9 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties._checks import check_one_output, check_share, check_strength, check_weights
-from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
-from onefit.penalties.cones import Conic, ConicForm, norms
+from onefit.penalties.base import (
+    ZERO,
+    OfOneStrength,
+    check_one_output,
+    check_share,
+    check_weights,
+    largest_gradient,
+)
+from onefit.penalties.programs import Conic, ConicForm, norms
 from onefit.pieces import Pieces, Subspace
 
 
@@ -42,7 +48,7 @@ class GroupPenalty(OfOneStrength, Conic):
     pieces = Pieces.SMOOTH
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         if self._given_weights is not None:
             check_weights("weights", self._given_weights, self.count, "one a group")
         _ = self.membership  # refuses bad groups
@@ -101,7 +107,8 @@ class GroupPenalty(OfOneStrength, Conic):
         """
         (l1, strengths), norms = self.strengths(), self.norms(coef)
         active = norms > ZERO * norms.max(initial=0.0)
-        support = self._moves(coef, active, l1, strengths)
+        whole = active | (strengths == 0)
+        support = whole[self.membership] & ((coef != 0) | (l1 == 0))  # at no kink
         s = np.where(active, strengths / np.where(active, norms, 1.0), 0.0)  # s_g / ‖β_g‖
         gradient = np.where(support, l1 * np.sign(coef) + s[self.membership] * coef, 0.0)
         columns = np.flatnonzero(support)
@@ -129,11 +136,6 @@ class GroupPenalty(OfOneStrength, Conic):
         total = np.zeros_like(coef)
         total[support] = s * inverse**3 * ((3.0 * form * inverse**2 - trace) * beta - 2.0 * (E @ beta))
         return total
-
-    def _moves(self, coef: Array, active: Mask, l1: float, strengths: Array) -> Mask:
-        """Coordinates at no kink."""
-        whole = active | (strengths == 0)
-        return whole[self.membership] & ((coef != 0) | (l1 == 0))
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         l1, strengths = self.strengths()

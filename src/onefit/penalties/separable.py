@@ -1,4 +1,4 @@
-"""Penalties that treat every coefficient on its own: ridge, lasso, elastic net.
+"""Penalties that treat every coefficient on its own: ridge, lasso, elastic net, and bounds.
 
 A strength may be one number, one a feature (p,), or an array of the shape of the coefficients.  An
 infinite strength fixes its coefficient at zero.
@@ -15,9 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
-from onefit.penalties._checks import check_share, check_strengths
-from onefit.penalties.base import largest_gradient
-from onefit.penalties.polyhedral import Coordinatewise, PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.base import check_share, check_strengths, largest_gradient
+from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
 
 Strength: TypeAlias = ArrayLike

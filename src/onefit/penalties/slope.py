@@ -1,9 +1,9 @@
-"""The sorted ℓ1 norm."""
+"""The sorted ℓ1 norm, and the largest coefficient, which is one."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,112 @@ import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties._checks import check_one_output, check_strength, check_weights
-from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
-from onefit.penalties.polyhedral import PiecewiseRows, Polyhedral, absolute
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, check_weights, largest_gradient
+from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
 
+class SortedNorm(OfOneStrength, Polyhedral):
+    """Σ_k s_k |β|_(k) with strengths that fall, of the sizes |β|_(1) ≥ |β|_(2) ≥ … of the coefficients.
+
+    Coefficients that are equal but for their sign form clusters, which move together.
+    """
+
+    @abstractmethod
+    def falling(self, p: int) -> Array:
+        """What the largest, second largest, … of p coefficients is multiplied with: (p,)."""
+
+    def rows(self, p: int) -> PiecewiseRows:
+        """With thresholds t_k where the weights fall, by f_k after the k-th: Σ_k f_k · (the k largest).
+
+        The k largest |β_j| sum to the least over t of k t + Σ_j max(0, β_j − t) + Σ_j max(0, −β_j − t).
+        """
+        falls = -np.diff(np.append(self.falling(p), 0.0))
+        ranks = np.flatnonzero(falls[:-1] > 0)
+        eye, one = sp.csr_array(sp.eye_array(p)), sp.csr_array((1, p))
+        together = absolute(eye, np.full(p, falls[-1]))
+        together = replace(together, extra=np.zeros((together.X.shape[0], len(ranks))))
+        blocks, signs = [], np.ones((2 * p, 1))
+        for place, k in enumerate(ranks):
+            column = np.zeros((2 * p + 1, len(ranks)))
+            column[:, place] = np.append(-signs, 1.0)
+            kinks = np.append(np.zeros(2 * p), np.inf)[:, None]
+            ends = np.vstack([np.hstack([0 * signs, falls[k] * signs]), np.full((1, 2), (k + 1) * falls[k])])
+            blocks.append(PiecewiseRows.of(sp.vstack([eye, -eye, one], format="csr"), kinks, ends, column))
+        return together.above(*blocks)
+
+    def thresholds(self, coef: Array) -> Array:
+        return np.sort(np.abs(coef))[::-1][np.flatnonzero(np.diff(self.falling(len(coef))) < 0)]
+
+    def value(self, coef: Array) -> float:
+        return float(self.falling(len(coef)) @ np.sort(np.abs(coef))[::-1])
+
+    def prox(self, coef: Array, step: float) -> Array:
+        """Isotonic regression of the sorted sizes less the weights (Bogdan et al. 2015, Algorithm 3)."""
+        order = np.argsort(-np.abs(coef), kind="stable")
+        sizes = np.abs(coef)[order] - step * self.falling(len(coef))
+        z = np.empty_like(coef)
+        z[order] = np.maximum(isotonic_regression(sizes, increasing=False).x, 0.0)
+        return np.sign(coef) * z
+
+    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
+        """One direction a cluster, sign(β_j) on its members; none for those at zero.
+
+        Where a cluster's weights are all equal there is no kink between its members, and each is free.
+        """
+        size, weights = np.abs(coef), self.falling(len(coef))
+        order = np.argsort(-size, kind="stable")
+        begins = _starts(size[order])
+        first = np.flatnonzero(begins)
+        sizes = np.diff(first, append=len(coef))
+        begins |= np.repeat(weights[first] == weights[first + sizes - 1], sizes)  # no kink: all apart
+        first = np.flatnonzero(begins)
+        sizes = np.diff(first, append=len(coef))
+        moves = (size[order[first]] > ZERO * size.max(initial=0.0)) | (weights[first] == 0)
+        signs = np.where(moves, 1.0, 0.0).repeat(sizes) * np.where(coef < 0, -1.0, 1.0)[order]
+        held, k = np.flatnonzero(signs), int(np.count_nonzero(moves))
+        column = (np.cumsum(moves) - 1).repeat(sizes)
+        entries = signs / np.sqrt(sizes).repeat(sizes)
+        basis = sp.csc_array((entries[held], (order[held], column[held])), shape=(len(coef), k))
+        gradient = np.zeros_like(coef)
+        gradient[order] = (np.add.reduceat(weights, first) / sizes).repeat(sizes) * signs
+        return Subspace.along(basis, gradient)
+
+    def has_kinks(self, shape: tuple[int, ...]) -> bool:
+        return bool(np.any(self.falling(shape[0]) > 0))
+
+    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
+        return not self.has_kinks(shape)  # weights_1 · |β|_(1) is in the sum
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        check_one_output(self, shape)
+
+    def is_stationary(
+        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
+    ) -> Mask:
+        """Whether the slopes in a cluster are majorised by its weights, for r problems at once.
+
+        Sorted, their sums must not exceed those of the weights, and must equal them at the end of a
+        cluster that is not at zero.
+        """
+        extent, column = np.abs(coef), np.arange(coef.shape[1])
+        order = np.argsort(-extent, axis=0, kind="stable")
+        sizes = extent[order, column]
+        begins = _starts(sizes)
+        at_zero = sizes <= ZERO * extent.max(axis=0, initial=0.0)
+        slope = -loss_gradient[order, column]
+        slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
+        slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
+        first, rank = _first(begins), np.arange(len(coef))[:, None]
+        sums = np.vstack([np.zeros(len(column)), np.cumsum(slope - self.falling(len(coef))[:, None], axis=0)])
+        excess = sums[1:] - sums[first, column]
+        ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
+        allowed = rtol * largest_gradient(loss_gradient, size) * (rank - first + 1)
+        return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
+
+
 @dataclass(frozen=True, eq=False)
-class Slope(OfOneStrength, Polyhedral):
+class Slope(SortedNorm):
     """alpha Σ_k weights_k |β|_(k), where |β|_(1) ≥ |β|_(2) ≥ …: SLOPE, the sorted ℓ1 norm.
 
     Coefficients that are equal but for their sign form clusters, which move together.
@@ -46,7 +144,7 @@ class Slope(OfOneStrength, Polyhedral):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        super().__post_init__()
         check_weights(
             "weights", self.weights, np.size(self.weights), "one a feature, in non-increasing order"
         )
@@ -57,120 +155,50 @@ class Slope(OfOneStrength, Polyhedral):
                 f"weights[{rises[0]}]: give np.sort(weights)[::-1]"
             )
 
-    @cached_property
-    def _weights(self) -> Array:
-        return np.asarray(self.weights, dtype=np.float64)
-
     @property
     def strengths(self) -> Array:
         """What the largest, second largest, … coefficient is multiplied with: (p,)."""
-        return self.alpha * self._weights
+        return self.alpha * np.asarray(self.weights, dtype=np.float64)
 
-    def rows(self, p: int) -> PiecewiseRows:
-        """With thresholds t_k where the weights fall, by f_k after the k-th: Σ_k f_k · (the k largest).
-
-        The k largest |β_j| sum to the least over t of k t + Σ_j max(0, β_j − t) + Σ_j max(0, −β_j − t).
-        """
-        falls = -np.diff(np.append(self.alpha * self._weights, 0.0))
-        ranks = np.flatnonzero(falls[:-1] > 0)
-        eye, one = sp.csr_array(sp.eye_array(p)), sp.csr_array((1, p))
-        together = absolute(eye, np.full(p, falls[-1]))
-        together = replace(together, extra=np.zeros((together.X.shape[0], len(ranks))))
-        blocks, signs = [], np.ones((2 * p, 1))
-        for place, k in enumerate(ranks):
-            column = np.zeros((2 * p + 1, len(ranks)))
-            column[:, place] = np.append(-signs, 1.0)
-            kinks = np.append(np.zeros(2 * p), np.inf)[:, None]
-            ends = np.vstack([np.hstack([0 * signs, falls[k] * signs]), np.full((1, 2), (k + 1) * falls[k])])
-            blocks.append(PiecewiseRows.of(sp.vstack([eye, -eye, one], format="csr"), kinks, ends, column))
-        return _stacked([together, *blocks])
-
-    def thresholds(self, coef: Array) -> Array:
-        if self.alpha == 0:
-            return np.empty(0)
-        return np.sort(np.abs(coef))[::-1][np.flatnonzero(np.diff(self._weights) < 0)]
-
-    def value(self, coef: Array) -> float:
-        return float(self.alpha * (self._weights @ np.sort(np.abs(coef))[::-1]))
-
-    def prox(self, coef: Array, step: float) -> Array:
-        """Isotonic regression of the sorted sizes less the weights (Bogdan et al. 2015, Algorithm 3)."""
-        order = np.argsort(-np.abs(coef), kind="stable")
-        sizes = np.abs(coef)[order] - step * self.alpha * self._weights
-        z = np.empty_like(coef)
-        z[order] = np.maximum(isotonic_regression(sizes, increasing=False).x, 0.0)
-        return np.sign(coef) * z
-
-    def tangent(self, coef: Array, loss_gradient: Array | None = None) -> Subspace:
-        """One direction a cluster, sign(β_j) on its members; none for those at zero.
-
-        Where a cluster's weights are all equal there is no kink between its members, and each is free.
-        """
-        size, weights = np.abs(coef), self.alpha * self._weights
-        order = np.argsort(-size, kind="stable")
-        begins = _starts(size[order])
-        first = np.flatnonzero(begins)
-        sizes = np.diff(first, append=len(coef))
-        begins |= np.repeat(weights[first] == weights[first + sizes - 1], sizes)  # no kink: all apart
-        first = np.flatnonzero(begins)
-        sizes = np.diff(first, append=len(coef))
-        moves = (size[order[first]] > ZERO * size.max(initial=0.0)) | (weights[first] == 0)
-        signs = np.where(moves, 1.0, 0.0).repeat(sizes) * np.where(coef < 0, -1.0, 1.0)[order]
-        held, k = np.flatnonzero(signs), int(np.count_nonzero(moves))
-        column = (np.cumsum(moves) - 1).repeat(sizes)
-        entries = signs / np.sqrt(sizes).repeat(sizes)
-        basis = sp.csc_array((entries[held], (order[held], column[held])), shape=(len(coef), k))
-        gradient = np.zeros_like(coef)
-        gradient[order] = (np.add.reduceat(weights, first) / sizes).repeat(sizes) * signs
-        return Subspace.along(basis, gradient)
-
-    def has_kinks(self, shape: tuple[int, ...]) -> bool:
-        return bool(self.alpha > 0 and np.any(self._weights > 0))
-
-    def has_free_directions(self, shape: tuple[int, ...]) -> bool:
-        return not self.has_kinks(shape)  # weights_1 · |β|_(1) is in the sum
+    def falling(self, p: int) -> Array:
+        return self.strengths
 
     def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
-        if shape[0] != len(self._weights):
+        super().check(shape)
+        if shape[0] != np.size(self.weights):
             raise ValueError(
-                f"weights are {len(self._weights)}, but the coefficients are {shape[0]}: one each"
+                f"weights are {np.size(self.weights)}, but the coefficients are {shape[0]}: one each"
             )
 
-    def is_stationary(
-        self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
-    ) -> Mask:
-        """Whether the slopes in a cluster are majorised by its weights, for r problems at once.
 
-        Sorted, their sums must not exceed those of the weights, and must equal them at the end of a
-        cluster that is not at zero.
-        """
-        extent, column = np.abs(coef), np.arange(coef.shape[1])
-        order = np.argsort(-extent, axis=0, kind="stable")
-        sizes = extent[order, column]
-        begins = _starts(sizes)
-        at_zero = sizes <= ZERO * extent.max(axis=0, initial=0.0)
-        slope = -loss_gradient[order, column]
-        slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
-        slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
-        first, rank = _first(begins), np.arange(len(coef))[:, None]
-        sums = np.vstack(
-            [np.zeros(len(column)), np.cumsum(slope - self.alpha * self._weights[:, None], axis=0)]
-        )
-        excess = sums[1:] - sums[first, column]
-        ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
-        allowed = rtol * largest_gradient(loss_gradient, size) * (rank - first + 1)
-        return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
+@dataclass(frozen=True, eq=False)
+class LInfinity(SortedNorm):
+    """alpha max_j |β_j|, the ℓ∞ norm: the largest coefficients are equal but for their sign.
 
+    It is the sorted ℓ1 norm with the weights 1, 0, …, 0, and shares the pattern of ``Slope``.
 
-def _stacked(blocks: list[PiecewiseRows]) -> PiecewiseRows:
-    """Rows with the same extra variables."""
-    return PiecewiseRows.of(
-        sp.vstack([block.X for block in blocks], format="csr"),
-        np.vstack([block.kinks for block in blocks]),
-        np.vstack([block.ends for block in blocks]),
-        np.vstack([block.extra for block in blocks]),
-    )
+    Parameters
+    ----------
+    alpha : float, default 1.0
+        Strength.
+
+    References
+    ----------
+    Wang, Zhou, Lu, Maleki and Mirrokni (2018), section 6 and appendix A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LInfinity(2.0).value(np.array([1.0, -5.0, 0.0]))
+    10.0
+    >>> LInfinity(2.0).prox(np.array([1.0, -5.0, 4.0]), 1.0)
+    array([ 1. , -3.5,  3.5])
+    """
+
+    alpha: float = 1.0
+
+    def falling(self, p: int) -> Array:
+        return self.alpha * np.eye(1, p).ravel()
 
 
 def _starts(sizes: Array) -> Mask:

@@ -20,7 +20,7 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
-from onefit.losses.piecewise import RoundedKinks
+from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Cone, Conic, ConicForm
 from onefit.problem import Problem
 

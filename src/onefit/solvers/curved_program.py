@@ -18,7 +18,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses.piecewise import RoundedKinks
+from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
 from onefit.problem import Problem
 from onefit.solvers import conic

@@ -15,7 +15,7 @@ import numpy as np
 from onefit.curvature import Direction, Pinned, factor
 from onefit.fit import Fit
 from onefit.losses import Mixture
-from onefit.losses.mixture import straight_part
+from onefit.losses.composed import straight_part
 from onefit.solvers.stationary import is_stationary
 
 STEPS = 6

@@ -33,7 +33,7 @@ def null_strength(problem: Problem) -> float:
     """
     coef, gradient = _null_fit(problem)
     if isinstance(problem.penalty, SeparablePenalty):
-        return _of_single_coefficients(problem.penalty, gradient)
+        return strength_of_single_coefficients(problem.penalty, gradient)
     size = float(np.abs(gradient).max(initial=0.0))
     unit = _unit(problem.penalty, gradient)
     if size <= np.finfo(float).tiny or unit <= 0:
@@ -52,7 +52,7 @@ def null_strength(problem: Problem) -> float:
     return unit * 10.0**high
 
 
-def _of_single_coefficients(penalty: SeparablePenalty, gradient: Array) -> float:
+def strength_of_single_coefficients(penalty: SeparablePenalty, gradient: Array) -> float:
     """The largest |∂loss| relative to its ℓ1 strength, and a rounding more."""
     l1, l2 = penalty.strengths(gradient.shape)
     kinked = (l1 > 0) & np.isfinite(l1) & np.isfinite(l2)

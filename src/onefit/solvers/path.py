@@ -14,7 +14,7 @@ from onefit.curvature import Curvature, Direction, Sandwich, ScalarCurvature, fa
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Polyhedral
-from onefit.penalties.polyhedral import DENSE
+from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet

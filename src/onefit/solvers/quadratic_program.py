@@ -28,11 +28,11 @@ from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Mixture, PiecewiseLinear, Squared
-from onefit.losses.mixture import straight_part
-from onefit.losses.piecewise import RoundedKinks
+from onefit.losses.composed import straight_part
+from onefit.losses.rounded import RoundedKinks
 from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
-from onefit.penalties.polyhedral import DENSE
+from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers import held_kinks
 from onefit.solvers.dual_active_set import DualActiveSet

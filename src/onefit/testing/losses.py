@@ -15,7 +15,7 @@ from onefit._typing import Array, Mask
 from onefit.fit import Fit
 from onefit.gradients import stencil, tangent_change
 from onefit.losses import CoupledLoss, Loss, Mixture, PiecewiseLinear, PiecewiseLoss
-from onefit.losses.mixture import straight_part
+from onefit.losses.composed import straight_part
 from onefit.penalties import L2
 from onefit.pieces import Pieces
 from onefit.problem import Problem

@@ -1,7 +1,8 @@
-"""A convex mixture of losses, whose weights may be learned."""
+"""Losses made of others: a convex mixture, whose weights may be learned, and a loss with a known offset."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
-from onefit.losses.base import CoupledLoss, Loss
+from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss
 from onefit.losses.piecewise import PiecewiseLinear
 from onefit.losses.tweedie import Tweedie
 from onefit.pieces import Pieces
+
+STEPS = 50  # of Newton's method for the constant model, which halves an interval where it fails
+WIDEST = 50.0  # that the constant may be away from where it starts
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class StraightSum(PiecewiseLinear):
     --------
     >>> import numpy as np
     >>> from onefit.losses import Quantile
-    >>> from onefit.losses.mixture import StraightSum
+    >>> from onefit.losses.composed import StraightSum
     >>> StraightSum((Quantile(0.2), Quantile(0.6)), (0.5, 0.5)).slopes(np.array([3.0]))
     array([[-0.4,  0.6]])
     """
@@ -64,8 +68,28 @@ class StraightSum(PiecewiseLinear):
         return np.asarray(np.average(starts, axis=0, weights=self.factors))
 
 
+class Composed(Loss):
+    """A loss whose value and derivatives come from those of other losses by one rule."""
+
+    @abstractmethod
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
+        """What a method gives, from what it gives for the parts."""
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("value", y, eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("gradient", y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("hessian", y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self._of_parts("third", y, eta)
+
+
 @dataclass(frozen=True, eq=False)
-class Mixture(Loss):
+class Mixture(Composed):
     """A convex mixture Σ_k weights_k ℓ_k of losses, whose weights can be learned.
 
     Wang et al. (2019, appendix B) mix surrogates of the misclassification loss and choose the weights by the
@@ -179,27 +203,15 @@ class Mixture(Loss):
         parts = [share * loss.gradient(y, eta) for share, loss in self._acting if not loss.has_kinks]
         return np.sum([np.zeros_like(eta), *parts], axis=0)
 
-    def _mixed(self, method: str, *data: Array) -> Array:
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
         total: Array = np.zeros(())
         for share, loss in self._acting:
-            total = total + share * getattr(loss, method)(*data)
+            total = total + share * getattr(loss, method)(y, eta)
         return total
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._mixed("value", y, eta)
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return self._mixed("gradient", y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return self._mixed("hessian", y, eta)
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return self._mixed("third", y, eta)
 
     def start(self, y: Array, weights: Array) -> Array:
         """Near the best constant: the mean of those of the parts."""
-        return self._mixed("start", y, weights)
+        return self._of_parts("start", y, weights)
 
     def self_concordance(self) -> float | None:
         if self.has_kinks:  # the first derivative jumps, too
@@ -225,3 +237,65 @@ def _check_mixable(loss: Any) -> None:
         raise TypeError(
             f"Mixture takes losses of one linear predictor that is itself the prediction, not {name}"
         )
+
+
+@dataclass(frozen=True)
+class Offset(Composed):
+    """ℓ(y, η + o): the response and the offset of a row are the two columns of ``y``, (n, 2).
+
+    Whoever takes rows, or leaves some out, takes their offsets along, so that nothing else has to know.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of one output, and smooth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onefit.losses import Poisson
+    >>> counts, years = np.array([2.0, 6.0]), np.array([1.0, 3.0])
+    >>> loss = Offset(Poisson())
+    >>> float(np.exp(loss.start(np.stack([counts, np.log(years)], axis=1), np.ones(2))).round(6))  # a year
+    2.0
+    """
+
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        inner: Any = self.loss
+        if isinstance(inner, CoupledLoss | PiecewiseLoss) or not inner.is_smooth:
+            raise ValueError(
+                f"an offset is for smooth losses of one output, not for {type(inner).__name__}: for a loss "
+                "of y − η subtract it from y"
+            )
+
+    @property
+    def of_two_classes(self) -> bool:  # type: ignore[override]
+        return self.loss.of_two_classes
+
+    @property
+    def pieces(self) -> Pieces:
+        return self.loss.pieces
+
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
+        return getattr(self.loss, method)(y[:, 0], eta + y[:, 1])
+
+    def self_concordance(self) -> float | None:
+        return self.loss.self_concordance()
+
+    def start(self, y: Array, weights: Array) -> Array:
+        """Level of the constant model: Newton's method on Σ w ℓ(y, b + o), kept within a bracket."""
+        level = float(self.loss.start(y[:, 0], weights)) - float(np.average(y[:, 1], weights=weights))
+        low, high = level - WIDEST, level + WIDEST
+        for _ in range(STEPS):
+            eta = np.full(len(y), level)
+            with np.errstate(over="ignore"):
+                slope = float(weights @ self.gradient(y, eta))
+                curvature = float(weights @ self.hessian(y, eta))
+            low, high = (low, level) if slope > 0 else (level, high)
+            step = level - slope / curvature if curvature > 0 and np.isfinite(slope) else np.nan
+            last, level = level, step if low < step < high else 0.5 * (low + high)
+            if abs(level - last) <= 1e-12 * max(1.0, abs(level)):
+                break
+        return np.asarray(level)

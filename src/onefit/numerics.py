@@ -31,6 +31,10 @@ LEAST_SLACK = 1e-6
 LITTLE_SLACK = 0.2
 
 
+# Relative distance of a correlation, a slope or a dual from the end of what its kink can hold that is none:
+# fits are solved to a thousandth of it, and copies of an active column sit on the bound but for rounding.
+ON_BOUND = 1e-8
+
 # Distance of a coefficient from a kink of its penalty that is none: in what it does to linear predictors,
 # relative to the largest that one does.
 SNAP = 1e-11

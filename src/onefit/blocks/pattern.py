@@ -16,8 +16,7 @@ import numpy as np
 from onefit._linalg import cholesky, product
 from onefit._typing import Array
 from onefit.blocks.models import Quadratic
-
-TIE = 1e-9  # of its strength: a gradient that exceeds it by no more holds a coefficient at zero
+from onefit.numerics import ON_BOUND
 
 
 class Checked(NamedTuple):
@@ -110,7 +109,7 @@ class Pattern:
         gradient = self.slope + product(changes + back, self.gram[support]) - slopes[:, None] * Z
         zero = np.ones(gradient.shape, dtype=bool)
         zero[:, support] = crossed
-        excess = np.sign(gradient) * np.maximum(np.abs(gradient) - kept * (1.0 + TIE), 0.0)
+        excess = np.sign(gradient) * np.maximum(np.abs(gradient) - kept * (1.0 + ON_BOUND), 0.0)
         put_back = np.zeros_like(gradient)
         put_back += product(back, self.gram[support])
         left = np.where(zero, excess, put_back)

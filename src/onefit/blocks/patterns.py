@@ -16,9 +16,9 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.exchange import LETS_GO, TIE, Models
+from onefit.leave_out.exchange import LETS_GO, Models
 from onefit.leave_out.tableau import Elimination, Tableau
-from onefit.numerics import LEAST_SLACK
+from onefit.numerics import LEAST_SLACK, ON_BOUND
 
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
@@ -130,7 +130,7 @@ class Patterns:
             ahead = product(self.pulls[own, k[part]], Z)
             ahead *= -step[own]
             ahead += self.base[at][:, None] + np.outer(self.drift[at], weights)
-            bound = np.outer(self.supports.l1[at], (1.0 - weights / self.weight) * (1.0 + TIE))
+            bound = np.outer(self.supports.l1[at], (1.0 - weights / self.weight) * (1.0 + ON_BOUND))
             inside = self.supports.inside[at][:, None]
             moves = np.where(inside, ahead * self.supports.sign[at][:, None] < 0, np.abs(ahead) > bound)
             np.logical_or.at(changed, own, moves)

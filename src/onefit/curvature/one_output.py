@@ -9,10 +9,6 @@ import numpy as np
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import ScalarCurvature, total_curvature
 
-CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
-EPS = np.finfo(np.float64).eps
-FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
-
 
 @dataclass(frozen=True)
 class OfColumns(ScalarCurvature):

@@ -26,19 +26,17 @@ from onefit.curvature import Direction
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
 from onefit.leave_out.exchange import exchanged
-from onefit.leave_out.loose import FLAT
+from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import CoupledLoss
-from onefit.numerics import CERTIFIED, TINY
+from onefit.numerics import CERTIFIED, ON_BOUND, TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 
-NEARBY = 0.7  # share of its bound from which on the correlation of a column is watched
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
-VIOLATED = 1e-9  # excess of a correlation over its bound, beside that, that is one
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
 AT_ONCE = 2**20  # numbers in an array of rows, columns and problems
@@ -281,7 +279,7 @@ class _Problems:
             value, sure = _solve(model, np.where(own, f - bound * sign, 0.0), own)
             gamma = np.where(free[todo], f - _times(model, value), 0.0)
             minima = np.where(own, value, gamma)
-            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, minima, bound, VIOLATED)
+            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, minima, bound)
             changes = moved.any(axis=1)
             definite[todo] = sure & ~changes
             todo = todo[changes & sure]
@@ -346,7 +344,7 @@ class _Problems:
     def violated(self) -> Mask:
         """Columns off the watched ones whose correlation is above its bound: (p, m)."""
         correlations, bound = self._correlations
-        found = np.asarray((correlations > bound * (1.0 + VIOLATED)).any(axis=1))
+        found = np.asarray((correlations > bound * (1.0 + ON_BOUND)).any(axis=1))
         found[self.columns.watched] = False
         return found
 
@@ -356,7 +354,7 @@ class _Problems:
         correlations, bound = self._correlations
         at_zero = np.ones(correlations.shape, dtype=bool)
         at_zero[self.columns.watched] = self.x[..., :-1].transpose(2, 1, 0) == 0
-        tied = at_zero & (bound > 0) & (correlations >= (1.0 - FLAT) * bound)
+        tied = at_zero & (bound > 0) & (correlations >= (1.0 - ON_BOUND) * bound)
         if tied.any():
             tied &= self.columns.may_be_tied
         return np.asarray(tied.any(axis=(0, 1)))

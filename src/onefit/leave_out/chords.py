@@ -25,13 +25,14 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import CoupledLoss
+from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
-TIE, TIE_CURVED = 1e-9, 1e-6  # relative excess of a correlation that is none
+STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
 
 
 class Point(NamedTuple):
@@ -156,14 +157,18 @@ class FoldProblems:
         if not fit.is_kinked:
             return np.ones(len(self.removed), dtype=bool)
         if not isinstance(fit.problem.penalty, SeparablePenalty):
-            settled = True if drift is None else drift <= TIE_CURVED * np.linalg.norm(fit.gradient)
+            settled = True if drift is None else drift <= STANDS * np.linalg.norm(fit.gradient)
             return self._penalty_holds(point) & settled
         l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
         support = fit.tangent.support
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
         off = ~support & np.isfinite(l1) & np.isfinite(l2)
-        room = l1[off][:, None] * self.keeps * np.where(self._may_be_tied[off], 1.0 - TIE, 1.0 + TIE)[:, None]
+        room = (
+            l1[off][:, None]
+            * self.keeps
+            * np.where(self._may_be_tied[off], 1.0 - ON_BOUND, 1.0 + ON_BOUND)[:, None]
+        )
         correlations = np.abs(self.gradient(point).coef[off])
         if drift is not None:
             known = np.isfinite(drift)

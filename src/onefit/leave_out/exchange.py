@@ -16,9 +16,9 @@ import numpy as np
 
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out.tableau import Tableau
+from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
-TIE = 1e-9  # relative excess of a correlation that is none: copies of an active column sit on the bound
 ROUNDS = 400  # in which one coordinate does
 
 
@@ -85,7 +85,7 @@ class Models:
             free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
             bound = self.bound[:, todo]
             found.x[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
-                on[:, todo], signs[:, todo], free, bound, TIE
+                on[:, todo], signs[:, todo], free, bound
             )
             finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
             found.settled[todo] = finite & (changes == 0)
@@ -111,7 +111,7 @@ class Models:
             x[:, todo] += length * (np.where(on[:, todo], free, 0.0) - x[:, todo])
             x[first[stops], todo[stops]] = 0.0
             on[first[stops], todo[stops]] = False
-            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + TIE))
+            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + ON_BOUND))
             most = beyond.argmax(axis=0)
             enters = finite & ~stops & (beyond[most, here] > 0)
             signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
@@ -127,9 +127,7 @@ class Models:
         return free, tau
 
 
-def exchanged(
-    on: Mask, signs: Array, free: Array, bound: Array, tie: float
-) -> tuple[Array, Mask, Array, Mask]:
+def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array, Mask, Array, Mask]:
     """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
 
     Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
@@ -142,8 +140,6 @@ def exchanged(
         The minima on them, and off them what the kinks hold there.
     bound : array
         What the kinks can hold.
-    tie : float
-        Relative excess over it that is none.
 
     Returns
     -------
@@ -155,7 +151,7 @@ def exchanged(
         What leaves or enters.
     """
     leaves = on & (bound > 0) & (free * signs < 0)
-    enters = ~on & (np.abs(free) > bound * (1.0 + tie))
+    enters = ~on & (np.abs(free) > bound * (1.0 + ON_BOUND))
     signs = np.where(enters, np.sign(free), np.where(leaves, 0.0, signs))
     stays = on & ~leaves
     return np.where(stays, free, 0.0), stays | enters, signs, leaves | enters

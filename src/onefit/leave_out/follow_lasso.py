@@ -20,8 +20,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.leave_out.exchange import LETS_GO, TIE, Models
+from onefit.leave_out.exchange import LETS_GO, Models
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
+from onefit.numerics import ON_BOUND
 
 ROUNDS = 4  # times that columns which turn out to join may be added
 STATIONARY = 1e-8  # relative error of a correlation on the support that is none
@@ -163,8 +164,8 @@ def _optimal(watched: Watched, rows: Index, columns: Index, coef: Array, level: 
         excess = np.abs(gamma, out=gamma)
         excess -= keep * held
         excess[columns] = np.where(on, -np.inf, excess[columns])
-        j, i = np.nonzero(excess >= -TIE * keep * held)  # few
-        tie = TIE * keep[i] * l1[j]
+        j, i = np.nonzero(excess >= -ON_BOUND * keep * held)  # few
+        tie = ON_BOUND * keep[i] * l1[j]
         beyond = excess[j, i] > tie + 1e-3 * unit
         bad = i[beyond | ((excess[j, i] >= -tie) & open_to_ties[j])]  # others may be as good
         joining[j[beyond]] = True

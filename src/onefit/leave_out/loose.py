@@ -27,13 +27,11 @@ from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, TINY
+from onefit.numerics import CERTIFIED, ON_BOUND, TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
 
-TIE = 1e-8  # distance from the end of a dual's interval, relative to its size, that is none
 SAME = 1e-9  # change of a predictor, relative to its parts, that is none
-FLAT = 1e-8  # slope, relative to those of all rows together, that is none
 
 
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
@@ -48,7 +46,7 @@ def room_of_intercept(fit: Fit) -> tuple[float, float]:
     until = (loss.kinks(problem.y) - fit.eta[:, None])[held].ravel()
     order = np.argsort(until)
     pull = slopes[:, 0].sum() + np.cumsum(np.diff(slopes, axis=1).ravel()[order])  # after each kink
-    flat = FLAT * float(np.abs(slopes).max(axis=1).sum())
+    flat = ON_BOUND * float(np.abs(slopes).max(axis=1).sum())
     ends = until[order]
     low, high = ends[np.argmax(pull >= -flat)], ends[np.argmax(pull > flat)]
     size = float(np.abs(fit.eta).max(initial=0.0)) + TINY
@@ -87,7 +85,7 @@ class _Face:
         held = problem.weights > 0
         if isinstance(problem.loss, PiecewiseLinear):
             least, most = interval_of_duals(fit)
-            tie = TIE * size_of_duals(fit)
+            tie = ON_BOUND * size_of_duals(fit)
             held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
         Z = _linalg.as_columns(_linalg.active_columns(problem.X, free)).dense()
         return cls(fit, output, free, held, np.hstack([Z, np.ones((len(Z), int(np.any(problem.intercept))))]))
@@ -187,7 +185,7 @@ def _has_patterns(fit: Fit) -> bool:
 def _open_columns(fit: Fit) -> Mask:
     """Coefficients that no kink strictly holds, and nothing curves: of their shape."""
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
-    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - FLAT) * l1)
+    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - ON_BOUND) * l1)
     return np.asarray(near & (l2 == 0) & np.isfinite(l1))
 
 

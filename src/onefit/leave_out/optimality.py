@@ -20,10 +20,9 @@ from onefit.fit import Fit
 from onefit.leave_out.loose import ends_of_pieces, interval_of_duals, is_straight, strictly_held
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.losses import PiecewiseLinear
+from onefit.numerics import ON_BOUND
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.stationary import sizes_of_gradients
-
-TIE = 1e-8  # distance past a kink, and past the end of a dual's interval, that is rounding
 
 
 class _Moved(NamedTuple):
@@ -86,10 +85,10 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     assert isinstance(problem.loss, PiecewiseLinear)
     kinks = problem.loss.kinks(problem.y)
     low, high = ends_of_pieces(fit)
-    tie = TIE * (1.0 + np.abs(kinks).max())
+    tie = ON_BOUND * (1.0 + np.abs(kinks).max())
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
-    tie = TIE * size_of_duals(fit)
+    tie = ON_BOUND * size_of_duals(fit)
     held = (moved.gradient >= least[:, None] - tie) & (moved.gradient <= most[:, None] + tie)
     stays = np.where(fit.pinned[:, None], held, on_piece | (problem.weights == 0)[:, None])
     own = moved.rows, np.arange(len(moved.rows))

@@ -25,13 +25,12 @@ from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, roo
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, SNAP, TINY
+from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, SNAP, TINY
 from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
 
-TIE = 1e-8  # distance past the end of a dual's interval that is rounding
 SATURATED = 1e-10  # curvature of a row, relative to the largest, below which rounding may hide it
 SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
 
@@ -232,7 +231,7 @@ def _kinks_hold(fit: Fit, gradient: Direction) -> bool:
         else 1.0
     )
     sizes = max(float(np.abs(fit.gradient).sum()), size_of_duals(fit))
-    terms = TIE * sizes * max(1.0, float(np.max(norms, initial=0.0)))
+    terms = ON_BOUND * sizes * max(1.0, float(np.max(norms, initial=0.0)))
     tangent = fit.tangent
     free = gradient.coef
     if isinstance(tangent, Subspace):  # across the free directions a kink holds it
@@ -247,7 +246,7 @@ def _duals_hold(fit: Fit) -> bool:
     if not isinstance(problem.loss, PiecewiseLinear):
         return True
     slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
-    tie = TIE * max(size_of_duals(fit), TINY)
+    tie = ON_BOUND * max(size_of_duals(fit), TINY)
     low, high = slopes.min(axis=1) - tie, slopes.max(axis=1) + tie
     return bool(np.all((fit.gradient >= low) & (fit.gradient <= high)))
 

@@ -30,6 +30,7 @@ from onefit.leave_out import prove
 from onefit.leave_out.exchange import Models
 from onefit.leave_out.proximal_proof import measure
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
+from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 
@@ -325,7 +326,7 @@ class RowProblems:
         norms = _linalg.column_norms(problem.X, fit.hessian, centred=False)
         slack = np.where(known, np.multiply.outer(norms, np.where(known, drift, 0.0)), np.inf)
         bound = l1[:, None] * self.keep
-        violated = (correlations > bound * (1.0 + 1e-9)) & eligible[:, None]
+        violated = (correlations > bound * (1.0 + ON_BOUND)) & eligible[:, None]
         near = (correlations + slack > bound) & eligible[:, None]
         near[used] = False
         self._unsure = near.any(axis=0)

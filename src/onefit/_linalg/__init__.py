@@ -42,6 +42,7 @@ from onefit._linalg.factorization import (
     null_space,
     pseudo_factor,
     solve_each,
+    solve_inside,
     solve_or_fit,
     wide_pseudo_factor,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "pseudo_factor",
     "row_matrices",
     "solve_each",
+    "solve_inside",
     "solve_or_fit",
     "some_rows",
     "stacked",

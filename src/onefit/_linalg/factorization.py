@@ -10,7 +10,9 @@ from scipy.linalg import blas, lapack
 
 from onefit._linalg.blas import eigh, mirrored, product
 from onefit._linalg.columns import as_columns
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
+
+SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
 def cholesky(K: Array) -> Array | None:
@@ -213,3 +215,23 @@ def solve_each(systems: Array, rhs: Array) -> Array:
         return np.concatenate(
             [solve_each(systems[:half], rhs[:half]), solve_each(systems[half:], rhs[half:])]
         )
+
+
+def solve_inside(K: Array, right: Array, on: Mask) -> tuple[Array, Mask]:
+    """Solve each system in the coordinates that are on, 0 elsewhere; and whether it is definite."""
+    inside = np.where(on[:, :, None] & on[:, None, :], K, 0.0)
+    diagonal = np.einsum("mqq->mq", inside)
+    diagonal += ~on
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+    inside *= scale[:, :, None] * scale[:, None, :]
+    value, sure = np.full_like(right, np.nan), np.zeros(len(K), dtype=bool)
+    try:
+        pivots = np.einsum("mqq->mq", np.linalg.cholesky(inside))
+        sure = pivots.min(axis=1) ** 2 > SINGULAR
+        value = np.linalg.solve(inside, (scale * right)[..., None])[..., 0] * scale
+    except np.linalg.LinAlgError:  # one of them is singular
+        if len(K) > 1:
+            halves = np.array_split(np.arange(len(K)), 2)
+            parts = [solve_inside(K[half], right[half], on[half]) for half in halves]
+            value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
+    return value, sure

@@ -29,7 +29,7 @@ from onefit.leave_out.exchange import exchanged
 from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import CoupledLoss
-from onefit.numerics import CERTIFIED, ON_BOUND, TINY
+from onefit.numerics import CERTIFIED, ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 
@@ -37,7 +37,6 @@ ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
-SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
 AT_ONCE = 2**20  # numbers in an array of rows, columns and problems
 
@@ -276,7 +275,7 @@ class _Problems:
             own, sign, bound = on[todo], signs[todo], l1[todo]
             model = self.columns.pinned(K[todo], own)
             f = _times(model, x[todo]) - gradient[todo]
-            value, sure = _solve(model, np.where(own, f - bound * sign, 0.0), own)
+            value, sure = _linalg.solve_inside(model, np.where(own, f - bound * sign, 0.0), own)
             gamma = np.where(free[todo], f - _times(model, value), 0.0)
             minima = np.where(own, value, gamma)
             target[todo], on[todo], signs[todo], moved = exchanged(own, sign, minima, bound)
@@ -300,7 +299,9 @@ class _Problems:
         for _ in range(PATTERNS):
             on = free & ((signs != 0) | (l1 == 0))
             model = self.columns.pinned(K, on)
-            value = _solve(model, np.where(on, _times(model, x) - gradient - l1 * signs, 0.0), on)[0]
+            value = _linalg.solve_inside(
+                model, np.where(on, _times(model, x) - gradient - l1 * signs, 0.0), on
+            )[0]
             wrong = (x == 0) & (signs != 0) & (value * signs < 0)
             if not wrong.any():
                 break
@@ -384,23 +385,3 @@ class _Problems:
 
 def _times(matrices: Array, vectors: Array) -> Array:
     return np.asarray((matrices @ vectors[..., None])[..., 0])
-
-
-def _solve(K: Array, right: Array, on: Mask) -> tuple[Array, Mask]:
-    """Solve each system in the coordinates that are on, 0 elsewhere; and whether it is definite."""
-    inside = np.where(on[:, :, None] & on[:, None, :], K, 0.0)
-    diagonal = np.einsum("mqq->mq", inside)
-    diagonal += ~on
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, TINY))
-    inside *= scale[:, :, None] * scale[:, None, :]
-    value, sure = np.full_like(right, np.nan), np.zeros(len(K), dtype=bool)
-    try:
-        pivots = np.einsum("mqq->mq", np.linalg.cholesky(inside))
-        sure = pivots.min(axis=1) ** 2 > SINGULAR
-        value = np.linalg.solve(inside, (scale * right)[..., None])[..., 0] * scale
-    except np.linalg.LinAlgError:  # one of them is singular
-        if len(K) > 1:
-            halves = np.array_split(np.arange(len(K)), 2)
-            parts = [_solve(K[half], right[half], on[half]) for half in halves]
-            value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
-    return value, sure

@@ -23,9 +23,8 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
-from onefit.leave_out.vertex import may_be_tied
+from onefit.leave_out.vertex import held_up_to
 from onefit.losses import CoupledLoss
-from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.stationary import sizes_of_gradients
@@ -164,11 +163,7 @@ class FoldProblems:
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]
         off = ~support & np.isfinite(l1) & np.isfinite(l2)
-        room = (
-            l1[off][:, None]
-            * self.keeps
-            * np.where(self._may_be_tied[off], 1.0 - ON_BOUND, 1.0 + ON_BOUND)[:, None]
-        )
+        room = (l1 * self._held_up_to)[off][:, None] * self.keeps
         correlations = np.abs(self.gradient(point).coef[off])
         if drift is not None:
             known = np.isfinite(drift)
@@ -177,9 +172,8 @@ class FoldProblems:
         return np.all(signs, axis=0) & np.all(correlations <= room, axis=0)
 
     @cached_property
-    def _may_be_tied(self) -> Mask:
-        """Coefficients that must stay strictly within their bounds, or there may be other optima."""
-        return may_be_tied(self.fit)
+    def _held_up_to(self) -> Array:
+        return held_up_to(self.fit)
 
     @cached_property
     def _norms(self) -> Array:

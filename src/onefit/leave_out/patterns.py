@@ -23,8 +23,7 @@ from onefit.curvature import Curvature, Direction, Dual, Primal, ScalarCurvature
 from onefit.fit import Fit
 from onefit.leave_out.loose import is_determined, room_of_intercept
 from onefit.leave_out.optimality import solves_without
-from onefit.leave_out.vertex import may_be_tied
-from onefit.numerics import ON_BOUND
+from onefit.leave_out.vertex import held_up_to
 from onefit.penalties import SeparablePenalty
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
@@ -126,10 +125,7 @@ def _correlations_kept(
     columns = off[near]
     moved = _left_out_correlations(fit, columns, rows, residual, steps)
     moved += np.outer(drifted[columns], shrink[rows])
-    tie = np.where(
-        may_be_tied(fit)[columns], -ON_BOUND, ON_BOUND
-    )  # on its bound it may be as good as another one
-    bound = np.outer(l1[columns] * (1.0 + tie), 1.0 - shrink[rows])
+    bound = np.outer((l1 * held_up_to(fit))[columns], 1.0 - shrink[rows])
     passed[rows] = np.all(np.abs(moved) <= bound, axis=0)
     return passed
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Mask
+from onefit._typing import Array, Mask
 from onefit.fit import Fit
+from onefit.numerics import ON_BOUND
 
 SAME = 12  # digits in which two projections of a column agree with those of a copy
 DEPENDENT = 1e-10  # eigenvalue of the correlations of columns that is none
@@ -86,3 +87,11 @@ def may_be_tied(fit: Fit) -> Mask:
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
     own = ~copies(fit).reshape(-1, *(1,) * (fit.coef.ndim - 1))
     return np.asarray((l2 == 0) & (l1 > 0) & np.isfinite(l1) & own)
+
+
+def held_up_to(fit: Fit) -> Array:
+    """Shares of their bounds up to which correlations leave a zero as it is, and alone: of their shape.
+
+    A column on its bound may be as good as another one, where it is not the same.
+    """
+    return np.where(may_be_tied(fit), 1.0 - ON_BOUND, 1.0 + ON_BOUND)

@@ -94,7 +94,8 @@ class _Face:
     def _directions(self) -> Array:
         """A basis of the moves that change no row that is held: (f, k)."""
         sizes = np.maximum(np.abs(self.Z).max(axis=0, initial=0.0), TINY)
-        return scipy.linalg.null_space(self.Z[self.held] / sizes) / sizes[:, None]
+        R = np.linalg.qr(self.Z[self.held] / sizes, mode="r")  # of the same null space, and smaller
+        return scipy.linalg.null_space(R) / sizes[:, None]
 
     @property
     def is_point(self) -> bool:

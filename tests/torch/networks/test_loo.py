@@ -306,8 +306,8 @@ def _not_finite():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"module": nn.Tanh()}, "no trainable parameters"),
-        ({"module": nn.Linear(3, 1).requires_grad_(False)}, "no trainable parameters"),
+        ({"module": nn.Tanh()}, "no parameters to train"),
+        ({"module": nn.Linear(3, 1).requires_grad_(False)}, "no parameters to train"),
         ({"module": _not_finite()}, "parameters of the module are not all finite"),
         ({"loss": nn.MSELoss(reduction="none")}, "the loss of a batch .* must be one number"),
         ({"loss": lambda out, y: ((out - y) ** 2).sum().sqrt()}, "neither the mean"),

@@ -18,7 +18,7 @@ from onefit.torch.networks.data import read_rows  # noqa: E402
 from onefit.torch.networks.loo import loo  # noqa: E402
 from onefit.torch.networks.mapping import plain_kernels  # noqa: E402
 from onefit.torch.networks.network import Network  # noqa: E402
-from onefit.torch.networks.objective import TrainingLoss  # noqa: E402
+from onefit.torch.networks.training import TrainingLoss  # noqa: E402
 
 N, CPU = 24, torch.device("cpu")
 

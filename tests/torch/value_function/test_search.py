@@ -23,7 +23,7 @@ from onefit.torch.value_function.kriging import (  # noqa: E402
     _Tangents,
     _warped,
 )
-from onefit.torch.value_function.levels import SearchBox, Solved  # noqa: E402
+from onefit.torch.value_function.levels import Lagrangian, SearchBox, Solved  # noqa: E402
 from onefit.torch.value_function.module_levels import BilevelProblem, Data, Penalised, SumOfSquares  # noqa: E402
 from onefit.torch.value_function.rounds import lowest  # noqa: E402
 
@@ -231,7 +231,7 @@ def test_the_penalised_loss_is_that_of_the_paper_with_its_gradient(found):
     problem = BilevelProblem(module, total, nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
 
     def value(unit):
-        return Penalised(problem, found.surrogate_, unit, 3.0, 5.0)(None)
+        return Penalised(problem, Lagrangian(found.surrogate_, 3.0, 5.0), unit)(None)
 
     at = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
     (X, y), (X_val, y_val), w = RIDGE.train, RIDGE.held, module.weight.detach().numpy().T
@@ -249,7 +249,8 @@ def test_batches_have_the_gradient_of_the_whole_on_average(found):
     space = SearchBox(("ridge",), (1.0,), (3000.0,), logarithmic=True)
     train, held = (Data(*map(torch.as_tensor, rows)) for rows in (RIDGE.train, RIDGE.held))
     problem = BilevelProblem(module, nn.MSELoss(), nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
-    goal = Penalised(problem, found.surrogate_, torch.full((1,), 0.3, dtype=torch.float64), 3.0, 5.0)
+    at = torch.full((1,), 0.3, dtype=torch.float64)
+    goal = Penalised(problem, Lagrangian(found.surrogate_, 3.0, 5.0), at)
     goal.begin()
     (whole,) = torch.autograd.grad(goal(None), module.weight)
     batches = np.arange(len(rows[0])).reshape(6, -1)

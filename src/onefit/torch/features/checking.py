@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import UnreliableWarning
 from onefit.torch.features.head import ConvexHead
-from onefit.torch.features.losses import HeadLoss
 from onefit.torch.features.splits import balanced_splits
-from onefit.torch.features.training import features_of, like_weights
+from onefit.torch.features.training import features_of, like_weights, losses_by
 from onefit.torch.numerics.linear import class_probabilities, ridge_predictions
 
 FEWEST = 40  # rows below which a fifth of them tells nothing
@@ -64,7 +63,7 @@ class HeldOutRows:
 
     Attributes
     ----------
-    head, loss
+    head : ConvexHead
         On top of features.
     X : (n, …) array
     y : (n,) or (n, c) tensor
@@ -73,7 +72,6 @@ class HeldOutRows:
     """
 
     head: ConvexHead
-    loss: HeadLoss
     X: Array
     y: Tensor
     rows: Mask
@@ -88,11 +86,7 @@ class HeldOutRows:
         with torch.no_grad():
             features = features_of(module, like_weights(self.X, module)).double()
             theta = self.head.coefficients(features, self.y, (~out).double()[None])
-            decision = self.head.decision(theta, features[out])
-            eta = decision[..., None] if decision.ndim == 2 else decision
-            values = self.loss.value(self.loss.coded(self.y)[out], eta)[0]
-        losses: Array = (values if self.loss.is_classifier else 2.0 * values).cpu().numpy()
-        return losses
+            return losses_by(self.head, theta, features[out], self.y[out])[0].cpu().numpy()
 
     def checked(self, learned: nn.Module, initial: nn.Module, risk: float) -> Check:
         """Judge features, and warn where simpler ones do as well.
@@ -105,8 +99,7 @@ class HeldOutRows:
             That features of all rows were trained on.
         """
         losses, before = self.losses(learned.eval()), self.losses(initial.eval())
-        y = self.y.cpu().numpy()
-        linear = _linear_losses(self.X.reshape(len(self.X), -1), y, self.rows, self.loss)
+        linear = _linear_losses(self.X.reshape(len(self.X), -1), self.y.cpu().numpy(), self.rows)
         learnt, began, simple = (float(one.mean()) for one in (losses, before, linear))
         found = Check(learnt, began, simple, np.flatnonzero(self.rows))
         if _has_collapsed(risk, losses, linear):
@@ -138,9 +131,9 @@ def _told(found: Check, what: str) -> str:
     )
 
 
-def _linear_losses(X: Array, y: Array, held: Mask, loss: HeadLoss) -> Array:
+def _linear_losses(X: Array, y: Array, held: Mask) -> Array:
     kept = ~held
-    if not loss.is_classifier:
+    if np.issubdtype(y.dtype, np.floating):
         found = ridge_predictions(X[kept], y[kept], X[held])
         return ((y[held] - found) ** 2).reshape(int(held.sum()), -1).sum(axis=1)
     proba = class_probabilities(X[kept], y[kept], X[held])

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from onefit._typing import Array, Index
 from onefit.torch.features.arguments import HasModuleArguments
 from onefit.torch.features.checking import Check, HeldOutRows, held_rows
 from onefit.torch.features.head import ConvexHead
-from onefit.torch.features.losses import LossName, loss_of
+from onefit.torch.features.losses import LossName
 from onefit.torch.features.splits import balanced_splits
 from onefit.torch.features.training import (
     Callback,
@@ -43,9 +43,6 @@ class Trial(NamedTuple):
     held: HeldOutRows
     begun: nn.Module
     trained: Trained
-
-    def checked(self, risk: float) -> Check:
-        return self.held.checked(self.trained.module, self.begun, risk)
 
 
 class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
@@ -122,17 +119,19 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         goal = torch.tensor(targets, device=device)
         risk_of = self._risk(goal, classes, seed)
         trial = self._trial(X, goal, classes, seed)
-        chosen = self.max_iter is None and trial is not None
-        steps = trial.trained.steps + 1 if chosen and trial is not None else self._most()
+        steps = self._most() if trial is None or self.max_iter is not None else trial.trained.steps + 1
         self._keep(self._best(X, risk_of, seed, device, steps), X, risk_of)
-        self.check_ = None if trial is None else trial.checked(self.risk_)
+        self.check_: Check | None = None
+        if trial is not None:
+            self.check_ = trial.held.checked(trial.trained.module, trial.begun, self.risk_)
         return self
 
     def _risk(self, y: Tensor, classes: Index | None, seed: int) -> SplitRisk:
         """Draw splits of some rows."""
         held = balanced_splits(len(y), self.n_splits, self.train_size, np.random.default_rng(seed), classes)
-        head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept)
-        return SplitRisk(head, loss_of(head.loss, y), y, torch.as_tensor(held, device=y.device).double())
+        c = None if classes is None else int(classes.max()) + 1
+        head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept, n_classes=c)
+        return SplitRisk(head, y, torch.as_tensor(held, device=y.device).double())
 
     def _trial(self, X: Array, y: Tensor, classes: Index | None, seed: int) -> Trial | None:
         """Train without a fifth of the rows, which judge; and choose the steps unless they are given."""
@@ -141,7 +140,7 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
             return None
         kept = ~out
         risk_of = self._risk(y[torch.as_tensor(kept)], None if classes is None else classes[kept], seed)
-        held = HeldOutRows(risk_of.head, risk_of.loss, X, y, out)
+        held = HeldOutRows(risk_of.head, X, y, out)
         with torch.random.fork_rng(devices=[y.device] if y.device.type == "cuda" else []):
             torch.manual_seed(seed)
             begun = self._start(0, X.shape[1]).to(y.device)
@@ -173,17 +172,15 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
     def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device, steps: int) -> Trained:
         """Train from each start and return what has the smallest risk."""
         show = progress_line(type(self).__name__)
-        best: Trained | None = None
+        found = list[Trained]()
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for number in range(self.n_starts):
                 torch.manual_seed(seed + number)
                 module = self._start(number, X.shape[1]).to(device)
                 training = self._training(steps, self._reporting(show, number, steps))
-                trained = training.run(module, like_weights(X, module), risk_of)
-                if best is None or min(trained.risks) < min(best.risks):
-                    best = trained
+                found.append(training.run(module, like_weights(X, module), risk_of))
         show(self.n_starts * steps, self.n_starts * steps)
-        return cast("Trained", best)
+        return min(found, key=lambda trained: min(trained.risks))
 
     def _reporting(self, show: Callable[[int, int], None], number: int, steps: int) -> Callback:
         def report(step: int, risk: float) -> object:

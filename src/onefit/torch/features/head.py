@@ -125,10 +125,13 @@ class ConvexHead(nn.Module):
 
     def decision(self, theta: Tensor, features_new: Tensor) -> Tensor:
         """Linear predictors of heads that are solved: (S, m), or (S, m, c)."""
-        eta = features_new.double() @ theta[:, : features_new.shape[1]]
-        if self.fit_intercept:
-            eta = eta + theta[:, -1:]
+        eta = self.predictors(theta, features_new)
         return eta[..., 0] if theta.shape[-1] == 1 else eta
+
+    def predictors(self, theta: Tensor, features_new: Tensor) -> Tensor:
+        """The same as (S, m, c) whatever c is."""
+        eta = features_new.double() @ theta[:, : features_new.shape[1]]
+        return eta + theta[:, -1:] if self.fit_intercept else eta
 
     def extra_repr(self) -> str:
         return f"{self.loss!r}, C={self.C}, fit_intercept={self.fit_intercept}"

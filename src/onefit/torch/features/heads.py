@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 from scipy.special import expit
-from scipy.special import softmax as softmax_of
 
 from onefit._typing import Array, Index
 from onefit.api import loo
@@ -26,6 +26,7 @@ FACTOR = 6.0  # between neighbouring strengths, where no path is asked for
 GUESSED = 1000  # rows, at most, that the first of them is guessed from
 EXTENSIONS = 5  # moves of the three strengths, at most
 UNSURE = 0.02  # least probability that least squares is taken to tell
+softmax = partial(special.softmax, axis=1)  # probabilities of several classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,49 +76,37 @@ class JudgedHead:
         return self.classes[scores.argmax(axis=1)]
 
 
-class Head(ABC):
-    """What is fitted on the features."""
-
-    @abstractmethod
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
-        """Fit, tune and judge."""
-
-
-@dataclass(frozen=True)
-class LogisticHead(Head):
+def logistic_head(
+    X: Array, y: Any, sample_weight: Any, *, n_strengths: int | None, exact: bool
+) -> JudgedHead:
     """Logistic regression: of two classes, of a few features multinomial, else one against the rest."""
+    classes, numbers = np.unique(y, return_inverse=True)
+    if np.ndim(y) != 1 or len(classes) < 2:
+        raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")
+    first = 1.0 if n_strengths is not None else _first_strength(X, numbers, sample_weight)
 
-    n_strengths: int | None
-    exact: bool
-
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
-        classes, numbers = np.unique(y, return_inverse=True)
-        if np.ndim(y) != 1 or len(classes) < 2:
-            raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")
-        first = 1.0 if self.n_strengths is not None else _first_strength(X, numbers, sample_weight)
-        if len(classes) == 2 or len(classes) * X.shape[1] <= JOINT:
-            estimator = self._one(X, y, sample_weight, first)
-            proba = binary if len(classes) == 2 else softmax
-            return judged_classes((estimator,), classes, numbers, sample_weight, proba)
-        if self.n_strengths is None and not self.exact:
-            return _together(X, classes, numbers, sample_weight, first)
-        heads = tuple(self._one(X, numbers == k, sample_weight, first) for k in range(len(classes)))
-        return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
-
-    def _one(self, X: Array, y: Any, sample_weight: Any, first: float) -> Any:
-        """Fit one model: on a path if one is asked for, else at strengths around that of least squares."""
-        if self.n_strengths is not None:
-            begin = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
-            model = LogisticLOO(Cs=np.logspace(begin, begin + DECADES, self.n_strengths))
-            model.fit(X, y, sample_weight)
+    def fitted(target: Any) -> Any:
+        """One model: on a path if one is asked for, else at strengths around that of least squares."""
+        if n_strengths is None:
+            model = _around(first, X, target, sample_weight)
         else:
-            model = _around(first, X, y, sample_weight)
-        return made_exact(model, X, y, sample_weight, needed=self.exact)
+            begin = -np.log10(len(X))  # C Σ log-loss: a mean loss of weight 1, and up to 10^6
+            model = LogisticLOO(Cs=np.logspace(begin, begin + DECADES, n_strengths))
+            model.fit(X, target, sample_weight)
+        return made_exact(model, X, target, sample_weight, needed=exact)
+
+    if len(classes) == 2 or len(classes) * X.shape[1] <= JOINT:
+        proba = binary if len(classes) == 2 else softmax
+        return judged_classes((fitted(y),), classes, numbers, sample_weight, proba)
+    if n_strengths is None and not exact:
+        return _together(X, classes, numbers, sample_weight, first)
+    heads = tuple(fitted(numbers == k) for k in range(len(classes)))
+    return judged_classes(heads, classes, numbers, sample_weight, one_against_rest)
 
 
 def _together(X: Array, classes: Any, numbers: Any, sample_weight: Any, first: float) -> JudgedHead:
     """Each class against the rest, at the strength that is best for all of them together."""
-    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weights = _weights(sample_weight, len(X))
 
     def risk(scores: Array, rows: Index) -> float:
         with np.errstate(divide="ignore"):
@@ -153,48 +142,26 @@ def _around(C: float, X: Array, y: Any, sample_weight: Any) -> LogisticLOO:
     return model
 
 
-@dataclass(frozen=True)
-class RidgeHead(Head):
+def ridge_head(X: Array, y: Any, sample_weight: Any) -> JudgedHead:
     """Least squares: of real numbers, or of 0 and 1 for each class."""
-
-    n_strengths: int | None
-    exact: bool
-
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
-        target = np.asarray(y)
-        if np.issubdtype(target.dtype, np.floating):
-            return judged_numbers(RidgeLOO().fit(X, target, sample_weight), target, sample_weight)
+    target, classes = np.asarray(y), None
+    if not np.issubdtype(target.dtype, np.floating):
         classes, numbers = np.unique(target, return_inverse=True)
-        estimator = RidgeLOO().fit(X, np.eye(len(classes))[numbers], sample_weight)
-        found = judged_numbers(estimator, np.eye(len(classes))[numbers], sample_weight)
-        return JudgedHead(**{**vars(found), "classes": classes})
+        target = np.eye(len(classes))[numbers]
+    return judged_numbers(RidgeLOO().fit(X, target, sample_weight), target, sample_weight, classes)
 
 
-@dataclass(frozen=True)
-class EstimatorHead(Head):
+def head_of(estimator: Any, X: Array, y: Any, sample_weight: Any, *, exact: bool) -> JudgedHead:
     """An estimator of the user's."""
-
-    estimator: Any
-    exact: bool
-
-    def fit(self, X: Array, y: Any, sample_weight: Any) -> JudgedHead:
-        given = {} if sample_weight is None else {"sample_weight": sample_weight}
-        estimator = self.estimator.fit(X, y, **given)
-        estimator = getattr(estimator, "best_estimator_", estimator)
-        estimator = made_exact(
-            estimator, X, y, sample_weight, needed=self.exact or not hasattr(estimator, "loo_")
-        )
-        if not hasattr(estimator, "classes_"):
-            return judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
-        classes, numbers = np.unique(y, return_inverse=True)
-        proba = binary if len(classes) == 2 else softmax
-        return judged_classes((estimator,), classes, numbers, sample_weight, proba)
-
-
-HEADS: dict[str, Callable[[int | None, bool], Head]] = {
-    "logistic": LogisticHead,
-    "ridge": RidgeHead,
-}
+    given = {} if sample_weight is None else {"sample_weight": sample_weight}
+    estimator = estimator.fit(X, y, **given)
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    estimator = made_exact(estimator, X, y, sample_weight, needed=exact or not hasattr(estimator, "loo_"))
+    if not hasattr(estimator, "classes_"):
+        return judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
+    classes, numbers = np.unique(y, return_inverse=True)
+    proba = binary if len(classes) == 2 else softmax
+    return judged_classes((estimator,), classes, numbers, sample_weight, proba)
 
 
 def made_exact(estimator: Any, X: Array, y: Any, sample_weight: Any, *, needed: bool) -> Any:
@@ -212,25 +179,35 @@ def judged_classes(
     proba: Callable[[Array], Array],
 ) -> JudgedHead:
     """Left-out probabilities and log-losses of labels."""
-    scores = np.column_stack([one.loo_.decision for one in estimators])
-    predictions = proba(scores)
+    predictions = proba(np.column_stack([one.loo_.decision for one in estimators]))
     with np.errstate(divide="ignore"):
         losses = -np.log(predictions[np.arange(len(numbers)), numbers])
-    weights = np.ones(len(losses)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    coef = np.concatenate([np.atleast_2d(one.coef_) for one in estimators])
-    intercept = np.concatenate([np.atleast_1d(one.intercept_) for one in estimators])
-    value, error = mean_and_error(losses, weights)
-    return JudgedHead(estimators, coef, intercept, predictions, losses, value, error, classes, proba)
+    return _judged(estimators, predictions, losses, sample_weight, classes, proba)
 
 
-def judged_numbers(estimator: Any, y: Array, sample_weight: Any) -> JudgedHead:
+def judged_numbers(estimator: Any, y: Array, sample_weight: Any, classes: Any = None) -> JudgedHead:
     """Left-out predictions and squared errors."""
     predictions = estimator.loo_.predictions
     losses = ((y - predictions) ** 2).reshape(len(y), -1).mean(axis=1)
-    weights = np.ones(len(losses)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    value, error = mean_and_error(losses, weights)
-    coef, intercept = np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)
-    return JudgedHead((estimator,), coef, intercept, predictions, losses, value, error)
+    return _judged((estimator,), predictions, losses, sample_weight, classes, None)
+
+
+def _judged(
+    estimators: tuple[Any, ...],
+    predictions: Array,
+    losses: Array,
+    sample_weight: Any,
+    classes: Any,
+    proba: Callable[[Array], Array] | None,
+) -> JudgedHead:
+    coef = np.concatenate([np.atleast_2d(one.coef_) for one in estimators])
+    intercept = np.concatenate([np.atleast_1d(one.intercept_) for one in estimators])
+    value, error = mean_and_error(losses, _weights(sample_weight, len(losses)))
+    return JudgedHead(estimators, coef, intercept, predictions, losses, value, error, classes, proba)
+
+
+def _weights(given: Any, n: int) -> Array:
+    return np.ones(n) if given is None else np.asarray(given, dtype=np.float64)
 
 
 def binary(scores: Array) -> Array:
@@ -244,9 +221,3 @@ def one_against_rest(scores: Array) -> Array:
     each = expit(scores)
     total = each.sum(axis=1, keepdims=True)
     return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
-
-
-def softmax(scores: Array) -> Array:
-    """Probabilities of several classes."""
-    shares: Array = softmax_of(scores, axis=1)
-    return shares

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 
 from onefit._typing import Array, Index
 from onefit.torch.features.embedding import Features, embedded, read_features
-from onefit.torch.features.heads import HEADS, EstimatorHead, Head, JudgedHead
+from onefit.torch.features.heads import JudgedHead, head_of, logistic_head, ridge_head
 from onefit.torch.numerics.rows import as_device, check_counts
 
 
@@ -121,9 +123,9 @@ class LeaveOneOutHead(BaseEstimator):
         if self.n_strengths is not None:
             check_counts(n_strengths=self.n_strengths)
         data = read_features(self.module, X, y, self._embedding())
-        kind = self._head(data)
+        fitted = self._head()
         middle, spread = self._scaling(data.X)
-        judged = kind.fit((data.X - middle) / spread, data.y, sample_weight)
+        judged = fitted((data.X - middle) / spread, data.y, sample_weight)
         self._keep(judged, data, middle, spread)
         return self
 
@@ -134,14 +136,16 @@ class LeaveOneOutHead(BaseEstimator):
             "autocast": self.autocast,
         }
 
-    def _head(self, data: Features) -> Head:
-        if isinstance(self.head, str):
-            if self.head not in HEADS:
-                raise ValueError(f"head must be one of {', '.join(HEADS)} or an estimator, got {self.head!r}")
-            return HEADS[self.head](self.n_strengths, self.exact)
+    def _head(self) -> Callable[[Array, Any, Any], JudgedHead]:
+        """What is fitted to features, targets and weights."""
+        if isinstance(self.head, str) and self.head == "ridge":
+            return ridge_head
+        if isinstance(self.head, str) and self.head == "logistic":
+            return partial(logistic_head, n_strengths=self.n_strengths, exact=self.exact)
         if not (hasattr(self.head, "fit") and hasattr(self.head, "get_params")):
-            raise TypeError(f"head must be one of {', '.join(HEADS)} or an estimator, got {self.head!r}")
-        return EstimatorHead(clone(self.head), self.exact)
+            kind = ValueError if isinstance(self.head, str) else TypeError
+            raise kind(f"head must be one of logistic, ridge or an estimator, got {self.head!r}")
+        return partial(head_of, clone(self.head), exact=self.exact)
 
     def _scaling(self, X: Array) -> tuple[Array, Array]:
         if not self.scale:

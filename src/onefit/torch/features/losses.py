@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from onefit.torch.numerics.rows import check_choice
+
 LossName: TypeAlias = Literal["squared", "logistic", "multinomial", "squared_hinge"]
 
 
@@ -137,8 +139,7 @@ def loss_of(name: str, y: Tensor, n_classes: int | None = None) -> HeadLoss:
     ------
     ValueError
     """
-    if name not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
+    check_choice("loss", name, LOSSES)
     if name == "multinomial":
         return _Multinomial(n_classes or int(y.max()) + 1)
     return LOSSES[name](y.shape[1] if name == "squared" and y.ndim == 2 else 1)

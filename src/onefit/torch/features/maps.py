@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from onefit._typing import Array, Index
 from onefit.torch.features.feature_map import FeatureMap
+from onefit.torch.features.heads import binary, softmax
 from onefit.torch.features.losses import LossName
 
 
@@ -126,10 +127,8 @@ class FeatureMapClassifier(ClassifierMixin, FeatureMap):
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
-        eta = self.decision_function(X)
-        both = np.c_[np.zeros(len(eta)), eta] if eta.ndim == 1 else eta
-        powers = np.exp(both - both.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
+        eta = self._predictors(X)
+        return (binary if len(self.classes_) == 2 else softmax)(eta)
 
     def predict(self, X: Any) -> Any:
         """Most probable class of each row: (n,)."""

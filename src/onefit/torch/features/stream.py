@@ -30,23 +30,24 @@ class _Embedded:
     keep: Path | None
 
     def __call__(self) -> Iterator[tuple[Array, Array]]:
-        if self.keep is not None and (self.keep / DONE).exists():
-            count = int((self.keep / DONE).read_text())
-            yield from ((np.load(self._file("X", k)), np.load(self._file("y", k))) for k in range(count))
+        yield from self._blocks() if self.keep is None else self._kept(self.keep)
+
+    def _kept(self, folder: Path) -> Iterator[tuple[Array, Array]]:
+        """Blocks that were written before, or are written now."""
+        done, count = folder / DONE, 0
+
+        def file(name: str, number: int) -> Path:
+            return folder / f"{name}_{number:06d}.npy"
+
+        if done.exists():
+            yield from ((np.load(file("X", k)), np.load(file("y", k))) for k in range(int(done.read_text())))
             return
-        count = 0
         for X, y in self._blocks():
-            if self.keep is not None:
-                np.save(self._file("X", count), X)
-                np.save(self._file("y", count), y)
+            np.save(file("X", count), X)
+            np.save(file("y", count), y)
             count += 1
             yield X, y
-        if self.keep is not None:
-            (self.keep / DONE).write_text(str(count))
-
-    def _file(self, name: str, number: int) -> Path:
-        assert self.keep is not None
-        return self.keep / f"{name}_{number:06d}.npy"
+        done.write_text(str(count))
 
     def _blocks(self) -> Iterator[tuple[Array, Array]]:
         """Batches put together to blocks of a size that is worth a call."""

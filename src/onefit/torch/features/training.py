@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.features.head import ConvexHead
-from onefit.torch.features.losses import HeadLoss
+from onefit.torch.features.losses import loss_of
 from onefit.torch.numerics.rows import trained_parameters
 
 Callback: TypeAlias = Callable[[int, float], object]
@@ -28,25 +28,27 @@ class SplitRisk:
     Attributes
     ----------
     head : ConvexHead
-    loss : HeadLoss
     y : (n,) or (n, c) tensor
     held : (S, n) float64 tensor
         1 where held out.
     """
 
     head: ConvexHead
-    loss: HeadLoss
     y: Tensor
     held: Tensor
 
     def __call__(self, features: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the risk, and the coefficients to start from next time."""
         theta = self.head.coefficients(features, self.y, 1 - self.held, start)
-        decision = self.head.decision(theta, features)
-        eta = decision[..., None] if decision.ndim == 2 else decision
-        losses = self.loss.value(self.loss.coded(self.y), eta)
-        factor = 1.0 if self.loss.is_classifier else 2.0  # squared error, without the ½
-        return factor * (losses * self.held).sum() / self.held.sum(), theta.detach()
+        losses = losses_by(self.head, theta, features, self.y)
+        return (losses * self.held).sum() / self.held.sum(), theta.detach()
+
+
+def losses_by(head: ConvexHead, theta: Tensor, features: Tensor, y: Tensor) -> Tensor:
+    """Losses of rows by heads that are solved, log-loss or squared error: (S, n)."""
+    loss = loss_of(head.loss, y, head.n_classes)
+    losses = loss.value(loss.coded(y), head.predictors(theta, features))
+    return losses if loss.is_classifier else 2.0 * losses  # without the ½
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from onefit.torch.functional import hypergradient
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, PredictorLoss
+from onefit.torch.numerics.rows import check_choice
 from onefit.torch.risk import REFITS, STRAINED, LeftOutRisk
 from onefit.validation import check_audit
 
@@ -177,8 +178,7 @@ class FunctionalFit:
         return replace(result, audit=self._audited(result, folds, audit, rng)) if audit else result
 
     def _left_out(self, steps: Steps, folds: Folds, method: Method, *, exact: bool) -> LeftOutPoints:
-        if method not in NAMES:
-            raise ValueError(f"method must be one of {', '.join(NAMES)}, got {method!r}")
+        check_choice("method", method, NAMES)
         gradients = steps.gradients()
         if method == "influence" and not exact:
             points = self._lift(steps.theta + steps.solve_whole(gradients))
@@ -272,10 +272,8 @@ class FunctionalFit:
         return as_folds(groups, self.objective.X.cpu().numpy(), self.objective.y.cpu().numpy())
 
     def _steps(self, folds: Folds, curvature: Curvature, solver: Solver) -> Steps:
-        if curvature not in ("hessian", "gauss_newton"):
-            raise ValueError(f"curvature must be 'hessian' or 'gauss_newton', got {curvature!r}")
-        if solver not in ("dense", "matrix_free"):
-            raise ValueError(f"solver must be 'dense' or 'matrix_free', got {solver!r}")
+        check_choice("curvature", curvature, ("hessian", "gauss_newton"))
+        check_choice("solver", solver, ("dense", "matrix_free"))
         if curvature == "gauss_newton" and not isinstance(self.objective.loss, PredictorLoss):
             raise ValueError(
                 "Gauss-Newton curvature needs a predictor: make the problem by "
@@ -328,14 +326,13 @@ class FunctionalFit:
         [-0.0002 -0.022 ]
         [-0.0007 -0.0223]
         """
+        check_choice("method", method, ("exact", "paper", "refits"))
         if not self.objective.penalties:
             raise ValueError("there is no penalty, so no strength to differentiate in")
         folds = self._folds(groups)
         steps = self._steps(folds, curvature, solver)
         if method == "exact":
             return hypergradient.exact(steps).cpu().numpy()
-        if method not in ("paper", "refits"):
-            raise ValueError(f"method must be 'exact', 'paper' or 'refits', got {method!r}")
         points = self._left_out(steps, folds, "newton", exact=method == "refits").points
         if method == "paper":
             return hypergradient.at_points(steps, points[:, self._free]).cpu().numpy()

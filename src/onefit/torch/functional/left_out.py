@@ -15,21 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
+from torch.nn.utils.rnn import pad_sequence
 
 from onefit._typing import Index
 from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
-from onefit.torch.numerics.conjugate import conjugate_each, pseudo_inverse
+from onefit.torch.numerics.conjugate import cholesky, conjugate_each, pseudo_inverse
 from onefit.torch.numerics.newton import ROUNDING
 from onefit.torch.numerics.objective import PenalisedSum
-
-ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
-ENOUGH = 1e-8  # what it has to come to at least
-STRAINED = 0.8  # leverage above which one step is not to be trusted where it is not exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +63,9 @@ class Sets:
 
 
 def _padded(rows: tuple[Index, ...], weights: Tensor) -> tuple[Tensor, Tensor]:
-    longest = max(len(part) for part in rows)
-    numbers = np.array([np.concatenate([part, np.repeat(part[:1], longest - len(part))]) for part in rows])
-    held = np.arange(longest) < np.array([len(part) for part in rows])[:, None]
-    index = torch.as_tensor(numbers, device=weights.device)
-    return index, weights[index] * torch.as_tensor(held, device=weights.device)
+    numbers = [torch.as_tensor(part, device=weights.device) for part in rows]
+    index = pad_sequence(numbers, batch_first=True, padding_value=-1)  # the last row, of no weight
+    return index, weights[index] * (index >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +96,8 @@ class Steps:
     @cached_property
     def _inverse(self) -> Callable[[Tensor], Tensor]:
         """V ↦ V H⁻¹, on the range of H where it is singular."""
-        if len(self.theta) == 0:
-            return torch.clone
-        lower, failed = torch.linalg.cholesky_ex(self.matrix)
-        diagonal = lower.diagonal()
-        if not int(failed) and bool(diagonal.min() > 1e-7 * diagonal.max()):
+        lower = cholesky(self.matrix)
+        if lower is not None:
             return lambda V: torch.cholesky_solve(V.T, lower).T
         if float(torch.linalg.eigvalsh(self.matrix)[0]) < -1e-9 * float(self.matrix.diagonal().abs().max()):
             raise SolverError(

@@ -14,6 +14,7 @@ from torch import Tensor
 from onefit._typing import Array
 from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.torch.numerics.backtracking import backtracked
+from onefit.torch.numerics.rows import check_choice
 from onefit.torch.risk import LeftOutRisk
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
@@ -136,8 +137,7 @@ def descend(
     stochastic : bool
         Algorithm 2.
     """
-    if scale not in ("log", "linear"):
-        raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
+    check_choice("scale", scale, ("log", "linear"))
     if scale == "log" and np.any(strengths <= 0):
         raise ValueError("strengths must be positive to be tuned on a log scale: take scale='linear'")
     if n_steps < 0:

@@ -55,7 +55,7 @@ def retrained(
             return done
         own = torch.tensor([row], device=network.theta.device)
         try:
-            module = retraining.without(own)
+            module = retraining(own)
         except KeyboardInterrupt:
             done.stopped = "the others were interrupted"
             return done

@@ -48,7 +48,7 @@ class DataRows:
 
 
 def taken(tree: Tree, rows: Any) -> Tree:
-    """Some rows of a tree of tensors."""
+    """Some rows of a tree of tensors; with None, the tensors of a row as a batch of one."""
     return tree_map(lambda leaf: leaf[rows], tree)
 
 

@@ -26,10 +26,10 @@ from torch import Tensor
 
 from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.torch.networks.network import Network
+from onefit.torch.numerics.conjugate import cholesky
 
 FLAT = 1e-14  # of the largest curvature of a loss in an output: none
 LEVEL = 1e-10  # of the largest slope: none, since no step could tell
-SINGULAR = "the Gauss-Newton matrix is singular: give all parameters a weight decay, or take {other}"
 BATCH = 64  # rows whose Jacobian is taken at a time
 BLOCK = 512  # columns of a symmetric product that are computed at a time, from the diagonal down
 
@@ -177,10 +177,12 @@ def curved_derivatives(network: Network) -> tuple[Tensor, Tensor]:
 
 
 def _cholesky(matrix: Tensor) -> Tensor:
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    diagonal = factor.diagonal()
-    if int(failed) or not bool(diagonal.min() > 1e-8 * diagonal.max()):
-        raise SolverError(SINGULAR.format(other="curvature='last_layer'"))
+    factor = cholesky(matrix, 1e-8)
+    if factor is None:
+        raise SolverError(
+            "the Gauss-Newton matrix is singular: give all parameters a weight decay, or take "
+            "curvature='last_layer'"
+        )
     return factor
 
 

@@ -17,7 +17,7 @@ from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
 from onefit.torch.numerics.objective import BUDGET
-from onefit.torch.numerics.rows import as_device
+from onefit.torch.numerics.rows import as_device, check_choice
 
 
 class Removed(NamedTuple):
@@ -156,8 +156,7 @@ def influence(
     >>> without[0].change < 0
     True
     """
-    if curvature not in (AUTO, *RULES):
-        raise ValueError(f"curvature must be one of {', '.join((AUTO, *RULES))}, got {curvature!r}")
+    check_choice("curvature", curvature, (AUTO, *RULES))
     place = as_device(device)
     with plain_kernels():
         network = Network.read(module, loss, read_rows(train, place), weight_decay, sample_weight)

@@ -27,7 +27,7 @@ not, K̃ − J_iᵀL_iJ_i would take away what K̃ does not hold: it is often in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,7 @@ from torch import Tensor
 from onefit.torch.networks.blocks import Dense, Factored, ParameterBlock
 from onefit.torch.networks.data import Tree, taken
 from onefit.torch.networks.layers import Parts, Tracer, flat_rows
-
-BUDGET = 2**23  # numbers that a batch of rows may have
+from onefit.torch.numerics.objective import BUDGET
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +130,6 @@ class KroneckerCurvature:
         blocks = _blocks(tracer, X, roots, decay, size)
         return cls(tracer, blocks, X, slopes, roots, leaving, size)
 
-    def batches(self) -> Iterator[Tensor]:
-        """Numbers of rows that go through at a time."""
-        yield from _batches(self.slopes, self.size)
-
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Steps of all parameters without some rows, each alone, and their leverages: (b, k), (b,).
 
@@ -180,7 +175,7 @@ def _blocks(tracer: Tracer, X: Tree, roots: Tensor, decay: Parts, size: int) -> 
     S: Parts = {}
     whole: Parts = {}
     positions = {}
-    for rows in _batches(roots, size):
+    for rows in torch.split(torch.arange(len(roots), device=roots.device), size):
         traces = tracer.trace(taken(X, rows))
         for layer in tracer.layers:
             a, g = traces.inputs[layer.name], traces.slopes[layer.name]
@@ -204,7 +199,3 @@ def _add(sums: Parts, name: str, root: Tensor) -> None:
     """Add RᵀR to a sum."""
     square = root.mT @ root
     sums[name] = sums[name] + square if name in sums else square
-
-
-def _batches(X: Tensor, size: int) -> tuple[Tensor, ...]:
-    return torch.split(torch.arange(len(X), device=X.device), size)

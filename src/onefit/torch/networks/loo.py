@@ -9,6 +9,7 @@ weights, or by the user's own recipe, and their losses correct the mean of all (
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.readout import read_out
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
-from onefit.torch.networks.training import Clock, Recipe, TrainOn, finished, missing
-from onefit.torch.numerics.rows import as_device
+from onefit.torch.networks.training import Clock, Retraining, by_recipe, finished, missing, without_rows
+from onefit.torch.numerics.rows import as_device, check_choice
 from onefit.torch.risk import STRAINED, LeftOutRisk
 from onefit.validation import check_audit
 
@@ -153,8 +154,7 @@ def loo(
     0.63, by all layers, Kronecker-factored curvature
     """
     m = _n_audits(audit, train_on=train_on, has_recipe=retrain is not None)
-    if curvature not in (AUTO, *RULES):
-        raise ValueError(f"curvature must be one of {', '.join((AUTO, *RULES))}, got {curvature!r}")
+    check_choice("curvature", curvature, (AUTO, *RULES))
     if max_seconds is not None and not max_seconds > 0:
         raise ValueError(f"max_seconds must be positive, or None for no limit, got {max_seconds!r}")
     rng = np.random.default_rng(rng)
@@ -172,8 +172,10 @@ def loo(
         result = by_formula(network, rule, loss, (*why, *notes))
         if m == 0:
             return result
-        retraining = TrainOn(network, max_steps) if retrain is None else Recipe(network, retrain)
-        return audited(network, result, retraining, m, rng, clock.left(), each)
+        anew: Retraining = partial(without_rows, network, max_steps)
+        if retrain is not None:
+            anew = partial(by_recipe, network, retrain)
+        return audited(network, result, anew, m, rng, clock.left(), each)
 
 
 def _n_audits(given: int | None, *, train_on: bool, has_recipe: bool) -> int:

@@ -30,9 +30,9 @@ class RowLosses(ABC):
     def values(self, outputs: Tree, target: Tree) -> Tensor:
         """ℓ_i, 0 where the share is: (n,)."""
 
-    @abstractmethod
     def shares(self, outputs: Tree, target: Tree) -> Tensor:
         """b_i: (n,)."""
+        return torch.ones_like(self.values(outputs, target))
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,6 @@ class Alone(RowLosses):
 
         return mapped(one, (outputs, target))
 
-    def shares(self, outputs: Tree, target: Tree) -> Tensor:
-        return torch.ones_like(self.values(outputs, target))
-
 
 @dataclass(frozen=True)
 class Elementwise(RowLosses):
@@ -64,9 +61,6 @@ class Elementwise(RowLosses):
         losses = self.elements(outputs, target)
         rows = losses.reshape(len(losses), -1)
         return rows.mean(1) if self.divided else rows.sum(1)
-
-    def shares(self, outputs: Tree, target: Tree) -> Tensor:
-        return torch.ones_like(self.values(outputs, target))
 
 
 @dataclass(frozen=True)
@@ -97,26 +91,11 @@ def row_losses(loss: Any, target: Tree) -> tuple[RowLosses, ...]:
         return (Alone(loss),)
     elements: Any = copy.deepcopy(loss)
     elements.reduction = "none"
-    plain = Elementwise(elements, divided=reduction == "mean")
-    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or not isinstance(target, Tensor):
-        return plain, Alone(loss)
-    if target.is_floating_point():  # probabilities: sums over classes, a mean over rows
-        return plain, Alone(loss)
-    weighted = ClassWeighted(elements, loss.weight, loss.ignore_index)
-    return (SummedLosses(weighted) if reduction == "sum" else weighted), Alone(loss)
-
-
-@dataclass(frozen=True)
-class SummedLosses(RowLosses):
-    """The same where they are summed: a row's loss is its whole part of the sum."""
-
-    whole: ClassWeighted
-
-    def values(self, outputs: Tree, target: Tree) -> Tensor:
-        return self.whole.values(outputs, target) * self.whole.shares(outputs, target)
-
-    def shares(self, outputs: Tree, target: Tree) -> Tensor:
-        return torch.ones_like(self.whole.shares(outputs, target))
+    numbered = isinstance(target, Tensor) and not target.is_floating_point()
+    if numbered and reduction == "mean" and isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        return ClassWeighted(elements, loss.weight, loss.ignore_index), Alone(loss)
+    # of a sum a row's loss is its whole part; of probabilities of classes there is a mean over rows
+    return Elementwise(elements, divided=reduction == "mean"), Alone(loss)
 
 
 def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses, bool]:

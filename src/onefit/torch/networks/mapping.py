@@ -1,4 +1,7 @@
-"""Functions of one row, mapped over rows: by ``vmap`` where every operation has a rule, else by a loop."""
+"""Functions of one row, mapped over rows: by ``vmap`` where every operation has a rule, else by a loop.
+
+Their derivatives are by reverse mode, which every operation has.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import jacrev, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -34,6 +37,25 @@ def looped(f: Callable[..., Tensor], trees: tuple[Any, ...]) -> Tensor:
     """Apply a function to every row, one after the other."""
     n = len(tree_flatten(trees)[0][0])
     return torch.stack([f(*(tree_map(lambda leaf, i=i: leaf[i], tree) for tree in trees)) for i in range(n)])
+
+
+def jacobian_of(f: Callable[[Tensor], Tensor], theta: Tensor, maps: bool) -> Tensor:
+    """Derivatives of a vector in another: (c, k)."""
+    if maps:
+        return jacrev(f)(theta)
+    at = theta.detach().requires_grad_()
+    outputs = f(at)
+    return torch.stack([derivative(output, at) for output in outputs])
+
+
+def derivative(value: Tensor, variable: Tensor) -> Tensor:
+    """Derivative that is zero where nothing depends on the variable."""
+    if not value.requires_grad:
+        return torch.zeros_like(variable)
+    (found,) = torch.autograd.grad(
+        value, variable, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    return found
 
 
 @contextmanager

@@ -12,15 +12,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.func import grad, jacrev, vmap
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
-from onefit.torch.networks.derivatives import derivative, jacobian_of
 from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
-from onefit.torch.networks.mapping import REFUSALS, looped
+from onefit.torch.networks.mapping import REFUSALS, derivative, jacobian_of, looped
 from onefit.torch.numerics.objective import BUDGET
-from onefit.torch.numerics.rows import as_weights
+from onefit.torch.numerics.rows import as_weights, trained_parameters
 
 TOGETHER = 512  # rows of a forward pass
 SOME = 256  # rows whose gradients tell the size of those of all
@@ -43,6 +42,11 @@ class OutputLayout:
     used: tuple[int, ...]
     shapes: tuple[torch.Size, ...]
 
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of outputs in each."""
+        return [shape.numel() for shape in self.shapes]
+
     def flat(self, outputs: Tree) -> Tensor:
         """Return (n, c)."""
         leaves = tree_flatten(outputs)[0]
@@ -51,7 +55,7 @@ class OutputLayout:
     def tree(self, flat: Tensor, outputs: Tree) -> Tree:
         """Return outputs whose used parts are these."""
         leaves = list(tree_flatten(outputs)[0])
-        parts = torch.split(flat, [shape.numel() for shape in self.shapes], 1)
+        parts = torch.split(flat, self.sizes, 1)
         for k, part, shape in zip(self.used, parts, self.shapes, strict=True):
             leaves[k] = part.reshape(-1, *shape)
         return tree_unflatten(leaves, self.spec)
@@ -114,7 +118,9 @@ class Network:
         losses, mean = read_losses(loss, outputs, rows.target)
         shares = losses.shares(outputs, rows.target)
         shares = shares * as_weights(sample_weight, len(rows), rows.device)
-        _refuse_infinite(losses.values(outputs, rows.target))
+        wrong = torch.nonzero(~torch.isfinite(losses.values(outputs, rows.target)))
+        if len(wrong):
+            raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")
         return cls(own, rows, losses, shares, decay, mean, theta, _layout(losses, outputs, rows.target))
 
     # --- parameters ------------------------------------------------------------------------------------
@@ -132,10 +138,6 @@ class Network:
             for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
         }
 
-    def with_theta(self, theta: Tensor) -> Network:
-        """The network with other parameters."""
-        return replace(self, theta=theta.detach())
-
     def as_module(self, theta: Tensor) -> nn.Module:
         """A module with other parameters, in float64."""
         own = copy.deepcopy(self.module)
@@ -150,8 +152,7 @@ class Network:
 
     def predict(self, theta: Tensor, inputs: Tree) -> Tensor:
         """Output for one row, flat: (c,)."""
-        one = tree_map(lambda leaf: leaf[None], inputs)
-        return self.layout.flat(called(self.module, self.parts(theta), one))[0]
+        return self.layout.flat(called(self.module, self.parts(theta), taken(inputs, None)))[0]
 
     def row_values(self, theta: Tensor) -> Tensor:
         """ℓ_i of all rows: (n,)."""
@@ -207,8 +208,8 @@ class Network:
 
         def one(inputs: Tree, target: Tree) -> Tensor:
             def value(theta: Tensor) -> Tensor:
-                x, y = (tree_map(lambda leaf: leaf[None], tree) for tree in (inputs, target))
-                return self.losses.values(called(self.module, self.parts(theta), x), y)[0]
+                outputs = called(self.module, self.parts(theta), taken(inputs, None))
+                return self.losses.values(outputs, taken(target, None))[0]
 
             return grad(value)(self.theta)
 
@@ -259,20 +260,14 @@ class Network:
 
 def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, BatchLoss]:
     """Both in float64 on a device, the module in ``eval()`` mode."""
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    trained_parameters(module)
     if not callable(loss):
         raise TypeError(f"loss must be a function of (output, y), got {loss!r}")
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("the module has lazy layers that have seen no data: train it first")
-    own = copy.deepcopy(module).to(device=device, dtype=torch.float64).eval()
-    if not any(p.requires_grad for p in own.parameters()):
-        raise ValueError(
-            f"this {type(module).__name__} has no trainable parameters: nothing depends on the rows"
-        )
     if isinstance(loss, nn.Module):
         loss = copy.deepcopy(loss).to(device=device, dtype=torch.float64)
-    return own, loss
+    return copy.deepcopy(module).to(device=device, dtype=torch.float64).eval(), loss
 
 
 def _outputs(module: nn.Module, rows: DataRows) -> Tree:
@@ -318,9 +313,3 @@ def _layout(losses: RowLosses, outputs: Tree, target: Tree) -> OutputLayout:
     known = cast("tuple[Tensor | None, ...]", found)
     used = tuple(k for k, slope in zip(real, known, strict=True) if slope is not None)
     return OutputLayout(spec, used, tuple(leaves[k].shape[1:] for k in used))
-
-
-def _refuse_infinite(values: Tensor) -> None:
-    wrong = torch.nonzero(~torch.isfinite(values))
-    if len(wrong):
-        raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_softmax
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from onefit._typing import Array
@@ -30,8 +30,8 @@ def read_out(loss: Any, outputs: Array, target: Tree) -> dict[str, Any]:
     if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
         return _of_classes(outputs, y) if y.ndim == 1 and y.dtype.kind == "i" else {"decision": outputs}
     if isinstance(loss, nn.BCEWithLogitsLoss) and outputs.shape[1] == 1 and np.isin(y, (0.0, 1.0)).all():
-        margins = outputs[:, 0]
-        return _of_margins(margins, y.reshape(-1).astype(np.intp))
+        both = np.column_stack([np.zeros(len(outputs)), outputs])
+        return _of_classes(both, y.reshape(-1).astype(np.intp))
     numbers = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     if y.size != numbers.size:
         return {"decision": outputs}
@@ -42,24 +42,10 @@ def _of_classes(outputs: Array, y: Array) -> dict[str, Any]:
     c = outputs.shape[1]
     if y.min() < 0 or y.max() >= c:  # targets that are ignored
         return {"decision": outputs}
-    if c == 2:
-        return _of_margins(outputs[:, 1] - outputs[:, 0], y)
-    shares = np.exp(log_softmax(outputs, axis=1))
     return {
-        "decision": outputs,
-        "predictions": shares,
+        "decision": outputs[:, 1] - outputs[:, 0] if c == 2 else outputs,
+        "predictions": softmax(outputs, axis=1),
         "y": y,
         "classes": np.arange(c),
-        "method": "predict_proba",
-    }
-
-
-def _of_margins(margins: Array, y: Array) -> dict[str, Any]:
-    shares = np.column_stack([expit(-margins), expit(margins)])
-    return {
-        "decision": margins,
-        "predictions": shares,
-        "y": y,
-        "classes": np.arange(2),
         "method": "predict_proba",
     }

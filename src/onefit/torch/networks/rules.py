@@ -40,20 +40,6 @@ class Moved(NamedTuple):
     leverages: Tensor
 
 
-class WithoutRows(NamedTuple):
-    """Rows without themselves.
-
-    Attributes
-    ----------
-    losses, leverages : (n,) tensors
-    outputs : (n, c) tensor
-    """
-
-    losses: Tensor
-    leverages: Tensor
-    outputs: Tensor
-
-
 class Rule(ABC):
     """Steps of the weights of a network."""
 
@@ -66,16 +52,17 @@ class Rule(ABC):
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         """Steps without each of some sets of as many rows, a few at a time: (s, q)."""
 
-    def left_out(self) -> WithoutRows:
-        """Each row without itself."""
+    def left_out(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, leverages and outputs of each row without itself: (n,), (n,), (n, c)."""
         network = self.network
         rows = torch.arange(len(network.rows), device=network.theta.device)
         parts = []
         for part in self.moved(rows[:, None]):
             own = part.sets[:, 0]
             outputs = network.outputs_at(network.theta + part.steps, own)
-            parts.append(WithoutRows(network.values_of(outputs, own), part.leverages, outputs))
-        return WithoutRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
+            parts.append((network.values_of(outputs, own), part.leverages, outputs))
+        losses, leverages, decision = (torch.cat(part) for part in zip(*parts, strict=True))
+        return losses, leverages, decision
 
 
 class GaussNewton(Rule):
@@ -86,10 +73,7 @@ class GaussNewton(Rule):
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         if not fits(network):
-            raise ValueError(
-                f"the Gauss-Newton matrix of {_size(network)} would take {_gigabytes(network):.1f} GB: take "
-                "curvature='kronecker' or 'last_layer', or fewer rows"
-            )
+            raise ValueError(f"{_demand(network)}: take curvature='kronecker' or 'last_layer', or fewer rows")
         self.matrix = matrix_of(network)
 
     def moved(self, sets: Tensor) -> Iterator[Moved]:
@@ -141,7 +125,7 @@ class LastLayer(Rule):
 
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         network, last = self.network, last_layer(self.network)
-        rows = tuple(part for part in sets.cpu().numpy())
+        rows = tuple(sets.cpu().numpy())
         folds = Sets.of(Folds(rows, rows, len(network.rows)), network.shares)
         steps = Steps(self._objective(last), network.theta[last], folds)
         try:
@@ -229,8 +213,7 @@ def rule_for(curvature: str, network: Network) -> tuple[Rule, tuple[str, ...]]:
         return RULES[curvature](network), ()
     if fits(network):
         return GaussNewton(network), ()
-    note = f"Kronecker factors were taken: the Gauss-Newton matrix of {_size(network)} would take "
-    return Kronecker(network), (f"{note}{_gigabytes(network):.1f} GB",)
+    return Kronecker(network), (f"Kronecker factors were taken: {_demand(network)}",)
 
 
 def fits(network: Network) -> bool:
@@ -239,14 +222,10 @@ def fits(network: Network) -> bool:
 
 
 def _bytes(network: Network) -> int:
-    c = sum(shape.numel() for shape in network.layout.shapes)
-    return n_bytes(len(network.rows), c, len(network.theta))
+    return n_bytes(len(network.rows), sum(network.layout.sizes), len(network.theta))
 
 
-def _gigabytes(network: Network) -> float:
-    return _bytes(network) / 2**30
-
-
-def _size(network: Network) -> str:
-    outputs = len(network.rows) * sum(shape.numel() for shape in network.layout.shapes)
-    return f"{outputs} outputs in {len(network.theta)} parameters"
+def _demand(network: Network) -> str:
+    outputs, k = len(network.rows) * sum(network.layout.sizes), len(network.theta)
+    room = _bytes(network) / 2**30
+    return f"the Gauss-Newton matrix of {outputs} outputs in {k} parameters would take {room:.1f} GB"

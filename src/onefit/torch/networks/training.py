@@ -4,26 +4,97 @@ from __future__ import annotations
 
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import grad
 
 from onefit._progress import progress_line
 from onefit.exceptions import NotOptimalWarning, SolverError
 from onefit.torch.networks.data import called
-from onefit.torch.networks.network import Network
-from onefit.torch.networks.objective import TrainingLoss
+from onefit.torch.networks.mapping import derivative, mapped
+from onefit.torch.networks.network import SOME, TOGETHER, Network
 from onefit.torch.numerics.newton import DENSE, beyond_saddle, newton, quasi_newton
+from onefit.torch.numerics.objective import BUDGET, Smooth
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
 ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
+Retraining: TypeAlias = Callable[[Tensor], nn.Module]  # from rows to a module without them, in float64
+
 SADDLES = 3  # that are left in turn before the last is told of
+
+
+# --- what is minimised ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingLoss(Smooth):
+    """What the training minimises, by batched forward passes."""
+
+    network: Network
+
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self._penalty(theta), self.network.total * self.network.decay * theta
+        at = theta.detach().requires_grad_()
+        for few in self.network.rows.batches(TOGETHER):
+            part = self._part(at, few)
+            value, gradient = value + part.detach(), gradient + derivative(part, at)
+        return value, gradient
+
+    def value(self, theta: Tensor) -> Tensor:
+        with torch.no_grad():
+            parts = [self._part(theta, few) for few in self.network.rows.batches(TOGETHER)]
+            return torch.stack(parts).sum() + self._penalty(theta)
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        return self.value_and_gradient(theta)[1]
+
+    def product(self, theta: Tensor, v: Tensor) -> Tensor:
+        total = self.network.total * self.network.decay * v
+        at = theta.detach().requires_grad_()
+        for few in self.network.rows.batches(TOGETHER):
+            (slope,) = torch.autograd.grad(self._part(at, few), at, create_graph=True)
+            total = total + derivative(slope @ v, at)
+        return total
+
+    def curvature(self, theta: Tensor) -> Tensor:
+        eye = torch.eye(len(theta), dtype=theta.dtype, device=theta.device)
+        dense = torch.diag(self.network.total * self.network.decay)
+        for few in self.network.rows.batches(TOGETHER):
+
+            def bent(v: Tensor, few: Tensor = few) -> Tensor:
+                return grad(lambda t: (grad(self._part)(t, few) * v).sum())(theta)
+
+            dense = dense + mapped(bent, (eye,), chunk=64)
+        return 0.5 * (dense + dense.T)
+
+    def gradient_size(self, theta: Tensor) -> Tensor:
+        """Estimated from some rows where there are many."""
+        network = replace(self.network, theta=theta)
+        n = len(network.rows)
+        rows = torch.linspace(0, n - 1, min(n, SOME), device=theta.device).round().long()
+        sizes = [
+            network.gradients(few).norm(dim=1) for few in torch.split(rows, max(1, BUDGET // len(theta)))
+        ]
+        size = (torch.cat(sizes) * network.shares[rows]).mean() * n
+        return size + (0.0 if network.mean else 1.0) * (network.decay * theta).norm()
+
+    def _part(self, theta: Tensor, few: Tensor) -> Tensor:
+        network = self.network
+        rows = network.rows.take(few)
+        return (network.shares[few] * network.losses.values(network.outputs(theta, rows), rows.target)).sum()
+
+    def _penalty(self, theta: Tensor) -> Tensor:
+        return 0.5 * self.network.total * (self.network.decay * theta**2).sum()
+
+
+# --- all rows ------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -53,27 +124,15 @@ class Clock:
         return not self.has_room_for(0.0)
 
 
-@dataclass
-class Watch:
-    """A clock that shows how many steps were made, of how many at most.
+def watched(clock: Clock, steps: int) -> Callable[[], bool]:
+    """Whether the time is up, asked after each step; it shows how many were made, of how many at most."""
+    show, made = progress_line("onefit.torch.loo, training on, steps at most"), count(1)
 
-    Attributes
-    ----------
-    clock : Clock
-    steps : int
-    """
+    def is_up() -> bool:
+        show(min(next(made), steps), steps)
+        return clock.is_up()
 
-    clock: Clock
-    steps: int
-    made: int = 0
-    show: Callable[[int, int], None] = field(
-        default_factory=lambda: progress_line("onefit.torch.loo, training on, steps at most")
-    )
-
-    def is_up(self) -> bool:
-        self.made += 1
-        self.show(min(self.made, self.steps), self.steps)
-        return self.clock.is_up()
+    return is_up
 
 
 def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tensor:
@@ -97,10 +156,9 @@ def missing(network: Network) -> float:
 
 def finished(network: Network, max_steps: int, clock: Clock) -> tuple[Network, tuple[str, ...]]:
     """Train a network to a minimum; a warning where that was far, a note where it was not reached."""
-    watch = Watch(clock, max_steps)
-    before, theta = missing(network), trained(network, max_steps, watch.is_up)
+    before, theta = missing(network), trained(network, max_steps, watched(clock, max_steps))
     theta, notes = _left_saddles(network, theta, max_steps, clock)
-    done = network.with_theta(theta)
+    done = replace(network, theta=theta)
     if before > UNFINISHED:
         warnings.warn(_moved(network, done, before), NotOptimalWarning, stacklevel=3)
     after = missing(done)
@@ -120,14 +178,13 @@ def _left_saddles(network: Network, theta: Tensor, max_steps: int, clock: Clock)
             return theta, ["the module cannot be differentiated twice: it was not checked to be at a minimum"]
         if below is None or clock.is_up():
             return theta, []
-        theta = trained(network.with_theta(below), max_steps, clock.is_up)
+        theta = trained(replace(network, theta=below), max_steps, clock.is_up)
     return theta, ["the Hessian had directions of negative curvature again and again: this may be no minimum"]
 
 
 def _moved(network: Network, done: Network, before: float) -> str:
     moved = float((done.theta - network.theta).norm() / network.theta.norm().clamp(min=1e-300))
-    values = (float(one.row_values(one.theta).mean()) for one in (network, done))
-    first, last = values
+    first, last = (float(one.row_values(one.theta).mean()) for one in (network, done))
     return (
         f"the module was not trained to a minimum (its gradient is {before:.2g} of those of the rows): "
         f"training on moved the weights by {moved:.2g} (relative) and the mean training loss from "
@@ -139,39 +196,17 @@ def _moved(network: Network, done: Network, before: float) -> str:
 # --- without a row -------------------------------------------------------------------------------------
 
 
-class Retraining(ABC):
-    """How a network is trained without some rows."""
-
-    @abstractmethod
-    def without(self, rows: Tensor) -> nn.Module:
-        """A module in float64, in ``eval()`` mode."""
+def without_rows(network: Network, max_steps: int, rows: Tensor) -> nn.Module:
+    """Train on from the weights of all rows, by L-BFGS."""
+    return network.as_module(trained(network.without(rows), max_steps, lambda: False))
 
 
-@dataclass(frozen=True)
-class TrainOn(Retraining):
-    """From the weights of all rows, by L-BFGS."""
-
-    network: Network
-    max_steps: int
-
-    def without(self, rows: Tensor) -> nn.Module:
-        network = self.network
-        return network.as_module(trained(network.without(rows), self.max_steps, lambda: False))
-
-
-@dataclass(frozen=True)
-class Recipe(Retraining):
-    """What the user does: a function from the numbers of the rows that stay to a trained module."""
-
-    network: Network
-    retrain: Callable[[Any], nn.Module]
-
-    def without(self, rows: Tensor) -> nn.Module:
-        kept = np.setdiff1d(np.arange(len(self.network.rows)), rows.cpu().numpy())
-        module = self.retrain(kept)
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"retrain must return a torch.nn.Module, got {type(module).__name__}")
-        return module.to(device=rows.device, dtype=torch.float64).eval()
+def by_recipe(network: Network, retrain: Callable[[Any], nn.Module], rows: Tensor) -> nn.Module:
+    """Do what the user does: ``retrain`` goes from the numbers of the rows that stay to a trained module."""
+    module = retrain(np.setdiff1d(np.arange(len(network.rows)), rows.cpu().numpy()))
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"retrain must return a torch.nn.Module, got {type(module).__name__}")
+    return module.to(device=rows.device, dtype=torch.float64).eval()
 
 
 def loss_of(network: Network, module: nn.Module, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Linear solves: conjugate gradients on products with a matrix, and pseudo-inverses."""
+"""Linear solves: conjugate gradients on products with a matrix, factors and pseudo-inverses."""
 
 from __future__ import annotations
 
@@ -19,23 +19,12 @@ def pseudo_inverse(H: Tensor, *, absolute: bool = False) -> Tensor:
     return (vectors * (inverse.abs() if absolute else inverse)) @ vectors.T
 
 
-def conjugate(product: Callable[[Tensor], Tensor], rhs: Tensor, tol: float = 1e-12) -> Tensor:
-    """Solve with a positive curvature by conjugate gradients; stops where the curvature is not positive."""
-    solution = torch.zeros_like(rhs)
-    residual, direction = rhs.clone(), rhs.clone()
-    size = first = float(rhs @ rhs)
-    for _ in range(20 * len(rhs) + 100):
-        if size <= tol**2 * first:
-            break
-        bent = product(direction)
-        curved = float(direction @ bent)
-        if not curved > 0:
-            return solution if bool(solution.any()) else rhs.clone()
-        solution += size / curved * direction
-        residual -= size / curved * bent
-        size, last = float(residual @ residual), size
-        direction = residual + size / last * direction
-    return solution
+def cholesky(H: Tensor, least: float = 1e-7) -> Tensor | None:
+    """Lower Cholesky factor; None where its diagonal spans more than 1 / ``least``, or there is none."""
+    lower, failed = torch.linalg.cholesky_ex(H)
+    diagonal = lower.diagonal()
+    sound = not int(failed) and (len(H) == 0 or bool(diagonal.min() > least * diagonal.max()))
+    return lower if sound else None
 
 
 def conjugate_each(
@@ -46,8 +35,9 @@ def conjugate_each(
     Returns
     -------
     solution : (s, k) tensor
+        As far as it came where a direction of negative curvature was met.
     positive : (s,) bool tensor
-        Where it converged and no direction of negative curvature was met.
+        Where it converged and none was met.
     """
     solution, residual = torch.zeros_like(rhs), rhs.clone()
     conditioned = precondition(residual)

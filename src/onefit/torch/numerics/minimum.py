@@ -3,16 +3,36 @@
 Left-out steps and implicit derivatives hold at a minimum only, so that none but an accurate one will do:
 L-BFGS comes near, Newton steps (a dense factor, or conjugate gradients on products with the Hessian) take
 the error below rounding.  What is stationary but no minimum is left along a direction of negative curvature.
+
+With an ℓ1 norm the signs are found first, the coordinates being split into their positive and negative parts
+for L-BFGS-B; Newton steps stay on the support, which coordinates leave at zero and enter by their gradient.
 """
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from onefit._typing import Array
 from onefit.exceptions import SolverError
-from onefit.torch.numerics.newton import newton, quasi_newton
+from onefit.torch.numerics.newton import (
+    STEPS,
+    beyond_saddle,
+    checked,
+    descended,
+    is_last,
+    newton,
+    newton_direction,
+    no_minimum,
+    quasi_newton,
+    value_and_gradient,
+)
 from onefit.torch.numerics.objective import PenalisedSum
-from onefit.torch.numerics.support import on_support, split_signs
+from onefit.torch.numerics.optimizers import as_array, lbfgs_b, like
+
+ROUNDS = 50
+SLACK = 1e-9  # by which the gradient off the support may exceed the slope of the norm
 
 
 def minimise(objective: PenalisedSum, start: Tensor, *, warm: bool = False) -> Tensor:
@@ -44,3 +64,90 @@ def minimise(objective: PenalisedSum, start: Tensor, *, warm: bool = False) -> T
         except SolverError as error:
             failure = error
     raise failure
+
+
+# --- with an ℓ1 norm -----------------------------------------------------------------------------------
+
+
+def split_signs(objective: PenalisedSum, start: Tensor) -> Tensor:
+    """L-BFGS-B on θ = u − v with u, v ≥ 0, where the norm is linear: (k,)."""
+    k, rate = len(start), as_array(objective.kinks(start))
+    kinked = rate > 0
+
+    def value(flat: Array) -> tuple[float, Array]:
+        theta = flat[:k] - flat[k:]
+        total, gradient = value_and_gradient(objective, torch.as_tensor(theta, device=start.device))
+        smooth = gradient - rate * np.sign(theta)
+        total += float(rate @ (flat[:k] + flat[k:] - np.abs(theta)))
+        return total, np.concatenate([smooth + rate, rate - smooth])
+
+    lower, upper = np.where(kinked, 0.0, -np.inf), np.where(kinked, np.inf, 0.0)
+    bounds = np.concatenate([lower, np.zeros(k)]), np.concatenate([np.full(k, np.inf), upper])
+    first = as_array(start)
+    flat = np.concatenate([np.where(kinked, np.maximum(first, 0), first), kinked * np.maximum(-first, 0)])
+    found = lbfgs_b(value, flat, max_iter=5000, gain=1e-15, bounds=bounds)
+    return like(found[:k] - found[k:], start)
+
+
+def on_support(objective: PenalisedSum, theta: Tensor) -> Tensor:
+    """Newton steps on the support; coordinates leave it at zero and enter it one at a time: (k,)."""
+    rate = objective.kinks(theta)
+    signs = torch.sign(theta)
+    for _ in range(ROUNDS + 2 * len(theta)):
+        theta, signs = _settle(objective, theta, signs, rate)
+        smooth = objective.gradient(theta) - rate * torch.sign(theta)
+        excess = torch.where((signs == 0) & (rate > 0), smooth.abs() / rate.clamp(min=1e-300), 0.0)
+        worst = int(excess.argmax())
+        if float(excess[worst]) <= 1.0 + SLACK:
+            below = _below(objective, theta, signs, rate)
+            if below is None:
+                return theta
+            theta, signs = below, torch.sign(below)
+            continue
+        signs = signs.clone()
+        signs[worst] = -torch.sign(smooth[worst])
+    raise SolverError(no_minimum(objective, theta))
+
+
+def _below(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> Tensor | None:
+    """Return a lower point on the support where this one is no minimum."""
+    free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]
+    if len(free) == 0:
+        return None
+    found = beyond_saddle(objective.restricted(theta, free), theta[free])
+    return None if found is None else theta.scatter(0, free, found)
+
+
+def _settle(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+    """Newton steps with these signs, each as far as the first coordinate that reaches zero."""
+    for _ in range(STEPS + len(theta)):
+        free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]
+        if len(free) == 0:
+            return theta, signs
+        part = objective.restricted(theta, free)
+        slope = (objective.gradient(theta) - rate * (torch.sign(theta) - signs))[free]
+        direction, full = (
+            torch.zeros_like(theta).scatter(0, free, own)
+            for own in (newton_direction(part, theta[free], slope), slope)
+        )
+        length, hit = _first_crossing(theta, direction, signs, rate)
+        theta, taken = descended(objective, theta, direction, full, length)
+        if hit >= 0 and taken == length:
+            theta, signs = theta.clone(), signs.clone()
+            theta[hit] = signs[hit] = 0.0
+        elif is_last(objective, theta, direction, full):
+            slope = objective.gradient(theta) - rate * (torch.sign(theta) - signs)
+            return checked(objective, theta, slope[free]), signs
+        elif taken == 0.0:
+            break
+    raise SolverError(no_minimum(objective, theta))
+
+
+def _first_crossing(theta: Tensor, direction: Tensor, signs: Tensor, rate: Tensor) -> tuple[float, int]:
+    """Length of the step at which a coordinate first reaches zero, and which; 1 and −1 if none does."""
+    leaving = (rate > 0) & (signs != 0) & ((theta + direction) * signs < 0)
+    if not bool(leaving.any()):
+        return 1.0, -1
+    lengths = torch.where(leaving, -theta / torch.where(leaving, direction, 1.0), torch.inf)
+    first = int(lengths.argmin())
+    return max(float(lengths[first]), 0.0), first

@@ -11,7 +11,7 @@ from torch import Tensor
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.backtracking import backtracked
-from onefit.torch.numerics.conjugate import conjugate, pseudo_inverse
+from onefit.torch.numerics.conjugate import cholesky, conjugate_each, pseudo_inverse
 from onefit.torch.numerics.objective import Smooth
 from onefit.torch.numerics.optimizers import as_array, lbfgs_b, like
 
@@ -101,17 +101,18 @@ def beyond_saddle(objective: Smooth, theta: Tensor) -> Tensor | None:
 
 def lowest_curvature(objective: Smooth, theta: Tensor) -> tuple[float, Tensor]:
     """Smallest eigenvalue of the Hessian and its direction; 0 where it is not below rounding."""
-    k = len(theta)
-    if k > DENSE:
-        return _lowest_by_products(objective, theta)
-    H = objective.curvature(theta)
+    if len(theta) > DENSE:
+        H, basis = _by_products(objective, theta)
+    else:
+        H, basis = objective.curvature(theta), torch.eye(len(theta)).to(theta)
     values, vectors = torch.linalg.eigh(H)
     lowest, scale = float(values[0]), float(values.abs().max())
-    return (lowest if lowest < -NEGATIVE * scale else 0.0), vectors[:, 0]
+    direction = basis @ vectors[:, 0]
+    return (lowest if lowest < -NEGATIVE * scale else 0.0), direction / direction.norm()
 
 
-def _lowest_by_products(objective: Smooth, theta: Tensor) -> tuple[float, Tensor]:
-    """Lanczos' method on products with the Hessian: a few tell a direction of clear descent."""
+def _by_products(objective: Smooth, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """The Hessian in a basis by Lanczos' method: a few products tell a direction of clear descent."""
     start = like(np.random.default_rng(0).normal(size=len(theta)), theta)  # no symmetry hides a direction
     basis, diagonal, beside = [start / start.norm()], list[float](), list[float]()
     for _ in range(LANCZOS):
@@ -123,29 +124,22 @@ def _lowest_by_products(objective: Smooth, theta: Tensor) -> tuple[float, Tensor
         if beside[-1] <= NEGATIVE * max(map(abs, diagonal)):
             break
         basis.append(bent / beside[-1])
-    T = np.diag(diagonal) + np.diag(beside[: len(diagonal) - 1], 1) + np.diag(beside[: len(diagonal) - 1], -1)
-    values, vectors = np.linalg.eigh(T)
-    direction = torch.stack(basis[: len(diagonal)], 1) @ like(vectors[:, 0], theta)
-    lowest, scale = float(values[0]), float(np.abs(values).max())
-    return (lowest if lowest < -NEGATIVE * scale else 0.0), direction / direction.norm()
+    off = np.diag(beside[: len(diagonal) - 1], 1)
+    return like(np.diag(diagonal) + off + off.T, theta), torch.stack(basis[: len(diagonal)], 1)
 
 
 def newton_direction(objective: Smooth, theta: Tensor, slope: Tensor) -> Tensor:
     """−H⁻¹∇, with the moduli of the eigenvalues where H is not positive definite: (k,)."""
     if len(theta) > DENSE:
-        return -conjugate(lambda v: objective.product(theta, v), slope)
+        step = conjugate_each(lambda V: objective.product(theta, V[0])[None], slope[None], torch.clone)[0][0]
+        return -step if bool(step.any()) else -slope
     H = objective.curvature(theta)
     if not bool(torch.isfinite(H).all()):
         raise SolverError("the second derivatives are not finite: is the objective smooth?")
-    lower, failed = torch.linalg.cholesky_ex(H)
-    if not int(failed) and _is_well_conditioned(lower):
+    lower = cholesky(H)
+    if lower is not None:
         return -torch.cholesky_solve(slope[:, None], lower)[:, 0]
     return -pseudo_inverse(H, absolute=True) @ slope
-
-
-def _is_well_conditioned(lower: Tensor) -> bool:
-    diagonal = lower.diagonal()
-    return bool(diagonal.min() > 1e-7 * diagonal.max())
 
 
 def descended(

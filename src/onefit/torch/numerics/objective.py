@@ -76,9 +76,9 @@ class Smooth(ABC):
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the gradient: (), (k,)."""
 
-    @abstractmethod
     def gradient(self, theta: Tensor) -> Tensor:
-        """∇: (k,)."""
+        """∇, with 0 as the derivative of |·| at 0: (k,)."""
+        return self.value_and_gradient(theta)[1]
 
     @abstractmethod
     def gradient_size(self, theta: Tensor) -> Tensor:
@@ -155,10 +155,8 @@ class PenalisedSum(Smooth):
 
     def penalty(self, theta: Tensor, strengths: Tensor) -> Tensor:
         """Σ_m λ_m r_m(θ)."""
-        total = theta.new_zeros(())
-        for strength, term in zip(strengths, self.penalties, strict=True):
-            total = total + strength * term(theta)
-        return total
+        terms = zip(strengths, self.penalties, strict=True)
+        return sum((strength * term(theta) for strength, term in terms), theta.new_zeros(()))
 
     def value(self, theta: Tensor) -> Tensor:
         """The objective."""
@@ -168,11 +166,6 @@ class PenalisedSum(Smooth):
         return (weights * vmap(self.loss, in_dims=(None, 0, 0))(theta, X, y)).sum()
 
     # --- first derivatives -----------------------------------------------------------------------------
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇ of the objective, with 0 as the derivative of |·| at 0."""
-        gradient: Tensor = grad(self.value)(theta)
-        return gradient
 
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         gradient, value = grad_and_value(self.value)(theta)
@@ -187,10 +180,9 @@ class PenalisedSum(Smooth):
         rows = torch.arange(len(self), device=theta.device)[:, None]
         few = max(1, min(self._chunk(1), BUDGET // len(theta)))  # their gradients are held at once
         size = vmap(lambda row, weight: self.set_gradient(theta, row, weight).norm(), chunk_size=few)
-        total = size(rows, self.weights[:, None]).sum()
-        for strength, term in zip(self.strengths, self.penalties, strict=True):
-            total = total + strength * grad(term)(theta).norm()
-        return total
+        terms = zip(self.strengths, self.penalties, strict=True)
+        sizes = (strength * grad(term)(theta).norm() for strength, term in terms)
+        return sum(sizes, size(rows, self.weights[:, None]).sum())
 
     def penalty_gradients(self, theta: Tensor) -> Tensor:
         """∇r_m of every penalty: (m, k)."""
@@ -198,12 +190,9 @@ class PenalisedSum(Smooth):
 
     def kinks(self, theta: Tensor) -> Tensor:
         """Slope of the ℓ1 norm in each coordinate, Σ λ_m w_j over such penalties: (k,)."""
-        slopes = torch.zeros_like(theta)
-        for strength, term in zip(self.strengths, self.penalties, strict=True):
-            named = getattr(term, "kinks", None)
-            if named is not None:
-                slopes = slopes + strength * named(theta)
-        return slopes
+        terms = zip(self.strengths, self.penalties, strict=True)
+        slopes = (strength * term.kinks(theta) for strength, term in terms if hasattr(term, "kinks"))
+        return sum(slopes, torch.zeros_like(theta))
 
     # --- products with the curvature -------------------------------------------------------------------
 

@@ -11,22 +11,12 @@ import numpy as np
 import torch
 from scipy.optimize import Bounds, OptimizeResult, minimize
 from torch import Tensor
+from torch.nn.utils import vector_to_parameters
 
 from onefit._typing import Array, Index
 
 Rows: TypeAlias = tuple[Index, Index] | None  # of the training and the validation data; all of them if None
-
-
-class Goal(ABC):
-    """What is minimised: a function of some variables, of all rows or of a batch of them."""
-
-    @abstractmethod
-    def __call__(self, rows: Rows) -> Tensor:
-        """Return the value, with its graph."""
-
-    def begin(self) -> None:
-        """Called before each pass over the data, and at the start."""
-        return
+Goal: TypeAlias = Callable[[Rows], Tensor]  # what is minimised, of all rows or of a batch, with its graph
 
 
 class Descent(ABC):
@@ -35,18 +25,27 @@ class Descent(ABC):
     is_stochastic = False
 
     @abstractmethod
-    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+    def run(
+        self,
+        goal: Goal,
+        variables: Sequence[Tensor],
+        bounded: Tensor | None,
+        seed: int,
+        begin: Callable[[], object],
+    ) -> None:
         """Minimise in place.
 
         Parameters
         ----------
-        goal : Goal
+        goal : callable
         variables : sequence of tensors
             Leaves that require gradients.
         bounded : tensor, optional
             One more variable, whose entries are kept in [0, 1].
         seed : int
             Of the batches.
+        begin : callable
+            Called before each pass over the data in batches.
         """
 
 
@@ -64,11 +63,18 @@ class Lbfgs(Descent):
     max_iter: int
     tol: float
 
-    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+    def run(
+        self,
+        goal: Goal,
+        variables: Sequence[Tensor],
+        bounded: Tensor | None,
+        seed: int,
+        begin: Callable[[], object],
+    ) -> None:
         every = [*variables] if bounded is None else [*variables, bounded]
 
         def value_and_slope(flat: Array) -> tuple[float, Array]:
-            _put(every, flat)
+            vector_to_parameters(like(flat.copy(), every[0]), every)
             value = goal(None)
             slopes = torch.autograd.grad(value, every, allow_unused=True, materialize_grads=True)
             return value.item(), _flat(slopes)
@@ -76,9 +82,8 @@ class Lbfgs(Descent):
         free = sum(variable.numel() for variable in variables)
         boxed = bounded.numel() if bounded is not None else 0
         bounds = np.repeat([-np.inf, 0.0], [free, boxed]), np.repeat([np.inf, 1.0], [free, boxed])
-        goal.begin()
         found = lbfgs_b(value_and_slope, _flat(every), max_iter=self.max_iter, tol=self.tol, bounds=bounds)
-        _put(every, found)
+        vector_to_parameters(like(found, every[0]), every)
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,19 @@ class Adam(Descent):
 
     is_stochastic = True
 
-    def run(self, goal: Goal, variables: Sequence[Tensor], bounded: Tensor | None, seed: int) -> None:
+    def run(
+        self,
+        goal: Goal,
+        variables: Sequence[Tensor],
+        bounded: Tensor | None,
+        seed: int,
+        begin: Callable[[], object],
+    ) -> None:
         every = [*variables] if bounded is None else [*variables, bounded]
         adam = torch.optim.Adam(every, lr=self.learning_rate)
         rng = np.random.default_rng(seed)
         for epoch in range(self.epochs):
-            goal.begin()
+            begin()
             for group in adam.param_groups:
                 group["lr"] = self.learning_rate * (1 - epoch / self.epochs)
             for rows in self._batches(rng):
@@ -176,14 +188,4 @@ def like(values: Array, tensor: Tensor) -> Tensor:
 
 
 def _flat(tensors: Sequence[Tensor]) -> Array:
-    parts = [tensor.detach().cpu().double().numpy().ravel() for tensor in tensors]
-    return np.concatenate(parts)
-
-
-def _put(tensors: Sequence[Tensor], flat: Array) -> None:
-    first = 0
-    with torch.no_grad():
-        for tensor in tensors:
-            part = torch.as_tensor(flat[first : first + tensor.numel()])
-            tensor.copy_(part.reshape(tensor.shape))
-            first += tensor.numel()
+    return as_array(torch.cat([tensor.reshape(-1) for tensor in tensors]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,18 @@ def check_counts(**counts: object) -> None:
     for name, count in counts.items():
         if not is_count(count) or count < 1:
             raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
+
+
+def check_choice(name: str, given: object, choices: Iterable[str]) -> None:
+    """Refuse what is none of some words.
+
+    Raises
+    ------
+    ValueError
+    """
+    words = list(choices)
+    if given not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, got {given!r}")
 
 
 def trained_parameters(module: Any) -> list[nn.Parameter]:

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import scipy.linalg as la
 from scipy.optimize import minimize
+from scipy.special import xlogy
 
 from onefit._typing import Array, Mask
 
@@ -207,16 +208,12 @@ class _Likelihood:
         at = _Concentrated.of(factor, self.values, np.ones(len(R)))
         inner = la.cho_solve(factor, np.eye(len(R))) - np.outer(at.weights, at.weights) / at.variance
         in_distance = -(inner * (R - nugget * np.eye(len(R))))[..., None] * self._apart**power * theta
-        in_power = (in_distance * self._log_apart).sum((0, 1))
+        in_power = xlogy(in_distance, self._apart).sum((0, 1))
         return at.deviance, np.r_[in_distance.sum((0, 1)), in_power, nugget * np.trace(inner)]
 
     @cached_property
     def _apart(self) -> Array:
         return np.abs(self.x[:, None, :] - self.x[None, :, :])
-
-    @cached_property
-    def _log_apart(self) -> Array:
-        return np.log(np.where(self._apart > 0, self._apart, 1.0))
 
 
 def split(parameters: Array) -> tuple[Array, Array, float]:

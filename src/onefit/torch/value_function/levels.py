@@ -16,6 +16,7 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from onefit._typing import Array
+from onefit.torch.numerics.rows import check_choice
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
 
 State: TypeAlias = dict[str, Tensor]  # w
@@ -49,8 +50,7 @@ class SearchBox:
         names = tuple(names)
         if not isinstance(bounds, Mapping) or set(bounds) != set(names):
             raise ValueError(f"bounds must have the same names as penalties: {sorted(names)}")
-        if scale not in ("log", "linear"):
-            raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
+        check_choice("scale", scale, ("log", "linear"))
         for name, pair in bounds.items():
             low, high = pair
             if not (np.isfinite(low) and np.isfinite(high) and low < high):
@@ -96,20 +96,6 @@ class Solved(NamedTuple):
     slopes: Array
     state: State
 
-    def saved(self) -> dict[str, Any]:
-        return {
-            "unit": torch.as_tensor(self.unit),
-            "value": self.value,
-            "validation": self.validation,
-            "slopes": torch.as_tensor(self.slopes),
-            "state": self.state,
-        }
-
-    @classmethod
-    def loaded(cls, saved: dict[str, Any]) -> Self:
-        unit, slopes = saved["unit"].numpy(), saved["slopes"].numpy()
-        return cls(unit, saved["value"], saved["validation"], slopes, saved["state"])
-
 
 class Joint(NamedTuple):
     """A point of both levels: λ, in the unit cube, and w."""
@@ -133,17 +119,9 @@ class Lagrangian(NamedTuple):
     weight: float
     multiplier: float
 
-
-class OuterJudge(ABC):
-    """What a model makes of other data."""
-
-    @abstractmethod
-    def loss(self, model: Any, X: Any, y: Any) -> float:
-        """Validation loss."""
-
-    @abstractmethod
-    def predict(self, model: Any, X: Any) -> Array:
-        """What a model predicts."""
+    def charge(self, excess: Any) -> Any:
+        """½R P² + μP of some P."""
+        return (0.5 * self.weight * excess + self.multiplier) * excess
 
 
 class Levels(ABC):
@@ -197,5 +175,5 @@ class Levels(ABC):
 
     @property
     @abstractmethod
-    def judge(self) -> OuterJudge:
-        """How models are judged on other data, without the data of the search."""
+    def judge(self) -> Any:
+        """Judges models on other data, by ``loss`` and ``predict``, and holds none of the search."""

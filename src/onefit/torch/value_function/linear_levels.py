@@ -30,7 +30,7 @@ from onefit.problem import Problem
 from onefit.readers import read
 from onefit.solvers.solve import solve
 from onefit.torch.numerics.optimizers import lbfgs_b
-from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, OuterJudge, SearchBox, Solved, State
+from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, SearchBox, Solved, State
 
 PREFIX = "penalty__"
 STRENGTHS = ("alpha", "l1_ratio", "l1", "l2")  # hyperparameters that penalties are linear in
@@ -39,7 +39,7 @@ CLOSE = 1e-9  # of log c
 
 
 @dataclass(frozen=True)
-class LinearJudge(OuterJudge):
+class LinearJudge:
     """Mean loss of a row, in the terms of the model's own loss."""
 
     def loss(self, model: GeneralizedLinear, X: Any, y: Any) -> float:
@@ -134,8 +134,7 @@ class LinearLevels(Levels):
             nonlocal last
             last, pull, excess = self._stationary(unit, last, goal)
             slope = pull * (self._slopes(unit, last["coef"].numpy()) - goal.surrogate.gradient(unit))
-            value = self.validation(last) + (0.5 * goal.weight * excess + goal.multiplier) * excess
-            return value, slope
+            return self.validation(last) + goal.charge(excess), slope
 
         unit = begin.unit
         if not held:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,11 +24,9 @@ from onefit.torch.value_function.levels import (
     Joint,
     Lagrangian,
     Levels,
-    OuterJudge,
     SearchBox,
     Solved,
     State,
-    Surrogate,
 )
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -154,43 +153,32 @@ class BilevelProblem:
                 raise ValueError(f"{name} is not finite at the weights that the module starts from")
 
 
-@dataclass(frozen=True, eq=False)
-class Inner(Goal):
-    """f(λ, ·) at a fixed λ."""
-
-    problem: BilevelProblem
-    unit: Tensor
-
-    def __call__(self, rows: Rows) -> Tensor:
-        return self.problem.training(self.unit, rows)
-
-
-class Penalised(Goal):
+@dataclass(eq=False)
+class Penalised:
     """Z(λ, w) = F(w) + ½R P² + μP with P = f(λ, w) − φ̂(λ): eq. 4 of the paper.
 
     On a batch, P² is replaced by what has the same gradient on average, 2 P̄ P with P̄ from all rows.
+
+    Attributes
+    ----------
+    problem : BilevelProblem
+    goal : Lagrangian
+    unit : (m,) tensor
+        λ in the unit cube.
+    slack : float
+        P̄.
     """
 
-    def __init__(
-        self,
-        problem: BilevelProblem,
-        surrogate: Surrogate,
-        unit: Tensor,
-        weight: float,
-        multiplier: float,
-    ) -> None:
-        self.problem = problem
-        self.surrogate = surrogate
-        self.unit = unit
-        self.weight = weight
-        self.multiplier = multiplier
-        self.slack = 0.0
+    problem: BilevelProblem
+    goal: Lagrangian
+    unit: Tensor
+    slack: float = 0.0
 
     def excess(self, rows: Rows = None) -> Tensor:
         """P, with φ̂ by its value and its gradient."""
         at = self.unit.detach().cpu().double().numpy()
-        slope = torch.as_tensor(self.surrogate.gradient(at)).to(self.unit)
-        optimal = self.surrogate.value(at) + slope @ (self.unit - self.unit.detach())
+        slope = torch.as_tensor(self.goal.surrogate.gradient(at)).to(self.unit)
+        optimal = self.goal.surrogate.value(at) + slope @ (self.unit - self.unit.detach())
         return self.problem.training(self.unit, rows) - optimal
 
     def begin(self) -> None:
@@ -201,12 +189,12 @@ class Penalised(Goal):
     def __call__(self, rows: Rows) -> Tensor:
         excess = self.excess(rows)
         if rows is None:
-            return self.problem.validation() + (0.5 * self.weight * excess + self.multiplier) * excess
-        return self.problem.validation(rows) + (self.weight * self.slack + self.multiplier) * excess
+            return self.problem.validation() + self.goal.charge(excess)
+        return self.problem.validation(rows) + (self.goal.weight * self.slack + self.goal.multiplier) * excess
 
 
 @dataclass(frozen=True)
-class ModuleJudge(OuterJudge):
+class ModuleJudge:
     """Validation loss and output of a module."""
 
     validation_loss: Loss
@@ -279,7 +267,7 @@ class ModuleLevels(Levels):
                 problem.module.load_state_dict(start)
                 reached.append(problem.training(point).item())
         problem.module.load_state_dict(starts[int(np.argmin(np.nan_to_num(reached, nan=np.inf)))])
-        descend(problem, Inner(problem, point), self.descent, None, seed)
+        descend(problem, partial(problem.training, point), self.descent, None, seed)
         point = point.requires_grad_()
         value, validation = problem.training(point), problem.validation()
         if not (torch.isfinite(value) and torch.isfinite(validation)):
@@ -292,8 +280,8 @@ class ModuleLevels(Levels):
     def descend(self, begin: Joint, goal: Lagrangian, seed: int, *, held: bool = False) -> Joint:
         problem, unit = self.problem, self.problem.at(begin.unit)
         problem.module.load_state_dict(begin.state)
-        penalised = Penalised(problem, goal.surrogate, unit, goal.weight, goal.multiplier)
-        descend(problem, penalised, self.descent, None if held else unit.requires_grad_(), seed)
+        penalised, bounded = Penalised(problem, goal, unit), None if held else unit.requires_grad_()
+        descend(problem, penalised, self.descent, bounded, seed, penalised.begin)
         with torch.no_grad():
             reached = problem.training(unit) + problem.validation()
         if not torch.isfinite(reached):
@@ -308,13 +296,20 @@ class ModuleLevels(Levels):
         return ModuleJudge(self.problem.validation_loss)
 
 
-def descend(problem: BilevelProblem, goal: Goal, descent: Descent, bounded: Tensor | None, seed: int) -> None:
+def descend(
+    problem: BilevelProblem,
+    goal: Goal,
+    descent: Descent,
+    bounded: Tensor | None,
+    seed: int,
+    begin: Callable[[], object] = lambda: None,
+) -> None:
     """Minimise over the parameters of the module, and over a point of the unit cube if one is given."""
     device = problem.variables[0].device
     problem.module.train(descent.is_stochastic)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        descent.run(goal, problem.variables, bounded, seed)
+        descent.run(goal, problem.variables, bounded, seed, begin)
     problem.module.eval()
 
 

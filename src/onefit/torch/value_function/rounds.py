@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import qmc
+from torch import Tensor
 
 from onefit._typing import Array
 from onefit.torch.value_function.kriging import Kriging
@@ -32,6 +33,7 @@ SIDE, CANDIDATES = 501, 12  # where the interpolation is looked at: a grid for o
 
 Report: TypeAlias = Callable[[str, int, int], object]
 Origin: TypeAlias = Literal["sample", "round", "interpolation"]
+P = TypeVar("P", Solved, Joint)
 
 
 class Round(NamedTuple):
@@ -56,15 +58,6 @@ class Round(NamedTuple):
     multiplier: float
     weight: float
     retrained: float
-
-
-class Plan(NamedTuple):
-    """How the rounds are run: φ̂, R of each, the first μ, and whether λ is checked after each."""
-
-    interpolate: Callable[[list[Solved]], Surrogate]
-    weights: list[float]
-    multiplier: float
-    is_checked: bool
 
 
 class Outcome(NamedTuple):
@@ -135,8 +128,16 @@ class Store:
         partial_file.replace(file)  # whole or not at all
         return result
 
-    def has(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / f"{name}.pt").exists()
+    def point(self, name: str, kind: type[P], compute: Callable[[], P]) -> P:
+        """The same for a named tuple, whose arrays are saved as tensors."""
+
+        def saved() -> dict[str, Any]:
+            parts = compute()._asdict().items()
+            return {key: torch.as_tensor(v) if isinstance(v, np.ndarray) else v for key, v in parts}
+
+        parts = self.load(name, saved)
+        values = (parts[key] for key in kind._fields)
+        return kind._make(v.numpy() if isinstance(v, Tensor) else v for v in values)
 
 
 @dataclass(eq=False)
@@ -169,70 +170,76 @@ class Run:
 
     def sample(self, design: Array) -> None:
         """Solve at each λ, weakest penalties first: weights that were penalised to zero are a poor start."""
-        parallel = Parallel(n_jobs=self.n_jobs)
-        at_once = effective_n_jobs(self.n_jobs)
-        for begin in range(0, len(design), at_once):
-            numbers = range(begin, min(begin + at_once, len(design)))
-            missing = [number for number in numbers if not self.store.has(f"solve-{number}")]
-            jobs = [
-                delayed(self.levels.solve)(design[number], self._starts, self.seed + number)
-                for number in missing
-            ]
-            found = dict(zip(missing, parallel(jobs), strict=True))
-            for number in numbers:
-                self.solved.append(self._stored(f"solve-{number}", found.get(number)))
+        parallel, at_once = Parallel(n_jobs=self.n_jobs), effective_n_jobs(self.n_jobs)
+        for first in range(0, len(design), at_once):
+            numbered = enumerate(design[first : first + at_once], first)
+            jobs = [delayed(solved)(*self._task(number), unit) for number, unit in numbered]
+            for one in parallel(jobs):
+                self.solved.append(one)
                 self.report("solve", len(self.solved), len(design))
+
+    def _task(self, number: int) -> tuple[Levels, Store, int, int, list[State]]:
+        return self.levels, self.store, number, self.seed, self._starts
 
     @property
     def _starts(self) -> list[State]:
         return [self.levels.start, *(one.state for one in self.solved if self.is_warm)]
-
-    def _stored(self, name: str, found: Solved | None) -> Solved:
-        """Save a solution that was found, or load the one that was saved."""
-        return Solved.loaded(self.store.load(name, lambda: found.saved() if found is not None else {}))
 
     @property
     def best(self) -> Solved:
         """The solution with the smallest validation loss."""
         return min(self.solved, key=lambda one: one.validation)
 
-    def rounds(self, plan: Plan) -> Outcome:
+    def rounds(
+        self,
+        interpolate: Callable[[list[Solved]], Surrogate],
+        weights: list[float],
+        first: float,
+        *,
+        checks: bool,
+    ) -> Outcome:
         """Minimise over λ and w together, from the best sample, and check what comes of it.
 
         What a check solves for is one more sample of φ, just where it is needed.
+
+        Parameters
+        ----------
+        interpolate : callable
+            From solutions to φ̂.
+        weights : list of float
+            R of each round.
+        first : float
+            μ of the first.
+        checks : bool
+            Whether λ is checked after each.
         """
-        n_samples, n_rounds, multiplier = len(self.solved), len(plan.weights), plan.multiplier
-        surrogate = plan.interpolate(self.solved)
+        n_samples, n_rounds, multiplier = len(self.solved), len(weights), first
+        surrogate = interpolate(self.solved)
         joint, done, ends = Joint(self.best.unit, self.best.state), list[Round](), list[Joint]()
         kept, checked = True, None
-        for number, weight in enumerate(plan.weights):
+        for number, weight in enumerate(weights):
             least, n_solved = self.best.validation, len(self.solved)
             goal = Lagrangian(surrogate, weight, multiplier)
             joint = self._descent(f"round-{number}", joint, goal, self.seed - 1 - number)
             ends.append(joint)
-            checked = self._retrained(joint.unit) if plan.is_checked or number == n_rounds - 1 else None
+            checked = self._retrained(joint.unit) if checks or number == n_rounds - 1 else None
             done.append(self._round(joint, goal, checked))
             self.report("round", len(done), n_rounds)
-            kept = checked is None or not plan.is_checked or not is_worse(checked.validation, least)
+            kept = checked is None or not checks or not is_worse(checked.validation, least)
             if not kept:
                 break
             multiplier += weight * (done[-1].training - done[-1].optimal_value)
-            if plan.is_checked and n_solved < len(self.solved):
-                surrogate = plan.interpolate(self.solved)
+            if checks and n_solved < len(self.solved):
+                surrogate = interpolate(self.solved)
         if not kept:
             self._interpolate(n_rounds - len(done))
-        if not plan.is_checked and checked is not None:
+        if not checks and checked is not None:
             return Outcome(checked, joint, surrogate, tuple(done), "round")
-        return self._outcome(done, ends, n_samples, Lagrangian(surrogate, plan.weights[0], plan.multiplier))
+        return self._outcome(done, ends, n_samples, Lagrangian(surrogate, weights[0], first))
 
     def _descent(self, name: str, begin: Joint, goal: Lagrangian, seed: int, *, held: bool = False) -> Joint:
-        def compute() -> dict[str, Any]:
-            unit, state = self.levels.descend(begin, goal, seed, held=held)
-            return {"unit": torch.as_tensor(unit), "state": state}
-
         self.n_descents += 1
-        saved = self.store.load(name, compute)
-        return Joint(saved["unit"].numpy(), saved["state"])
+        return self.store.point(name, Joint, partial(self.levels.descend, begin, goal, seed, held=held))
 
     def _round(self, joint: Joint, goal: Lagrangian, checked: Solved | None) -> Round:
         return Round(
@@ -251,9 +258,7 @@ class Run:
         nearest = int(np.argmin(apart))
         if apart[nearest] <= SAME:
             return self.solved[nearest]
-        number = len(self.solved)
-        compute = partial(self.levels.solve, unit, self._starts, self.seed + number)
-        self.solved.append(Solved.loaded(self.store.load(f"solve-{number}", lambda: compute().saved())))
+        self.solved.append(solved(*self._task(len(self.solved)), unit))
         return self.solved[-1]
 
     def _interpolate(self, n_solves: int) -> None:
@@ -276,18 +281,23 @@ class Run:
         return Outcome(best, joint, goal.surrogate, tuple(done), origin)
 
 
+def solved(levels: Levels, store: Store, number: int, seed: int, starts: list[State], unit: Array) -> Solved:
+    """Solve at a λ, or load what was saved under its number."""
+    return store.point(f"solve-{number}", Solved, partial(levels.solve, unit, starts, seed + number))
+
+
 def is_worse(loss: float, least: float) -> bool:
     """Whether a validation loss is clearly above another."""
     return loss > least + WORSE * abs(least)
 
 
-def lowest(solved: list[Solved]) -> Array:
+def lowest(known: list[Solved]) -> Array:
     """Where a Kriging of the validation losses is lowest: (m,).
 
     Of their logarithms above the smallest, lest the losses of useless penalties drown the differences of
     the others; its nugget smooths the noise of the training.
     """
-    x, losses = np.array([one.unit for one in solved]), np.array([one.validation for one in solved])
+    x, losses = np.array([one.unit for one in known]), np.array([one.validation for one in known])
     least, middle = losses.min(), float(np.median(losses))
     spread = middle - least or 1.0
     model = Kriging.fit(x, np.log1p((losses - least) / spread))

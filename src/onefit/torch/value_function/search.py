@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Mapping
@@ -20,17 +21,26 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
+from onefit.torch.numerics.optimizers import Adam, Lbfgs
+from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
-from onefit.torch.value_function.given import check_settings, levels_of
 from onefit.torch.value_function.kriging import Kriging, TangentKriging
-from onefit.torch.value_function.levels import Levels, Solved, Surrogate
+from onefit.torch.value_function.levels import Levels, SearchBox, Solved, Surrogate
+from onefit.torch.value_function.linear_levels import LinearLevels
 from onefit.torch.value_function.module_levels import (
+    BilevelProblem,
     Loss,
+    ModuleLevels,
     Penalty,
+    SumOfSquares,
+    as_data,
+    state_of,
 )
-from onefit.torch.value_function.rounds import Outcome, Plan, Report, Run, Store, is_worse
+from onefit.torch.value_function.rounds import Outcome, Report, Run, Store, is_worse
 
 __all__ = ["Losses", "ValueFunctionSearch"]
+
+OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")
 
 
 class Losses(NamedTuple):
@@ -206,18 +216,78 @@ class ValueFunctionSearch(BaseEstimator):
         X_val, y_val : tensors or arrays
             Validation data.
         """
-        check_settings(self)
+        self._check_settings()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        levels = levels_of(self, X, y, X_val, y_val)
+        levels = self._levels(X, y, X_val, y_val)
         store = Store.opened(self.checkpoint, self._key(levels, seed))
         design = levels.space.design(self.n_samples, seed)
         run = Run(levels, store, seed, self.n_jobs, self.warm_start, self._reporter(len(design)))
         run.sample(design)
         weights = [self.weight * self.growth**number for number in range(self.n_rounds)]
-        outcome = run.rounds(Plan(self._interpolated, weights, self.multiplier, self.check_rounds))
+        outcome = run.rounds(self._interpolated, weights, self.multiplier, checks=self.check_rounds)
         self._keep(run, outcome)
         self._warn()
         return self
+
+    # --- what was given ------------------------------------------------------------------------------
+
+    def _check_settings(self) -> None:
+        """Refuse settings out of their range."""
+        counts = {name: getattr(self, name) for name in ("n_rounds", "max_iter", "n_samples", "batch_size")}
+        optional = ("n_samples", "batch_size")
+        check_counts(**{k: v for k, v in counts.items() if k not in optional or v is not None})
+        if self.n_samples is not None and self.n_samples < 3:
+            raise ValueError(f"n_samples must be at least 3 to interpolate, got {self.n_samples}")
+        for name in ("weight", "multiplier", "growth"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+
+    def _levels(self, *data: Any) -> Levels:
+        """Both levels: those of a linear model are solved exactly."""
+        if isinstance(self.module, nn.Module):
+            return self._modular(*data)
+        if not isinstance(self.module, GeneralizedLinear):
+            raise TypeError(
+                f"module must be a torch.nn.Module or a GeneralizedLinear, got {type(self.module).__name__}"
+            )
+        for name in OF_MODULES:
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for modules: a GeneralizedLinear has its own loss and penalty, and is solved "
+                    "on all rows"
+                )
+        plan = {"max_iter": self.max_iter, "tol": self.tol}
+        return LinearLevels.of(self.module, data, self.bounds, self.scale, **plan)
+
+    def _modular(self, X: Any, y: Any, X_val: Any, y_val: Any) -> ModuleLevels:
+        """Check what was given for a module."""
+        like = trained_parameters(self.module)[0].dtype
+        if self.loss is None:
+            raise ValueError("loss must be given for a module")
+        if not isinstance(self.penalties, Mapping) or not self.penalties:
+            raise ValueError("penalties must be a dictionary of names and penalties, at least one")
+        device, dtype = (
+            as_device(self.device),
+            self.dtype or (torch.float64 if self.batch_size is None else like),
+        )
+        problem = BilevelProblem(
+            copy.deepcopy(self.module).to(device, dtype).eval(),
+            self.loss,
+            self.validation_loss or self.loss,
+            tuple(SumOfSquares(one) if isinstance(one, str) else one for one in self.penalties.values()),
+            SearchBox.of(self.penalties, self.bounds, self.scale),
+            as_data("X and y", X, y, device, dtype),
+            as_data("X_val and y_val", X_val, y_val, device, dtype),
+        )
+        problem.check()
+        if self.batch_size is None:
+            descent: Lbfgs | Adam = Lbfgs(self.max_iter, self.tol)
+        else:
+            sizes = len(problem.train.X), len(problem.held.X)
+            descent = Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
+        return ModuleLevels(problem, descent, state_of(problem.module))
+
+    # --- what came of it -----------------------------------------------------------------------------
 
     def _interpolated(self, solved: list[Solved]) -> Surrogate:
         x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])

@@ -55,7 +55,7 @@ class Cotangent:
     gram: OfGram | None = None
 
     def __add__(self, other: Cotangent) -> Cotangent:
-        """Sum of two risks' of one fit; what either does not know of the loss or the Gram matrix is lost."""
+        """Sum for two risks of a fit; what either does not know of the loss or the Gram matrix is lost."""
         loss = gram = None
         if self.loss is not None and other.loss is not None:
             loss = OfLoss(*(_total(parts) for parts in zip(self.loss, other.loss, strict=True)))
@@ -65,23 +65,24 @@ class Cotangent:
 
     def along(self, change: TangentChange) -> float:
         """Derivative of the risk along a change of the penalty."""
-        total = float(np.sum(self.gradient * change.gradient))
-        return total if self.hessian is None else total + float(np.sum(self.hessian * change.hessian))
+        return _paired(self.gradient, change.gradient) + _paired(self.hessian, change.hessian)
 
     def along_loss(self, change: LossChange) -> float:
         """Derivative of the risk along a change of the loss."""
         if self.loss is None:
             raise TypeError("this gradient is known for changes of the penalty only")
-        total = float(np.sum(self.loss.gradient * change.gradient))
-        if self.loss.hessian is not None:
-            total += float(np.sum(self.loss.hessian * change.hessian))
-        return total if self.loss.kink is None else total + float(self.loss.kink @ change.kink)
+        return sum(_paired(*parts) for parts in zip(self.loss, change, strict=True))
 
     def by_coordinate(self, change: TangentChange) -> Array:
         """The same as a sum over features: (p,).  For a penalty that treats each on its own."""
         parts = self.gradient * change.gradient
         parts = parts if self.hessian is None else parts + self.hessian * change.hessian
         return parts.reshape(len(parts), -1).sum(axis=1)
+
+
+def _paired(owed: Array | None, change: Array) -> float:
+    """Inner product, 0 where nothing is owed."""
+    return 0.0 if owed is None else float(np.sum(owed * change))
 
 
 def _total(parts: Sequence[Array | None]) -> Any:
@@ -92,9 +93,8 @@ def _total(parts: Sequence[Array | None]) -> Any:
 
 def in_gram(cotangents: Sequence[Cotangent]) -> Array:
     """Sum of the derivatives of a risk in the Gram matrix that several fits share: (n, n)."""
-    factors = [cotangent.gram for cotangent in cotangents]
-    known = [one for one in factors if one is not None]
-    if len(known) < len(factors):
+    known = [one.gram for one in cotangents if one.gram is not None]
+    if len(known) < len(cotangents):
         raise TypeError("this gradient is known for changes of the penalty only")
     left, right = (np.hstack(parts) for parts in zip(*known, strict=True))
     return _linalg.product(left, right.T)
@@ -154,13 +154,12 @@ def tangent_change(penalties: Sequence[Penalty], points: Stencil, fit: Fit) -> T
     rate = relative_rate(penalties, points, fit.problem.penalty)
     if rate is not None:
         return stretched(fit, rate)
-    gradient, hessian = np.zeros_like(fit.tangent.gradient), np.zeros_like(fit.tangent.hessian)
     slope = fit.loss_gradient if fit.problem.penalty.turns else None
-    for penalty, weight in zip(penalties, points.weights, strict=True):
-        there = penalty.tangent(fit.coef, slope)
-        gradient += weight * there.gradient
-        hessian += weight * there.hessian
-    return TangentChange(gradient, hessian)
+    there = [penalty.tangent(fit.coef, slope) for penalty in penalties]
+    return TangentChange(
+        _sum(points.weights, [one.gradient for one in there]),
+        _sum(points.weights, [one.hessian for one in there]),
+    )
 
 
 def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
@@ -193,7 +192,7 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
 
 
 def _sum(weights: Array, parts: Sequence[Array]) -> Array:
-    return np.sum([weight * part for weight, part in zip(weights, parts, strict=True)], axis=0)
+    return np.tensordot(weights, np.stack(parts), axes=1)
 
 
 def relative_rate(penalties: Sequence[Penalty], points: Stencil, own: Penalty) -> Array | None:
@@ -204,22 +203,17 @@ def relative_rate(penalties: Sequence[Penalty], points: Stencil, own: Penalty) -
     () or (p,) array, or None
         The tangent changes by this share of itself, coordinate by coordinate where there is one a feature.
     """
-    params = own.get_params(deep=False)
-    alpha = np.asarray(params.pop("alpha", None), dtype=np.float64)
-    several = alpha.ndim > 0
-    if several and not (alpha.ndim == 1 and isinstance(own, SeparablePenalty)):
+    alpha, *there = (
+        np.asarray(one.get_params(deep=False).get("alpha", np.nan), dtype=np.float64)
+        for one in (own, *penalties)
+    )
+    several = alpha.ndim > 1 or (alpha.ndim == 1 and not isinstance(own, SeparablePenalty))
+    if several or not np.all((alpha > 0) & np.isfinite(alpha)):
         return None
-    if not np.all((alpha > 0) & np.isfinite(alpha)):
+    alike = (same_penalty(one, own, but="alpha") for one in penalties)
+    if not all(alike) or any(one.shape != alpha.shape for one in there):
         return None
-    rate: Array = np.zeros(())
-    for weight, penalty in zip(points.weights, penalties, strict=True):
-        others = penalty.get_params(deep=False)
-        there = np.asarray(others.pop("alpha", np.nan), dtype=np.float64)
-        same = type(penalty) is type(own) and all(_equal(others[name], params[name]) for name in params)
-        if not same or there.shape != alpha.shape:
-            return None
-        rate = rate + weight * (there / alpha)
-    return rate
+    return _sum(points.weights, [one / alpha for one in there])
 
 
 def stretched(fit: Fit, rate: Array) -> TangentChange:
@@ -229,10 +223,10 @@ def stretched(fit: Fit, rate: Array) -> TangentChange:
     return TangentChange(by_feature * tangent.gradient, by_feature * tangent.hessian)
 
 
-def same_penalty(one: Penalty, other: Penalty) -> bool:
-    """Whether two penalties are of one kind and have the same parameters."""
+def same_penalty(one: Penalty, other: Penalty, but: str = "") -> bool:
+    """Whether two penalties are of one kind and have the same parameters, but for one that is named."""
     ours, theirs = (
-        {name: value for name, value in penalty.get_params().items() if not isinstance(value, Penalty)}
+        {name: v for name, v in penalty.get_params().items() if name != but and not isinstance(v, Penalty)}
         for penalty in (one, other)
     )
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature, Direction, Independent, Pinned, ScalarCurvature, factor
 from onefit.fit import Fit
-from onefit.gradients.adjoint import Cotangent, OfGram
+from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
 from onefit.gradients.solution import as_columns, implicit, of_rows, through_solution
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut
@@ -62,29 +61,18 @@ def leave_one_out(
     pulled = _through_shift(fit, of_refits, step, owed.shift)
     bends = owed.hessian - _linalg.row_matrices(through.rows, owed.eta.shape[1]) - pulled.hessian
     slopes = owed.gradient + pulled.gradient
-    by_eta = owed.eta + pulled.eta
-    by_eta = by_eta + np.einsum("nab,na->nb", _linalg.row_matrices(fit.hessian, by_eta.shape[1]), slopes)
-    by_eta = by_eta + _contracted(_third(fit), bends)
+    D = _linalg.row_matrices(fit.hessian, slopes.shape[1])
+    by_eta = owed.eta + np.einsum("nab,na->nb", D, slopes) + _contracted(_third(fit), bends)
     v = of_rows(fit, by_eta.reshape(fit.eta.shape))
     curved = -fit.problem.usual_shrink * (through.free + pulled.free)
     v = Direction(v.coef + pulled.parameters + fit.problem.penalty.third(fit.coef, curved), v.intercept)
     implied = implicit(fit, curvature, v).cotangent
-    implied = _with_direct(implied, slopes.reshape(fit.eta.shape), _as_given(fit, bends), through.gram)
-    return left_out, replace(implied, gradient=implied.gradient + pulled.penalty, hessian=curved)
+    loss = OfLoss(slopes.reshape(fit.eta.shape), _as_given(fit, bends))
+    return left_out, implied + Cotangent(pulled.penalty, curved, loss, through.gram)
 
 
 def _third(fit: Fit) -> Array:
     return fit.problem.per_row(fit.problem.loss.third(fit.problem.y, fit.eta))
-
-
-def _with_direct(implied: Cotangent, slope: Array, bend: Array | None, gram: OfGram | None) -> Cotangent:
-    """Add what the risk owes to the loss and the Gram matrix beside what goes through the solution."""
-    assert implied.loss is not None
-    loss = implied.loss._replace(gradient=implied.loss.gradient + slope, hessian=bend)
-    if gram is None or implied.gram is None:
-        return replace(implied, loss=loss)
-    both = OfGram(*(np.hstack(parts) for parts in zip(implied.gram, gram, strict=True)))
-    return replace(implied, loss=loss, gram=both)
 
 
 def _check_linear_pattern(fit: Fit) -> None:
@@ -159,14 +147,14 @@ def _off_kinks(
         u = Direction(u.coef + curvature.lift.coef @ duals, u.intercept + curvature.lift.intercept @ duals)
         held = curvature.hold(v) - curvature.tension @ duals
     implied, e = through_solution(fit, u, held), r * fit.gradient
-    direct = np.where(fit.pinned, 0.0, r * h)
-    if not _linalg.has_columns(fit.problem.X):
-        through = _through_forms(fit, curvature, e)
-        return left_out, replace(_with_direct(implied, direct, None, through.gram), hessian=-through.free)
-    assert isinstance(curvature, ScalarCurvature)
-    free = np.zeros_like(fit.coef)
-    free[fit.tangent.support] = curvature.responses().coef ** 2 @ e
-    return left_out, replace(_with_direct(implied, direct, None, None), hessian=-free)
+    free, gram = np.zeros_like(fit.coef), None
+    if _linalg.has_columns(fit.problem.X):
+        assert isinstance(curvature, ScalarCurvature)
+        free[fit.tangent.support] = curvature.responses().coef ** 2 @ e
+    else:
+        _, free, gram = _through_forms(fit, curvature, e)
+    direct = OfLoss(np.where(fit.pinned, 0.0, r * h))
+    return left_out, implied + Cotangent(np.zeros_like(fit.coef), -free, direct, gram)
 
 
 def _owed(fit: Fit, step: Step, r: Array) -> _Owed:
@@ -188,7 +176,6 @@ def _owed(fit: Fit, step: Step, r: Array) -> _Owed:
 class _Shifted(NamedTuple):
     """What is owed through s, the part of the step that refits rescale."""
 
-    eta: Array
     gradient: Array
     hessian: Array
     penalty: Array  # to ∇P
@@ -199,15 +186,8 @@ class _Shifted(NamedTuple):
 def _through_shift(fit: Fit, curvature: Curvature, step: Step, owed: Array) -> _Shifted:
     """Pull back s_i = Σ_t a_ti z_iᵀ x_t, x_t = K⁻¹ ∇_t: gradients of the penalty, or slopes of a class."""
     n, c = owed.shape
-    none = _Shifted(
-        np.zeros((n, c)),
-        np.zeros((n, c)),
-        np.zeros((n, c, c)),
-        np.zeros_like(fit.coef),
-        np.zeros_like(fit.coef),
-        np.zeros_like(fit.tangent.hessian),
-    )
-    eta, slope, bend, gradient, parameters, free = none
+    slope, bend, free = np.zeros((n, c)), np.zeros((n, c, c)), np.zeros_like(fit.tangent.hessian)
+    gradient, parameters = np.zeros_like(fit.coef), np.zeros_like(fit.coef)
     moved = zip(step.rescaled.directions, step.rescaled.amounts, fit.problem.reweighed(), strict=True)
     for x, amount, part in moved:
         y = curvature.solve(of_rows(fit, (owed * amount[:, None]).reshape(fit.eta.shape)))
@@ -219,7 +199,7 @@ def _through_shift(fit: Fit, curvature: Curvature, step: Step, owed: Array) -> _
             parameters = parameters + fit.tangent.curve(y.coef)
         else:
             slope = slope + zy * part.rows[:, None]
-    return _Shifted(eta, slope, bend, gradient, parameters, free)
+    return _Shifted(slope, bend, gradient, parameters, free)
 
 
 def _free_product(tangent: Tangent, x: Array, y: Array) -> Array:
@@ -285,8 +265,8 @@ def degrees_of_freedom(fit: Fit, curvature: Curvature, owed: float, by_eta: Arra
     v = of_rows(fit, by_eta + _third(fit) * bends)
     v = Direction(v.coef + fit.problem.penalty.third(fit.coef, -through.free), v.intercept)
     implied = implicit(fit, curvature, v).cotangent
-    direct = _with_direct(implied, np.zeros_like(fit.eta), bends, through.gram)
-    return replace(direct, hessian=-through.free)
+    direct = OfLoss(np.zeros_like(fit.eta), bends)
+    return implied + Cotangent(np.zeros_like(fit.coef), -through.free, direct, through.gram)
 
 
 # --- shapes ----------------------------------------------------------------------------------------

@@ -143,13 +143,13 @@ class _Race:
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
 
     def _unbounded_beside(self, j: int) -> list[int]:
-        """The strengths judged on either side, if nothing is known of how far their risks are off."""
+        """The strengths judged on either side, where nothing bounds their risks and some rows tell."""
         verdicts = self.result.verdicts
         judged = [k for k, verdict in enumerate(verdicts) if verdict is not None]
         place = judged.index(j)
         sides = [*judged[max(place - 1, 0) : place], *judged[place + 1 : place + 2]]
         rough = [verdict is not None and not np.isfinite(verdict.error) for verdict in verdicts]
-        return [k for k in sides if rough[k] and not self._is_judged(k)]
+        return [k for k in sides if rough[k] and not self._is_judged(k) and self._is_in_part(k)]
 
     def _count(self, j: int) -> int:
         """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""

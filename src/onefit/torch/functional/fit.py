@@ -211,8 +211,6 @@ class FunctionalFit:
 
     def _lift(self, points: Tensor) -> Tensor:
         """Points in all coordinates."""
-        if points.shape[1] == len(self.theta):
-            return points
         lifted = self.theta.expand(len(points), -1).clone()
         lifted[:, self._free] = points
         return lifted
@@ -265,11 +263,8 @@ class FunctionalFit:
         return found
 
     def _folds(self, groups: Any) -> Folds:
-        n = len(self.objective)
-        if groups is None:
-            rows = tuple(np.arange(n)[:, None])
-            return Folds(rows, rows, n)
-        return as_folds(groups, self.objective.X.cpu().numpy(), self.objective.y.cpu().numpy())
+        given = np.arange(len(self.objective)) if groups is None else groups
+        return as_folds(given, self.objective.X.cpu().numpy(), self.objective.y.cpu().numpy())
 
     def _steps(self, folds: Folds, curvature: Curvature, solver: Solver) -> Steps:
         check_choice("curvature", curvature, ("hessian", "gauss_newton"))
@@ -333,16 +328,18 @@ class FunctionalFit:
         steps = self._steps(folds, curvature, solver)
         if method == "exact":
             return hypergradient.exact(steps).cpu().numpy()
-        points = self._left_out(steps, folds, "newton", exact=method == "refits").points
         if method == "paper":
-            return hypergradient.at_points(steps, points[:, self._free]).cpu().numpy()
+            return self._at_steps(steps, folds)
+        points = self._left_out(steps, folds, "newton", exact=True).points
         return self._gradient_of_refits(folds, points, curvature, solver)
 
     def gradient_of_row(self, row: int) -> Array:
         """g⁽ⁱ⁾ of eq. 16, the approximate gradient of the left-out loss of one row: (m,)."""
         alone = (np.array([row]),)
         folds = Folds(alone, alone, len(self.objective))
-        steps = self._steps(folds, "hessian", "dense")
+        return self._at_steps(self._steps(folds, "hessian", "dense"), folds)
+
+    def _at_steps(self, steps: Steps, folds: Folds) -> Array:
         points = self._left_out(steps, folds, "newton", exact=False).points
         return hypergradient.at_points(steps, points[:, self._free]).cpu().numpy()
 

@@ -107,11 +107,10 @@ class Steps:
         inverse = pseudo_inverse(self.matrix)
         return lambda V: V @ inverse
 
-    def gradients(self, points: Tensor | None = None) -> Tensor:
-        """g_S at θ̂, or at a point of each set: (s, k)."""
-        at = self.theta.expand(len(self.sets), -1) if points is None else points
-        pull = vmap(self.objective.set_gradient, chunk_size=self._chunk())
-        return pull(at, self.sets.removed, self.sets.removed_weights)
+    def gradients(self) -> Tensor:
+        """g_S at θ̂: (s, k)."""
+        pull = vmap(self.objective.set_gradient, in_dims=(None, 0, 0), chunk_size=self._chunk())
+        return pull(self.theta, self.sets.removed, self.sets.removed_weights)
 
     def test_gradients(self, points: Tensor) -> Tensor:
         """∇ of the weighted mean loss of the rows tested in each set: (s, k)."""

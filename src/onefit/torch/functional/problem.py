@@ -173,7 +173,7 @@ class FunctionalProblem:
         sample_weight: Any = None,
         rng: int | np.random.Generator | None = None,
         device: Any = "cpu",
-    ) -> Tuning[FunctionalFit]:
+    ) -> Tuning:
         """Choose the strengths by descent on the leave-one-out risk: Algorithms 1 and 2 of the 2017 paper.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError, UnreliableWarning
+from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.numerics.backtracking import backtracked
 from onefit.torch.numerics.rows import check_choice
-from onefit.torch.risk import LeftOutRisk
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
 Scale: TypeAlias = Literal["log", "linear"]
@@ -29,22 +29,8 @@ FARTHEST = 1.0  # first trial of a step, in log λ or in the largest λ
 FIRST_STEP = 0.5  # of Algorithm 2, in the same unit
 
 
-class Fitted(Protocol):
-    """What descent needs of a fit."""
-
-    @property
-    def theta(self) -> Tensor:
-        """Where the next fit may begin."""
-
-    def loo(self) -> LeftOutRisk:
-        """Its risk."""
-
-
-F = TypeVar("F", bound=Fitted)
-
-
 @dataclass(frozen=True, eq=False)
-class Tuning(Generic[F]):
+class Tuning:
     """Strengths that descent came to.
 
     Attributes
@@ -75,7 +61,7 @@ class Tuning(Generic[F]):
     """
 
     strengths: Array
-    fit: F
+    fit: FunctionalFit
     path: Array
     risks: Array
 
@@ -113,15 +99,15 @@ class _Coordinates:
 
 
 def descend(
-    fit: Callable[[Array, Tensor | None], F],
+    fit: Callable[[Array, Tensor | None], FunctionalFit],
     strengths: Array,
-    gradient: Callable[[F], Array],
+    gradient: Callable[[FunctionalFit], Array],
     *,
     n_steps: int,
     step_size: StepSize,
     scale: Scale,
     stochastic: bool,
-) -> Tuning[F]:
+) -> Tuning:
     """Take gradient steps in the strengths, each fit beginning at the last.
 
     Parameters
@@ -147,10 +133,9 @@ def descend(
     if scale == "linear":
         run.lift()
     if stochastic or step_size is not None:
-        return run.by_rule(
-            n_steps, _rule(step_size, run.coordinates.unit(strengths)), with_risks=not stochastic
-        )
-    return run.by_halving(n_steps)
+        rule = _rule(step_size, run.coordinates.unit(strengths))
+        return run.descended(n_steps, lambda t, _: run.by_rule(rule, t), with_risks=not stochastic)
+    return run.descended(n_steps, lambda _, risks: run.by_halving(risks), with_risks=True)
 
 
 def _rule(step_size: StepSize, unit: float) -> Rule:
@@ -166,12 +151,14 @@ def _rule(step_size: StepSize, unit: float) -> Rule:
 
 
 @dataclass
-class _Run(Generic[F]):
-    fit: Callable[[Array, Tensor | None], F]
-    gradient: Callable[[F], Array]
+class _Run:
+    fit: Callable[[Array, Tensor | None], FunctionalFit]
+    gradient: Callable[[FunctionalFit], Array]
     coordinates: _Coordinates
-    found: F
+    found: FunctionalFit
     strengths: Array
+    squares: Array | float = 0.0
+    length: float = np.inf
 
     def lift(self) -> None:
         """From zero strengths without a gradient to the least of ``LIFTS`` that have one."""
@@ -184,47 +171,47 @@ class _Run(Generic[F]):
             else:
                 return
 
-    def by_rule(self, n_steps: int, rule: Rule, *, with_risks: bool) -> Tuning[F]:
-        """Steps of lengths that a rule gives."""
+    def descended(
+        self, n_steps: int, step: Callable[[int, list[float]], bool], *, with_risks: bool
+    ) -> Tuning:
+        """Take steps until there are no more: each is told its number and the risks so far."""
         path, risks = [self.strengths], [self.found.loo().value]
-        squares = np.zeros_like(self.strengths)
         for t in range(n_steps):
             try:
-                slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
-                squares = squares + slope**2
-                strengths = self.coordinates.move(self.strengths, -rule(t, squares) * slope)
-                self.found = self.fit(strengths, self.found.theta)
-            except SolverError as error:
-                _tell_end(t, error)
+                moved = step(t, risks)
+            except SolverError as error:  # what it came to before is kept
+                warnings.warn(f"descent ended after {t} steps: {error}", UnreliableWarning, stacklevel=4)
                 break
-            self.strengths = strengths
-            path.append(strengths)
+            if not moved:
+                break
+            path.append(self.strengths)
             if with_risks:
                 risks.append(self.found.loo().value)
         if not with_risks and len(path) > 1:
             risks.append(self.found.loo().value)
         return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
 
-    def by_halving(self, n_steps: int) -> Tuning[F]:
-        """Steps that are halved until the risk decreases."""
-        path, risks, length = [self.strengths], [self.found.loo().value], np.inf
-        for t in range(n_steps):
-            try:
-                slope = self.coordinates.slope(self.strengths, self.gradient(self.found))
-            except SolverError as error:
-                _tell_end(t, error)
-                break
-            unit, largest = self.coordinates.unit(self.strengths), float(np.abs(slope).max())
-            if not largest > 0:
-                break
-            length = self._halved(slope, min(4 * length, FARTHEST * unit / largest), risks[-1])
-            if length == 0.0:
-                break
-            path.append(self.strengths)
-            risks.append(self.found.loo().value)
-            if risks[-2] - risks[-1] <= LEAST_DECREASE * abs(risks[-2]):
-                break
-        return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
+    def by_rule(self, rule: Rule, t: int) -> bool:
+        """A step of the length that a rule gives."""
+        slope = self._slope()
+        self.squares = self.squares + slope**2
+        strengths = self.coordinates.move(self.strengths, -rule(t, self.squares) * slope)
+        self.found, self.strengths = self.fit(strengths, self.found.theta), strengths
+        return True
+
+    def by_halving(self, risks: list[float]) -> bool:
+        """A step that is halved until the risk decreases."""
+        if len(risks) > 1 and risks[-2] - risks[-1] <= LEAST_DECREASE * abs(risks[-2]):
+            return False
+        slope = self._slope()
+        unit, largest = self.coordinates.unit(self.strengths), float(np.abs(slope).max())
+        if not largest > 0:
+            return False
+        self.length = self._halved(slope, min(4 * self.length, FARTHEST * unit / largest), risks[-1])
+        return self.length > 0
+
+    def _slope(self) -> Array:
+        return self.coordinates.slope(self.strengths, self.gradient(self.found))
 
     def _halved(self, slope: Array, length: float, risk: float) -> float:
         """Take the first of the steps ``length``, ``length``/2, … that decreases the risk; its length."""
@@ -245,8 +232,3 @@ class _Run(Generic[F]):
         if float(taken) > 0:
             self.strengths, self.found = last
         return float(taken)
-
-
-def _tell_end(t: int, error: SolverError) -> None:
-    """Warn that descent ended early: what it came to before is kept."""
-    warnings.warn(f"descent ended after {t} steps: {error}", UnreliableWarning, stacklevel=5)

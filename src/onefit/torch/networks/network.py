@@ -17,7 +17,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
 from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
-from onefit.torch.networks.mapping import REFUSALS, derivative, jacobian_of, looped
+from onefit.torch.networks.mapping import REFUSALS, derivative, jacobian_of, looped, mapped
 from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights, trained_parameters
 
@@ -176,16 +176,13 @@ class Network:
     @cached_property
     def maps(self) -> bool:
         """Whether every operation of the module has a batching rule."""
-        first = taken(self.rows.inputs, slice(2))
         try:
-            mapped_jacobian = vmap(jacrev(self.predict), in_dims=(None, 0))
-            looped_jacobian = looped(lambda x: self.predict(self.theta, x), (first,))
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)
-                mapped_jacobian(self.theta, first)
+                vmap(jacrev(self.predict), in_dims=(None, 0))(self.theta, taken(self.rows.inputs, slice(2)))
         except REFUSALS:
             return False
-        return bool(torch.isfinite(looped_jacobian).all())
+        return True
 
     def map(self, f: Callable[..., Tensor], trees: tuple[Any, ...], chunk: int | None = None) -> Tensor:
         """Apply a function to every row: by ``vmap`` where the module allows it, else by a loop."""
@@ -213,10 +210,7 @@ class Network:
 
             return grad(value)(self.theta)
 
-        try:
-            return self.map(one, (few.inputs, few.target), chunk=max(1, BUDGET // len(self.theta)))
-        except REFUSALS:
-            return looped(one, (few.inputs, few.target))
+        return mapped(one, (few.inputs, few.target), chunk=max(1, BUDGET // len(self.theta)))
 
     def loss_derivatives(self) -> tuple[Tensor, Tensor]:
         """First two derivatives of ℓ in the outputs: (n, c), (n, c, c)."""

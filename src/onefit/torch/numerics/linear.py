@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from onefit._typing import Array
 from onefit.estimators import LogisticLOO, RidgeLOO
@@ -16,8 +18,7 @@ CS = np.logspace(-3, 2, 6)  # inverse strengths of a classifier
 
 def ridge_predictions(X: Array, y: Array, X_new: Array) -> Array:
     """Predictions of ridge regression on standardised features: (m,) or (m, c)."""
-    Z, Z_new = _standardised(X, X_new)
-    return np.asarray(RidgeLOO().fit(Z, y).predict(Z_new))
+    return np.asarray(make_pipeline(StandardScaler(), RidgeLOO()).fit(X, y).predict(X_new))
 
 
 def class_probabilities(X: Array, y: Array, X_new: Array) -> Array | None:
@@ -25,14 +26,8 @@ def class_probabilities(X: Array, y: Array, X_new: Array) -> Array | None:
     outputs = int(y.max())
     if X.shape[1] * outputs > LARGEST:
         return None
-    Z, Z_new = _standardised(X, X_new)
+    model = make_pipeline(StandardScaler(), LogisticLOO(Cs=CS))
     with warnings.catch_warnings():
         for own in (UnreliableWarning, ShortPathWarning):  # it is a yardstick, which nobody can lengthen
             warnings.simplefilter("ignore", own)
-        return np.asarray(LogisticLOO(Cs=CS).fit(Z, y).predict_proba(Z_new))
-
-
-def _standardised(X: Array, X_new: Array) -> tuple[Array, Array]:
-    middle, spread = X.mean(axis=0), X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    return (X - middle) / spread, (X_new - middle) / spread
+        return np.asarray(model.fit(X, y).predict_proba(X_new))

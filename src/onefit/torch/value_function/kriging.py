@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg as la
@@ -145,13 +146,9 @@ class Kriging:
         """
         cube, m = _UnitCube.of(x, values), x.shape[1]
         likelihood = _Likelihood(cube.units(x), (values - cube.level) / cube.spread)
-        bounds = [LOG_THETA] * m + [POWER] * m + [LOG_NUGGET]
-        starts = [np.repeat(start, [m, m, 1]) for start in STARTS]
-        found = [
-            minimize(likelihood.deviance, start, method="L-BFGS-B", jac=True, bounds=bounds)
-            for start in starts
-        ]
-        theta, power, nugget = split(min(found, key=lambda one: float(one.fun)).x)
+        theta, power, nugget = _likeliest(
+            likelihood.deviance, STARTS, (LOG_THETA, POWER, LOG_NUGGET), m, method="L-BFGS-B", jac=True
+        )
         factor = la.cho_factor(likelihood.correlation(theta, power, nugget), lower=True)
         at = _Concentrated.of(factor, likelihood.values, np.ones(len(x)))
         mean, weights = cube.level + cube.spread * at.mean, cube.spread * at.weights
@@ -216,6 +213,15 @@ class _Likelihood:
         return np.abs(self.x[:, None, :] - self.x[None, :, :])
 
 
+def _likeliest(
+    deviance: Callable[[Array], Any], starts: Any, bounds: tuple[Any, Any, Any], m: int, **how: Any
+) -> tuple[Array, Array, float]:
+    """Minimise a deviance of m, m and one parameters from several starts: what ``split`` makes of them."""
+    box = np.repeat(bounds, [m, m, 1], axis=0)
+    found = [minimize(deviance, np.repeat(start, [m, m, 1]), bounds=box, **how) for start in starts]
+    return split(min(found, key=lambda one: float(one.fun)).x)
+
+
 def split(parameters: Array) -> tuple[Array, Array, float]:
     """Return θ, p and the nugget."""
     m = len(parameters) // 2
@@ -278,16 +284,15 @@ class TangentKriging:
         cube, m = _UnitCube.of(x, values), x.shape[1]
         level, spread = cube.level, cube.spread
         data = _Tangents(cube.units(x), (values - level) / spread, slopes * cube.width / spread)
-        bounds = [LOG_THETA] * m + [LOG_SHIFT] * m + [LOG_NUGGET]
-        options = {"maxfev": 250 * (m + 1), "xatol": 1e-3, "fatol": 1e-3}
-        found = [
-            minimize(
-                data.deviance, np.repeat(s, [m, m, 1]), method="Nelder-Mead", bounds=bounds, options=options
-            )
-            for s in TANGENT_STARTS
-        ]
-        best = np.exp(min(found, key=lambda one: float(one.fun)).x)
-        theta, shift, nugget = best[:m], best[m : 2 * m], float(best[-1])
+        theta, log_shift, nugget = _likeliest(
+            data.deviance,
+            TANGENT_STARTS,
+            (LOG_THETA, LOG_SHIFT, LOG_NUGGET),
+            m,
+            method="Nelder-Mead",
+            options={"maxfev": 250 * (m + 1), "xatol": 1e-3, "fatol": 1e-3},
+        )
+        shift = np.exp(log_shift)
         at = data.solved(theta, shift, nugget)[1]
         full = np.zeros(data.known.shape)
         full[data.known] = at.weights

@@ -12,8 +12,8 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, Sandwich
 from onefit.curvature.one_output import OfColumns
 from onefit.exceptions import SolverError
+from onefit.numerics import EPS
 
-EPS = np.finfo(np.float64).eps
 FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
 
 

@@ -35,7 +35,8 @@ from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.risk.estimate import Readout
-from onefit.risk.judging import estimate, warn_if_unreliable
+from onefit.risk.judging import estimate
+from onefit.risk.trust import warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short

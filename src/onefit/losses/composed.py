@@ -1,4 +1,4 @@
-"""Losses made of others: a convex mixture, whose weights may be learned, and a loss with a known offset."""
+"""Losses made of others: mixtures, whose weights may be learned, known offsets, rows of a ridge."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss
 from onefit.losses.piecewise import PiecewiseLinear
+from onefit.losses.smooth import Squared
 from onefit.losses.tweedie import Tweedie
 from onefit.pieces import Pieces
 
@@ -299,3 +300,43 @@ class Offset(Composed):
             if abs(level - last) <= 1e-12 * max(1.0, abs(level)):
                 break
         return np.asarray(level)
+
+
+@dataclass(frozen=True)
+class WithRidgeRows(Loss):
+    """A loss on the first n rows, and ½ (y − η)² on those that stand for an ℓ2 penalty.
+
+    Parameters
+    ----------
+    loss : Loss
+    n : int
+    """
+
+    loss: Loss
+    n: int
+
+    @property
+    def pieces(self) -> Pieces:
+        return self.loss.pieces
+
+    def value(self, y: Array, eta: Array) -> Array:
+        return self._joined("value", y, eta)
+
+    def gradient(self, y: Array, eta: Array) -> Array:
+        return self._joined("gradient", y, eta)
+
+    def hessian(self, y: Array, eta: Array) -> Array:
+        return self._joined("hessian", y, eta)
+
+    def third(self, y: Array, eta: Array) -> Array:
+        return self._joined("third", y, eta)
+
+    def self_concordance(self) -> float | None:
+        return self.loss.self_concordance()
+
+    def start(self, y: Array, weights: Array) -> Array:
+        return np.zeros(())
+
+    def _joined(self, what: str, y: Array, eta: Array) -> Array:
+        rows = getattr(self.loss, what)(y[: self.n], eta[: self.n])
+        return np.concatenate([rows, getattr(Squared(), what)(y[self.n :], eta[self.n :])])

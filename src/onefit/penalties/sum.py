@@ -120,17 +120,14 @@ def _of_two(one: Penalty, other: Penalty) -> Penalty:
     TypeError
         Any other sum: two kinked penalties have no common proximal operator.
     """
+    if isinstance(other, L2 | Box) and not isinstance(one, Box):
+        one, other = other, one
     if isinstance(one, Box) and isinstance(other, SeparablePenalty):
         return _bounded(other, one)
-    if isinstance(other, Box) and isinstance(one, SeparablePenalty):
-        return _bounded(one, other)
-    if isinstance(one, SeparablePenalty) and isinstance(other, SeparablePenalty):
-        if isinstance(one, L2) or isinstance(other, L2):
-            return _fold(one, other)
-    elif isinstance(one, L2) and not isinstance(other, Sum):
+    if isinstance(one, L2) and isinstance(other, SeparablePenalty):
+        return _fold(one, other)
+    if isinstance(one, L2) and not isinstance(other, Sum):
         return Sum(one, other)
-    elif isinstance(other, L2) and not isinstance(one, Sum):
-        return Sum(other, one)
     raise TypeError(
         "only an L2 penalty and one other, or a Box and a separable one, can be added, "
         f"got {type(one).__name__} + {type(other).__name__}"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array
-from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
-from onefit.numerics import FLAGGED, UNRELIABLE
+from onefit.numerics import FLAGGED
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
-from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, remedy, shown
-
-LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
+from onefit.risk.trust import class_lost, guarantee_of, notes_on, reach, remedy
 
 
 def estimate(
@@ -125,30 +121,4 @@ def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Y
         spread=lambda rows, eta, bounds: response.spread(target[rows], eta, bounds),
         reach=lambda eta, bounds: reach(response, target, eta, bounds),
         weights=np.ones(len(target)) if weights is None else weights,
-    )
-
-
-def warn_if_unreliable(result: RiskEstimate) -> None:
-    """Warn when the risk may be off by more than half of its standard error."""
-    if result._lone is not None and result._share(result._lone) > LONE_SHARE:
-        warnings.warn(
-            f"rows {shown(result.rows[result._lone])} leave no other of their class: a refit without "
-            "them would not know it",
-            UnreliableWarning,
-            stacklevel=3,
-        )
-        return
-    if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
-        return
-    rows = np.flatnonzero(~np.isfinite(result.bounds))
-    which = shown(result.rows[rows])
-    known = (
-        f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
-        if np.isfinite(result.approx_error)
-        else f"rests on {rows.size} rows of whose refits nothing is known (rows {which})"
-    )
-    warnings.warn(
-        f"the {result.loss_name} of {result.value:.4g} {known}: {result._remedy}",
-        UnreliableWarning,
-        stacklevel=3,
     )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onefit._typing import Array, Index, Mask
+from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, TINY
+from onefit.numerics import EXACT, TINY, UNRELIABLE
+
+if TYPE_CHECKING:
+    from onefit.risk.estimate import RiskEstimate
+
+LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 
 
 def guarantee_of(left_out: LeftOut, value: float, error: float) -> str:
@@ -101,3 +108,29 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
 def shown(rows: Index) -> str:
     """The first row numbers, for a sentence."""
     return ", ".join(map(str, rows[:8])) + (", …" if len(rows) > 8 else "")
+
+
+def warn_if_unreliable(result: RiskEstimate) -> None:
+    """Warn when the risk may be off by more than half of its standard error."""
+    if result._lone is not None and result._share(result._lone) > LONE_SHARE:
+        warnings.warn(
+            f"rows {shown(result.rows[result._lone])} leave no other of their class: a refit without "
+            "them would not know it",
+            UnreliableWarning,
+            stacklevel=3,
+        )
+        return
+    if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
+        return
+    rows = np.flatnonzero(~np.isfinite(result.bounds))
+    which = shown(result.rows[rows])
+    known = (
+        f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
+        if np.isfinite(result.approx_error)
+        else f"rests on {rows.size} rows of whose refits nothing is known (rows {which})"
+    )
+    warnings.warn(
+        f"the {result.loss_name} of {result.value:.4g} {known}: {result._remedy}",
+        UnreliableWarning,
+        stacklevel=3,
+    )

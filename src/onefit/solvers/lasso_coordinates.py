@@ -16,51 +16,10 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Along, ScalarCurvature, factor
 from onefit.fit import Fit
-from onefit.losses import Loss, Squared
+from onefit.losses.composed import WithRidgeRows
 from onefit.penalties import L1, AnalysisPenalty
-from onefit.pieces import Pieces
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
-
-
-@dataclass(frozen=True)
-class WithRidgeRows(Loss):
-    """A loss on the first n rows, and ½ (y − η)² on those that stand for an ℓ2 penalty.
-
-    Parameters
-    ----------
-    loss : Loss
-    n : int
-    """
-
-    loss: Loss
-    n: int
-
-    @property
-    def pieces(self) -> Pieces:
-        return self.loss.pieces
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._joined("value", y, eta)
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return self._joined("gradient", y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return self._joined("hessian", y, eta)
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return self._joined("third", y, eta)
-
-    def self_concordance(self) -> float | None:
-        return self.loss.self_concordance()
-
-    def start(self, y: Array, weights: Array) -> Array:
-        return np.zeros(())
-
-    def _joined(self, what: str, y: Array, eta: Array) -> Array:
-        rows = getattr(self.loss, what)(y[: self.n], eta[: self.n])
-        return np.concatenate([rows, getattr(Squared(), what)(y[self.n :], eta[self.n :])])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,11 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.fit import Fit
+from onefit.leave_out.follow import Paths
 from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
+from onefit.leave_out.stages import Way, ways
 from onefit.leave_out.step import one_step
 from onefit.leave_out.tableau import Watched
 from onefit.losses import Squared
@@ -151,3 +153,36 @@ def test_no_rows():
     X, y = _data()
     watched = Watched.of(_fit(X, y, L1(4.0)))
     assert leave_out_by_exchange(watched, np.empty(0, dtype=np.intp)).coef.shape[0] == 0
+
+
+def test_where_a_path_ends_without_a_proof_a_refit_starts():
+    X, y = _words(seed=2)
+    null = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()
+    fit = _fit(sp.csr_array(X), y, L1(0.03 * null))
+    found = Paths(fit).follow(np.arange(len(y)))
+    assert found.solved
+    assert found.near
+    for i, end in found.near.items():
+        refit = without(fit, i)
+        there = Fit(fit.problem.without(i), end.coef, end.intercept)
+        np.testing.assert_allclose(there.objective, refit.objective, rtol=1e-9)
+
+
+def test_rows_that_are_followed_later_find_the_columns_that_joined_before():
+    X, y = _data(n=30, p=200, seed=4)
+    y[3] += 30.0
+    watched = Watched.of(_fit(X, y, L1(20.0)))
+    before = len(watched.columns)
+    leave_out_by_exchange(watched, np.array([3]))
+    assert len(watched.columns) > before
+    ends = leave_out_by_exchange(watched, np.array([4]))
+    assert ends.solved.all()
+    assert len(ends.columns) == len(watched.columns)
+
+
+@pytest.mark.parametrize("weights", ["equal", "unequal"])
+def test_elastic_nets_are_followed_where_all_rows_share_a_tableau(weights):
+    X, y = _data()
+    drawn = np.random.default_rng(1).uniform(0.5, 2.0, 40) if weights == "unequal" else np.ones(40)
+    fit = _fit(X, y, ElasticNet(10.0, 0.5), drawn)
+    assert ways(fit)[0][1] == (Way.FOLLOW if weights == "equal" else Way.ITERATE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import Walk, of_verdicts, search_path
-from onefit.tuning.race import race
+from onefit.tuning.race import _Race, race
 from onefit.tuning.sample import Verdict, between, from_sample
 
 RNG = np.random.default_rng(0)
@@ -116,6 +118,55 @@ def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, ref
     assert metric.losses(labels, left_out.eta).mean() == pytest.approx(exact.risks[exact.best], rel=0.01)
     known = np.isfinite(result.approx_errors)
     assert np.all(np.abs(result.risks - exact.risks)[known] <= result.approx_errors[known] + 0.02)
+
+
+def _rough(strength):
+    labels = (Y > 0).astype(float)
+    return Problem(Logistic(), L1(strength), X, labels, np.ones(60))
+
+
+def _rough_path():
+    """Strengths of an ℓ1 logistic path, judged by steps, and the place of the best."""
+    judgement = Judgement(LogLoss(np.array([0, 1])), (Y > 0).astype(float), np.ones(60))
+    strengths = np.geomspace(20.0, 0.1, 9)
+    walked, (raced, _, _) = _raced(_rough, strengths, judgement)
+    return judgement, walked, raced.best
+
+
+def _with_verdict(walked, judgement, place, verdict, selection="min"):
+    verdicts = list(walked.verdicts)
+    verdicts[place] = verdict
+    of = walked.strengths, verdicts, judgement.unit_weights, walked.coefs, walked.levels, selection
+    return of_verdicts(*of)
+
+
+def test_a_rough_risk_beside_the_choice_is_judged_before_the_choice_stands():
+    judgement, walked, best = _rough_path()
+    known = walked.verdicts[best]
+    misled = known._replace(losses=10.0 * known.losses, error=np.inf, solved=0, seen=0)
+    result = _with_verdict(walked, judgement, best, misled)
+    assert result.best != best
+    assert race(result, _rough, judgement, "min")[0].best == best
+
+
+def test_a_choice_between_judged_strengths_is_judged_like_these_first(monkeypatch):
+    judgement, walked, best = _rough_path()
+    result = replace(_with_verdict(walked, judgement, best, None), best=best)
+    thorough = []
+    monkeypatch.setattr(_Race, "_judge_thoroughly", _recorded(_Race._judge_thoroughly, thorough))
+    running = _Race(result, _rough, judgement, "min")
+    running.finish()
+    assert running.result.verdicts[best] is not None
+    assert thorough[-1] == running.result.best
+    assert len(thorough) == 1
+
+
+def _recorded(method, places):
+    def recorded(race, place):
+        places.append(place)
+        return method(race, place)
+
+    return recorded
 
 
 def test_a_sample_of_rows_has_the_mean_of_all_within_its_error():

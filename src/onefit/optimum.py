@@ -6,8 +6,9 @@ import warnings
 
 import numpy as np
 
-from onefit._linalg import column_norms, has_columns
+from onefit._linalg import RowGram, column_norms
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
+from onefit.numerics import EPS_SINGLE, TINY
 from onefit.readers import Reading
 from onefit.solvers.newton import Solution
 from onefit.solvers.polish import polish
@@ -22,11 +23,14 @@ def _should_fit(reading: Reading) -> bool:
 
     They can where it stopped at its limit, where no coefficient is left though the intercept is still on its
     way, or where columns are of very different size, among them the one of ones, and with them what a ridge
-    adds: then solvers call themselves converged when the largest are.
+    adds: then solvers call themselves converged when the largest are.  A kernel that was evaluated in single
+    precision decides by its rounding what is fitted beside a weak penalty.
     """
     problem = reading.fit.problem
-    if not has_columns(problem.X):
-        return reading.converged
+    if isinstance(problem.X, RowGram):
+        largest = problem.n * float(np.max(problem.X.gram.diagonal(), initial=0.0))
+        rounding = EPS_SINGLE * largest / max(float(np.min(reading.fit.tangent.hessian)), TINY)
+        return reading.converged and rounding < 1.0
     if not np.any(reading.fit.coef):
         return False
     sizes = column_norms(problem.X, problem.weights, centred=False)

@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import (
     RationalQuadratic,
     WhiteKernel,
 )
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 import onefit
@@ -118,3 +119,17 @@ def test_leave_one_out_of_a_kernel_object_is_that_of_its_name():
     named = onefit.loo(SVC(gamma=0.5 / 4.0).fit(ROWS, y), ROWS, y)
     kernel = onefit.loo(SVC(kernel=RBF(2.0)).fit(ROWS, y), ROWS, y)
     np.testing.assert_allclose(kernel.decision, named.decision, atol=1e-7)
+
+
+def test_a_kernel_in_single_precision_beside_a_weak_penalty_is_not_called_other_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 6)).astype(np.float32)
+    y = rng.normal(size=50)
+    model = KernelRidge(alpha=1e-6, kernel="linear").fit(X, y)
+    with pytest.warns(onefit.NotOptimalWarning):
+        polished = onefit.loo(model, X, y)
+    in_double = onefit.loo(model.fit(X.astype(float), y), X.astype(float), y)
+    np.testing.assert_allclose(polished.value, in_double.value, rtol=1e-2)
+    strong = KernelRidge(alpha=1.0, kernel="linear").fit(X, y)
+    with pytest.raises(onefit.NotFittedToDataError, match="far from optimal"):
+        onefit.loo(strong, X, y[::-1])

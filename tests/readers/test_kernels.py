@@ -121,6 +121,7 @@ def test_leave_one_out_of_a_kernel_object_is_that_of_its_name():
     np.testing.assert_allclose(kernel.decision, named.decision, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:Singular matrix")  # the only sign that scikit-learn gives
 def test_a_kernel_in_single_precision_beside_a_weak_penalty_is_not_called_other_data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 6)).astype(np.float32)

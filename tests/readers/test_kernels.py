@@ -17,6 +17,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
 from sklearn.svm import SVC
 
 import onefit
@@ -134,3 +135,17 @@ def test_a_kernel_in_single_precision_beside_a_weak_penalty_is_not_called_other_
     strong = KernelRidge(alpha=1.0, kernel="linear").fit(X, y)
     with pytest.raises(onefit.NotFittedToDataError, match="far from optimal"):
         onefit.loo(strong, X, y[::-1])
+
+
+@pytest.mark.filterwarnings("ignore::onefit.NotOptimalWarning")
+@pytest.mark.parametrize("alpha", [1e-4, 1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_bounds_of_a_linear_kernel_hold_beside_the_same_ridge(alpha, seed):
+    """Whose few columns know nothing of the rounding that a kernel divides by its penalty."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 6)) * np.array([1.0, 1.0, 1.0, 10.0, 0.1, 1.0])
+    y = X[:, 0] + rng.normal(size=50)
+    own = onefit.loo(KernelRidge(alpha=alpha).fit(X, y), X, y)
+    ridge = onefit.loo(Ridge(alpha, fit_intercept=False, solver="svd").fit(X, y), X, y)
+    assert own.guarantee in ("exact", "bounded")
+    assert np.all(np.abs(own.predictions - ridge.predictions) <= own.bounds)

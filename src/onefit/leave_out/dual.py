@@ -49,12 +49,12 @@ def leave_rows_out(fit: Fit) -> LeftOut | None:
     eta, slack, leverages = fit.eta.copy(), np.ones(problem.n), np.zeros(problem.n)
     eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / diagonal).T
     leverages[rows] = 1.0 - diagonal / weights if penalised else 1.0
-    return LeftOut(fit, eta, rounding * _size(eta), np.clip(leverages, 0.0, 1.0), slack)
+    return LeftOut(fit, eta, _off(eta, rounding), np.clip(leverages, 0.0, 1.0), slack)
 
 
-def _size(values: Array) -> Array:
-    """Largest output of each row: (t,)."""
-    return np.asarray(np.abs(values).reshape(len(values), -1).max(axis=1))
+def _off(eta: Array, rounding: float) -> Array:
+    """How far off rounding in Q leaves the rows, which are sums over all of them: (t,)."""
+    return np.full(len(eta), rounding * float(np.abs(eta).max(initial=0.0)))
 
 
 def residual_form(fit: Fit) -> tuple[Array, float] | None:
@@ -121,4 +121,4 @@ def leave_sets_out(fit: Fit, folds: Folds) -> LeftOut | None:
     known = leave_rows_out(fit)
     assert known is not None
     # nothing was divided by a vanishing slack, so none is left to be wary of
-    return LeftOut(fit, eta, rounding * _size(eta), known.leverages, np.ones(len(folds)), folds)
+    return LeftOut(fit, eta, _off(eta, rounding), known.leverages, np.ones(len(folds)), folds)

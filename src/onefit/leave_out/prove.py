@@ -25,7 +25,7 @@ from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, roo
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, SNAP, TINY
+from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, SNAP, TINY
 from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
@@ -158,6 +158,7 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     removed = K.is_definite or _is_removed(fit, gradient, step)
     if not removed or not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
+    far = far + _rounding_of_predictors(fit)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
         return np.asarray(change[rows]) + far
     size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
@@ -166,6 +167,14 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     if _may_be_blind(fit, K) and not fit.has_free_directions:
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found
+
+
+def _rounding_of_predictors(fit: Fit) -> float:
+    """What rounding leaves of sums over the rows of a kernel, whose terms are large beside a weak penalty."""
+    X = fit.problem.X
+    if not isinstance(X, _linalg.RowGram):
+        return 0.0
+    return 2.0 * EPS * float(np.max(np.abs(X.gram) @ np.abs(fit.coef), initial=0.0))
 
 
 def is_blind(fit: Fit, K: Curvature) -> bool:

@@ -158,7 +158,7 @@ def test_held_out_sets_are_solved_without(weighted):
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
     drawn = folds.monte_carlo(len(y), 6, 0.7, 0)
     problem = Problem(Squared(), L1(1.5), X, y, np.ones(len(y)))
-    judge = HeldOutJudge(drawn, SquaredError(), y, weights)
+    judge = HeldOutJudge(SquaredError(), y, weights, drawn)
     losses = []
     for rows in drawn.removed:
         fit = solve(Fit.at_start(problem.without(rows))).fit

@@ -252,7 +252,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
             check_classes_stay(folds.removed, target, weights)
-        return judges.HeldOutJudge(folds, metric, target, weights, self.n_jobs)
+        return judges.HeldOutJudge(metric, target, weights, folds, self.n_jobs)
 
     def _take(self, found: Descended, space: Space) -> None:
         best = next(

@@ -109,8 +109,8 @@ class RiskObjective(Objective):
     def has_kinks(self) -> bool:
         """Where rows come onto kinks of loss or metric, or coefficients onto those of the penalty."""
         problem = self._problem(self.space.middle)
-        shape = (problem.X.shape[1], *problem.intercept.shape)
-        return self.judge.metric.has_kinks or problem.loss.has_kinks or problem.penalty.has_kinks(shape)
+        on_penalty = problem.penalty.has_kinks(problem.coef_shape)
+        return self.judge.metric.has_kinks or problem.loss.has_kinks or on_penalty
 
     def without_effect(self) -> list[str]:
         return [self.space.domains[m].name for m, changes in self.changes.items() if changes == NOTHING]

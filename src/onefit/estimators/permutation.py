@@ -26,7 +26,7 @@ from onefit.risk.permutation import (
 from onefit.tuning.centred import CentredDesign
 from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum
-from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
+from onefit.tuning.permutation import bounded_bfgs, papers_adam
 from onefit.tuning.ridge_coordinates import RidgeCoordinates, coordinates
 from onefit.validation import is_count, is_number
 
@@ -222,7 +222,7 @@ class PermutationRegressor(SelectorMixin, LinearModel):
         family = FAMILIES[self.structure](space)
         start = family.start(self._start(space))
         if np.any(rows.varies):
-            minimum = self._optimiser().minimise(family, start)
+            minimum = self._minimised(family, start)
             self.p_value_ = p_value(gains(space.grid_norms))
             self._warn(minimum)
         else:
@@ -248,10 +248,13 @@ class PermutationRegressor(SelectorMixin, LinearModel):
             return INITIAL_LAMBDA
         return space.next_to_the_null_model() if self.structure == "ridge" else space.scale
 
-    def _optimiser(self) -> PapersAdam | LBFGS:
+    def _minimised(self, family: Family, start: Array) -> Minimum:
+        settings: dict[str, Any] = {"max_iter": self.max_iter}
+        if self.tol is not None:
+            settings["tol"] = self.tol
         if self.optimizer == "adam":
-            return with_tolerance(PapersAdam(self.learning_rate, max_iter=self.max_iter), self.tol)
-        return with_tolerance(LBFGS(max_iter=self.max_iter), self.tol)
+            return papers_adam(family, start, learning_rate=self.learning_rate, **settings)
+        return bounded_bfgs(family, start, **settings)
 
     def _take_parameters(self, minimum: Minimum, family: Family, space: RidgeCoordinates) -> None:
         """Set the fitted attributes that the parameters determine."""

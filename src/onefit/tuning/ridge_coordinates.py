@@ -28,6 +28,7 @@ def flat(responses: Array) -> Array:
     return responses.reshape(rows, count * outputs)
 
 
+@dataclass(frozen=True, eq=False)
 class RidgeCoordinates(ABC):
     """Orthonormal coordinates of the rows in which (X̃X̃ᵀ + λI)⁻¹ is cheap for every λ, and the targets there.
 
@@ -87,9 +88,6 @@ class RidgeCoordinates(ABC):
 class ColumnCoordinates(RidgeCoordinates):
     """Those of the left singular vectors, from the eigendecomposition of X̃ᵀX̃ (p, p): for p ≤ n."""
 
-    design: CentredDesign
-    targets: Array
-
     @cached_property
     def gram(self) -> Array:
         """X̃ᵀX̃: (p, p)."""
@@ -146,9 +144,6 @@ class RowCoordinates(RidgeCoordinates):
     product of n reflections, which are applied to the targets and never multiplied out.  After that every λ
     costs one tridiagonal solve, O(n) a target.
     """
-
-    design: CentredDesign
-    targets: Array
 
     @cached_property
     def _reduction(self) -> tuple[Array, Array, Array, Array]:

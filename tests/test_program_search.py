@@ -56,7 +56,7 @@ def response(loss):
 def objective(model, y, bounds=BOUNDS, folds=3):
     searched = SearchedModel.of(model, bounds, X, y, None)
     reading = searched.reading
-    judge = HeldOutJudge(k_fold(N, folds, None), reading.metric, reading.target, np.ones(N))
+    judge = HeldOutJudge(reading.metric, reading.target, np.ones(N), k_fold(N, folds, None))
     return objective_of(searched.fitted, searched.space, searched.problem_at, judge)
 
 

@@ -166,6 +166,11 @@ class Problem:
         return int(self.X.shape[0])
 
     @property
+    def coef_shape(self) -> tuple[int, ...]:
+        """Of the coefficients: (p,) or (p, c)."""
+        return (self.X.shape[1], *self.intercept.shape)
+
+    @property
     def known_moments(self) -> Moments | None:
         """Sums over the rows, if they were given and are still those of these columns and weights."""
         own = self.moments

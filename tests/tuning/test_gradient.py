@@ -67,8 +67,7 @@ def test_ways_down_reach_the_bottom(optimizer):
     length = 0.03 if optimizer == "constant" else 0.1  # below 2 over the largest curvature, 60
     found = descend(objective, _plan(optimizer, learning_rate=length))
     np.testing.assert_allclose(found.t, 1.0, atol=1e-3 if optimizer == "adam" else 1e-5)
-    assert len(found.points) == len(found.values)
-    assert found.value == min(found.values)
+    assert found.value == min(value for _, value in objective.visited)
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -89,8 +88,8 @@ def test_risks_that_are_nowhere_finite_are_refused():
 
 def test_random_starts_are_within_the_bounds_and_spread():
     objective = RiskObjective(*_strengths(4), _Bowl(np.eye(4)))
-    found = descend(objective, _plan("projected", n_starts=4, max_iter=1))
-    points = np.array(found.points)
+    descend(objective, _plan("projected", n_starts=4, max_iter=1))
+    points = np.array([t for t, _ in objective.visited])
     assert points.min() >= -3.0 - 1e-12
     assert points.max() <= 4.0 + 1e-12
     assert np.ptp(points, axis=0).min() > 2.0
@@ -158,7 +157,7 @@ def test_held_out_sets_are_solved_without(weighted):
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
     drawn = folds.monte_carlo(len(y), 6, 0.7, 0)
     problem = Problem(Squared(), L1(1.5), X, y, np.ones(len(y)))
-    judge = HeldOutJudge(drawn, SquaredError(), y, weights)
+    judge = HeldOutJudge(SquaredError(), y, weights, drawn)
     losses = []
     for rows in drawn.removed:
         fit = solve(Fit.at_start(problem.without(rows))).fit

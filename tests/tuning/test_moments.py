@@ -69,7 +69,7 @@ class _Summing(HeldOutJudge):
 def test_they_are_taken_once_and_change_nothing(fit_intercept):
     sets = list(np.array_split(np.arange(N), 5))
     folds = Folds(tuple(sets), tuple(sets), N)
-    judge = _Summing(folds, SquaredError(), Y, np.ones(N))
+    judge = _Summing(SquaredError(), Y, np.ones(N), folds)
     _Summing.taken = 0
     for strength in (30.0, 10.0, 3.0):
         problem = _problem(L1(strength), fit_intercept)

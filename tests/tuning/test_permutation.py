@@ -8,14 +8,10 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from onefit.risk.permutation import draw_permutations, permuted_targets
+from onefit.tuning.centred import CentredDesign
 from onefit.tuning.closed_form import FAMILIES, ColumnSide, RowSide, Sparse, quasi_sparsifier
-from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
-from onefit.tuning.ridge_coordinates import (
-    CentredDesign,
-    ColumnCoordinates,
-    RowCoordinates,
-    coordinates,
-)
+from onefit.tuning.permutation import bounded_bfgs, papers_adam
+from onefit.tuning.ridge_coordinates import ColumnCoordinates, RowCoordinates, coordinates
 
 SHAPES = [(25, 6), (12, 30), (10, 10), (20, 1)]
 
@@ -158,7 +154,7 @@ def test_adam_takes_the_steps_of_table_one(structure):
         second = 0.9 * second + 0.1 * gradients[-1] ** 2
         step = first / (1 - 0.5**k) / (np.sqrt(second / (1 - 0.9**k)) + 1e-8)
         thetas.append(thetas[-1] - 0.5 * step)
-    found = PapersAdam(max_iter=2, tol=1e-30).minimise(family, start)
+    found = papers_adam(family, start, max_iter=2, tol=1e-30)
     values = [family.value_and_gradient(theta)[0] for theta in thetas]
     np.testing.assert_allclose(found.values, values, rtol=1e-12)
     np.testing.assert_allclose(found.t, thetas[int(np.argmin(values))], rtol=1e-12)
@@ -168,7 +164,7 @@ def test_adam_takes_the_steps_of_table_one(structure):
 
 def test_adam_stops_by_the_change_of_the_criterion():
     family = FAMILIES["ridge"](_space((60, 6)))
-    found = PapersAdam().minimise(family, family.start(1e3))
+    found = papers_adam(family, family.start(1e3))
     changes = np.abs(np.diff(found.values))
     assert found.converged
     assert changes[-1] < 1e-4
@@ -178,8 +174,8 @@ def test_adam_stops_by_the_change_of_the_criterion():
 def test_adam_does_not_stop_on_its_way_down_from_a_flat_start():
     space = _space((25, 6))
     family = FAMILIES["ridge"](space)
-    far = PapersAdam().minimise(family, family.start(1e8 * space.scale))
-    near = PapersAdam().minimise(family, family.start(space.scale))
+    far = papers_adam(family, family.start(1e8 * space.scale))
+    near = papers_adam(family, family.start(space.scale))
     assert abs(far.values[1] - far.values[0]) < 1e-4  # the paper's rule alone would stop here
     assert far.values.min() == pytest.approx(near.values.min(), abs=1e-3)
 
@@ -188,8 +184,8 @@ def test_adam_does_not_stop_on_its_way_down_from_a_flat_start():
 def test_adam_and_lbfgs_find_the_same_ridge(shape):
     family = FAMILIES["ridge"](_space(shape, count=30))
     start = family.start(family.space.next_to_the_null_model())
-    by_adam = PapersAdam(learning_rate=0.02, tol=1e-14, max_iter=5000).minimise(family, start)
-    by_lbfgs = LBFGS(tol=1e-15).minimise(family, start)
+    by_adam = papers_adam(family, start, learning_rate=0.02, tol=1e-14, max_iter=5000)
+    by_lbfgs = bounded_bfgs(family, start, tol=1e-15)
     assert by_lbfgs.converged
     assert by_adam.values.min() == pytest.approx(by_lbfgs.values.min(), abs=1e-9)
     assert abs(family.value_and_gradient(by_lbfgs.t)[1][0]) < 1e-7
@@ -201,8 +197,8 @@ def test_adam_and_lbfgs_find_the_same_where_there_is_one_basin(structure):
     space = _space((40, 2), count=30)
     family = FAMILIES[structure](space)
     start = family.start(space.scale)
-    by_lbfgs = LBFGS(tol=1e-14).minimise(family, start)
-    by_adam = PapersAdam(learning_rate=0.05, tol=1e-13, max_iter=4000).minimise(family, start)
+    by_lbfgs = bounded_bfgs(family, start, tol=1e-14)
+    by_adam = papers_adam(family, start, learning_rate=0.05, tol=1e-13, max_iter=4000)
     assert by_adam.values.min() == pytest.approx(by_lbfgs.values[-1], abs=1e-8)
     assert by_lbfgs.values[-1] < by_lbfgs.values[0] - 0.01
 
@@ -212,20 +208,15 @@ def test_adam_and_lbfgs_find_the_same_where_there_is_one_basin(structure):
 def test_lbfgs_does_not_end_above_its_start(structure, shape):
     space = _space(shape, count=30)
     family = FAMILIES[structure](space)
-    found = LBFGS().minimise(family, family.start(space.scale))
+    found = bounded_bfgs(family, family.start(space.scale))
     assert np.all(np.diff(found.values) <= 1e-12)
     assert found.values[-1] == pytest.approx(family.value_and_gradient(found.t)[0], rel=1e-12)
 
 
 def test_without_permutations_ridge_overfits():
     family = FAMILIES["ridge"](_space((30, 60), count=0))
-    found = LBFGS().minimise(family, family.start(1.0))
+    found = bounded_bfgs(family, family.start(1.0))
     assert found.values[-1] < 1e-3  # nothing stands against a perfect fit
-
-
-def test_tolerance_is_replaced_only_if_given():
-    assert with_tolerance(PapersAdam(), None) == PapersAdam()
-    assert with_tolerance(LBFGS(), 1e-3) == LBFGS(tol=1e-3)
 
 
 def test_grid_of_strengths_follows_the_scale_of_X():

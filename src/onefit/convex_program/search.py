@@ -75,10 +75,9 @@ class ProgramObjective(Objective):
         if not np.isfinite(value):
             return value, gradient
         adjoints = [one.adjoint(self._slopes(k, one)) for k, one in enumerate(solutions)]
-        for m, (domain, s) in enumerate(zip(self.space.domains, self.space.slices, strict=True)):
-            assert isinstance(domain, Domain), m
-            rates = [self._along(t, domain, unit, adjoints) for unit in np.eye(domain.size)]
-            gradient[s] = rates
+        for domain, s in self.space.parts():
+            assert isinstance(domain, Domain), domain.name
+            gradient[s] = [self._along(t, domain, unit, adjoints) for unit in np.eye(domain.size)]
         return value, gradient
 
     def _solved(self, t: Array) -> tuple[float, list[ConicSolution]]:

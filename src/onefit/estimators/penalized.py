@@ -116,7 +116,7 @@ class Penalized(LinearModel):
     def _grid(self, sample: Sample, ratio: float) -> Grid:
         """Strengths that were given, or so many between ends from the data."""
         problem = self._problem(sample, 1.0, ratio)
-        shape = (problem.X.shape[1], *problem.intercept.shape)
+        shape = problem.coef_shape
         if not self._unit_penalty(ratio).has_kinks(shape):
             total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
             start = Fit.at_start(problem)

@@ -23,10 +23,11 @@ from onefit.risk.permutation import (
     permuted_targets,
     varying_outputs,
 )
+from onefit.tuning.centred import CentredDesign
 from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum
-from onefit.tuning.permutation import LBFGS, PapersAdam, with_tolerance
-from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
+from onefit.tuning.permutation import bounded_bfgs, papers_adam
+from onefit.tuning.ridge_coordinates import RidgeCoordinates, coordinates
 from onefit.validation import is_count, is_number
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
@@ -36,24 +37,22 @@ INITIAL_LAMBDA = 1e3  # the paper's table 1
 class _Rows:
     """The rows of positive weight, and what scales their response back."""
 
-    X: Design
+    design: CentredDesign
     y: Array  # (n, t)
-    weights: Array
-    centred: bool
 
     @property
     def level(self) -> Array:
         """Mean of each output, or 0: (t,)."""
-        return np.average(self.y, axis=0, weights=self.weights) if self.centred else np.zeros(self.y.shape[1])
+        return self.design.level(self.y)
 
     @property
     def varies(self) -> Mask:
-        return varying_outputs(self.y, self.weights, centred=self.centred)
+        return varying_outputs(self.y, self.design.weights, centred=self.design.centred)
 
     @property
     def lengths(self) -> Array:
         """How long each output is for one of the same share in a target of length 1: (t,)."""
-        squares = np.einsum("i,it->t", self.weights, (self.y - self.level) ** 2)
+        squares = np.einsum("i,it->t", self.design.weights, (self.y - self.level) ** 2)
         return np.sqrt(squares * max(1, self.varies.sum()))
 
 
@@ -212,18 +211,18 @@ class PermutationRegressor(SelectorMixin, LinearModel):
             raise ValueError("a fit needs at least 2 rows of positive weight, sample_weight has 1")
         if len(held) < len(y):
             X, y, weights = _linalg.some_rows(X, held), y[held], weights[held]
-        return _Rows(X, y, weights, bool(self.fit_intercept))
+        return _Rows(CentredDesign(X, weights, bool(self.fit_intercept)), y)
 
     def _fit(self, rows: _Rows) -> tuple[Array, Array]:
         """Set all other fitted attributes; return coefficients (t, p) and intercepts (t,)."""
         orders = self._draw(len(rows.y))
-        targets = permuted_targets(rows.y, rows.weights, orders, centred=rows.centred)
-        design = CentredDesign(rows.X, rows.weights, rows.centred)
+        design = rows.design
+        targets = permuted_targets(rows.y, design.weights, orders, centred=design.centred)
         space = coordinates(design, targets)
         family = FAMILIES[self.structure](space)
         start = family.start(self._start(space))
         if np.any(rows.varies):
-            minimum = self._optimiser().minimise(family, start)
+            minimum = self._minimised(family, start)
             self.p_value_ = p_value(gains(space.grid_norms))
             self._warn(minimum)
         else:
@@ -249,10 +248,13 @@ class PermutationRegressor(SelectorMixin, LinearModel):
             return INITIAL_LAMBDA
         return space.next_to_the_null_model() if self.structure == "ridge" else space.scale
 
-    def _optimiser(self) -> PapersAdam | LBFGS:
+    def _minimised(self, family: Family, start: Array) -> Minimum:
+        settings: dict[str, Any] = {"max_iter": self.max_iter}
+        if self.tol is not None:
+            settings["tol"] = self.tol
         if self.optimizer == "adam":
-            return with_tolerance(PapersAdam(self.learning_rate, max_iter=self.max_iter), self.tol)
-        return with_tolerance(LBFGS(max_iter=self.max_iter), self.tol)
+            return papers_adam(family, start, learning_rate=self.learning_rate, **settings)
+        return bounded_bfgs(family, start, **settings)
 
     def _take_parameters(self, minimum: Minimum, family: Family, space: RidgeCoordinates) -> None:
         """Set the fitted attributes that the parameters determine."""

@@ -37,8 +37,7 @@ from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.tuning import judges
 from onefit.tuning.descent import Descended, DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
-from onefit.tuning.objective import objective_of
-from onefit.tuning.space import Space
+from onefit.tuning.objective import Objective, objective_of
 from onefit.validation import check_classes_stay, check_weights
 
 Gradient: TypeAlias = Literal["exact", "2017"]
@@ -230,7 +229,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             None if self.start is None else starting_point(model.space, self.start),
         )
         found = descend(objective, plan)
-        self._take(found, model.space)
+        self._take(found, objective)
         self._finish(how, X, y, sample_weight, judge)
         warn_at_bounds(model.space, found.t)
         warn_without_effect(objective)
@@ -252,15 +251,14 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         folds = as_folds(splits, X, y)
         if reading.classes is not None:
             check_classes_stay(folds.removed, target, weights)
-        return judges.HeldOutJudge(folds, metric, target, weights, self.n_jobs)
+        return judges.HeldOutJudge(metric, target, weights, folds, self.n_jobs)
 
-    def _take(self, found: Descended, space: Space) -> None:
+    def _take(self, found: Descended, objective: Objective) -> None:
+        points, values = zip(*objective.visited, strict=True)
         best = next(
-            i
-            for i, (t, value) in enumerate(zip(found.points, found.values, strict=True))
-            if value == found.value and np.array_equal(t, found.t)
+            i for i, t in enumerate(points) if values[i] == found.value and np.array_equal(t, found.t)
         )
-        self._keep([space.values(t) for t in found.points], -np.asarray(found.values), best)
+        self._keep([objective.space.values(t) for t in points], -np.asarray(values), best)
         self.gradient_, self.n_iter_, self.message_ = found.gradient, found.n_iter, found.message
 
     def _keep(self, params: list[dict[str, Any]], scores: Array, best: int) -> None:

@@ -273,7 +273,7 @@ def warn_without_effect(objective: Objective) -> None:
 
 def warn_at_bounds(space: Space, t: Array) -> None:
     """Say so where a search ended at a bound beyond which the best may lie."""
-    for domain, s in zip(space.domains, space.slices, strict=True):
+    for domain, s in space.parts():
         if not isinstance(domain, Domain) or domain.groups is not None:
             continue
         low, high = domain.ends

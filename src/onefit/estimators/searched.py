@@ -111,7 +111,7 @@ class SearchedModel:
             part: clone(getattr(problem, part)).set_params(**own) for part, own in parts.items()
         }
         problem = replace(problem, **changed)
-        problem.penalty.check((problem.X.shape[1], *problem.intercept.shape))
+        problem.penalty.check(problem.coef_shape)
         return problem
 
 

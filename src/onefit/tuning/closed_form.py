@@ -55,7 +55,10 @@ class Family(ABC):
     ``theta`` is log λ; then, where S is, log κ and γ; then, for the aggregate, μ.
     """
 
-    criterion: PermutationCriterion
+    @property
+    @abstractmethod
+    def criterion(self) -> PermutationCriterion:
+        """The criterion in the coordinates of the predictions."""
 
     @abstractmethod
     def fits(self, theta: Array) -> tuple[Array, Pullback]:
@@ -98,7 +101,7 @@ class Ridge(Family):
     space: RidgeCoordinates
 
     @property
-    def criterion(self) -> PermutationCriterion:  # type: ignore[override]
+    def criterion(self) -> PermutationCriterion:
         return self.space.criterion
 
     def fits(self, theta: Array) -> tuple[Array, Pullback]:
@@ -121,30 +124,12 @@ class Ridge(Family):
         return np.array([np.log(strength)])
 
     def bounds(self) -> Array:
-        return np.log(self.space.scale * np.array([[WEAKEST, STRONGEST]]))
+        return _strengths(self.space)
 
 
-class ScaledRidge(ABC):
-    """Ridge on X̃S for all targets at once, and its derivatives in λ and s; see the head of this module."""
-
-    space: ColumnCoordinates | RowCoordinates
-
-    @property
-    @abstractmethod
-    def criterion(self) -> PermutationCriterion:
-        """The criterion in the coordinates of the predictions."""
-
-    @abstractmethod
-    def fits(self, strength: float, s: Array) -> tuple[Array, Callable[[Array], tuple[float, Array]]]:
-        """Predictions, and the map from a slope in them to ∂/∂λ and ∂/∂s."""
-
-    @abstractmethod
-    def coefficients(self, strength: float, s: Array) -> Array:
-        """S (S X̃ᵀX̃ S + λI)⁻¹ S X̃ᵀ y for the response: (p, t)."""
-
-    @abstractmethod
-    def beside(self, predictions: Array, pullback: Pullback) -> tuple[Array, Pullback]:
-        """Fits in the coordinates of the space, in those of the predictions here."""
+def _strengths(space: RidgeCoordinates) -> Array:
+    """Bounds of log λ: (1, 2)."""
+    return np.log(space.scale * np.array([[WEAKEST, STRONGEST]]))
 
 
 def _factor(gram: Array, strength: float) -> Array:
@@ -157,13 +142,17 @@ def _factor(gram: Array, strength: float) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnSide(ScaledRidge):
-    """By the p × p matrix S X̃ᵀX̃ S + λI; predictions in those coordinates."""
+class ColumnSide:
+    """Ridge on X̃S for all targets at once, and its derivatives in λ and s; see the head of this module.
+
+    By the p × p matrix S X̃ᵀX̃ S + λI; predictions in those coordinates.
+    """
 
     space: ColumnCoordinates
 
     @property
     def criterion(self) -> PermutationCriterion:
+        """The criterion in the coordinates of the predictions."""
         return self.space.criterion
 
     @cached_property
@@ -182,6 +171,7 @@ class ColumnSide(ScaledRidge):
         return L, _linalg.factor_solve(L, s[:, None] * rhs)
 
     def fits(self, strength: float, s: Array) -> tuple[Array, Callable[[Array], tuple[float, Array]]]:
+        """Predictions, and the map from a slope in them to ∂/∂λ and ∂/∂s."""
         L, alpha = self._solve(strength, s, self._correlations)
         shape = self.criterion.targets.shape
         predictions = _linalg.product(self._R, s[:, None] * alpha)
@@ -197,16 +187,18 @@ class ColumnSide(ScaledRidge):
         return predictions.reshape(shape), pullback
 
     def coefficients(self, strength: float, s: Array) -> Array:
+        """S (S X̃ᵀX̃ S + λI)⁻¹ S X̃ᵀ y for the response: (p, t)."""
         outputs = self.space.targets.shape[2]
         return s[:, None] * self._solve(strength, s, self._correlations[:, :outputs])[1]
 
     def beside(self, predictions: Array, pullback: Pullback) -> tuple[Array, Pullback]:
+        """Fits in the coordinates of the space, in those of the predictions here."""
         return predictions, pullback
 
 
 @dataclass(frozen=True, eq=False)
-class RowSide(ScaledRidge):
-    """By the n × n matrix X̃ S² X̃ᵀ + λI; predictions for the rows."""
+class RowSide:
+    """The same by the n × n matrix X̃ S² X̃ᵀ + λI; predictions for the rows."""
 
     space: RowCoordinates
 
@@ -260,13 +252,13 @@ class Sparse(Family):
 
     Attributes
     ----------
-    side : ScaledRidge
+    side : ColumnSide or RowSide
     """
 
-    side: ScaledRidge
+    side: ColumnSide | RowSide
 
     @property
-    def criterion(self) -> PermutationCriterion:  # type: ignore[override]
+    def criterion(self) -> PermutationCriterion:
         return self.side.criterion
 
     def fits(self, theta: Array) -> tuple[Array, Pullback]:
@@ -293,8 +285,9 @@ class Sparse(Family):
 
     def bounds(self) -> Array:
         p = self.side.space.design.X.shape[1]
-        in_strength = np.log(self.side.space.scale * np.array([WEAKEST, STRONGEST]))
-        return np.vstack([in_strength, np.log(KAPPA_BOUNDS), np.tile([-np.inf, np.inf], (p, 1))])
+        return np.vstack(
+            [_strengths(self.side.space), np.log(KAPPA_BOUNDS), np.tile([-np.inf, np.inf], (p, 1))]
+        )
 
     def units(self) -> Array:
         return np.append([1.0, 1.0], np.full(self.side.space.design.X.shape[1], GAMMA_UNIT))
@@ -315,7 +308,7 @@ class Aggregate(Family):
     sparse: Sparse
 
     @property
-    def criterion(self) -> PermutationCriterion:  # type: ignore[override]
+    def criterion(self) -> PermutationCriterion:
         return self.sparse.criterion
 
     def fits(self, theta: Array) -> tuple[Array, Pullback]:

@@ -43,8 +43,6 @@ class Descended:
         The best point, and ``value`` the risk there.
     gradient : (m,) array
         Projected onto the bounds: zero at a minimum.
-    points, values : lists
-        Of every evaluation, in order.
     n_iter : int
     message : str
         Why it stopped.
@@ -53,8 +51,6 @@ class Descended:
     t: Array
     value: float
     gradient: Array
-    points: list[Array]
-    values: list[float]
     n_iter: int
     message: str
 
@@ -106,21 +102,21 @@ def descend(objective: Objective, plan: DescentPlan) -> Descended:
         for start in _starts(objective, plan):
             found = WAYS[plan.optimizer](objective, start, plan)
             if best is None or found.value < best.value:
-                best = found
+                gradient = _projected(objective, found.t, found.gradient)
+                best = Descended(found.t, found.value, gradient, found.n_iter, found.message)
     except KeyboardInterrupt:
         if not objective.visited:
             raise
         t, value = min(objective.visited, key=lambda point: point[1])
         if best is None or value < best.value:
-            best = Descended(t, value, np.full(len(t), np.nan), [], [], len(objective.visited), "interrupted")
+            best = Descended(t, value, np.full(len(t), np.nan), len(objective.visited), "interrupted")
     assert best is not None
     if not np.isfinite(best.value):
         raise ValueError(
             "the risk is not finite for any of the hyperparameters that were tried: move the bounds to "
             "stronger penalties, or look at the data"
         )
-    points, values = zip(*objective.visited, strict=True)
-    return replace(best, points=list(points), values=list(values))
+    return best
 
 
 def _starts(objective: Objective, plan: DescentPlan) -> Sequence[Array]:
@@ -173,20 +169,9 @@ def _rough_values(objective: Objective, points: Array) -> list[float]:
     return values
 
 
-def _tell(objective: Objective, plan: DescentPlan, t: Array, value: float) -> None:
-    if plan.callback is not None:
-        plan.callback(objective.space.values(t), value)
-
-
 def _projected(objective: Objective, t: Array, gradient: Array) -> Array:
     """Minus the step of length one along minus the gradient that the bounds leave."""
     return t - objective.space.project(t - gradient)
-
-
-def _suited(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
-    """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
-    way = _lbfgs if objective.space.is_box else _projected_gradient
-    return way(objective, start, plan)
 
 
 def _stop(objective: Objective, plan: DescentPlan) -> Stop:
@@ -206,63 +191,68 @@ def _told(objective: Objective, plan: DescentPlan) -> Function:
     """Return the risk and its gradient, and tell what was evaluated."""
 
     def evaluate(t: Array) -> tuple[float, Array]:
-        found = objective.value_and_gradient(t)
-        _tell(objective, plan, t, found[0])
-        return found
+        value, gradient = objective.value_and_gradient(t)
+        if plan.callback is not None:
+            plan.callback(objective.space.values(t), value)
+        return value, gradient
 
     return evaluate
 
 
-def _descent(objective: Objective, found: Minimum) -> Descended:
-    gradient = _projected(objective, found.t, found.gradient)
-    return Descended(found.t, found.value, gradient, [], [], found.n_iter, found.message)
+def _suited(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
+    """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
+    way = _lbfgs if objective.space.is_box else _projected_gradient
+    return way(objective, start, plan)
 
 
-def _lbfgs(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
+def _lbfgs(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
     options = {"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10}
-    stop, bounds = _stop(objective, plan), objective.space.bounds.T
-    return _descent(objective, lbfgs(_told(objective, plan), start, bounds, options, stop))
+    told, stop = _told(objective, plan), _stop(objective, plan)
+    return lbfgs(told, start, objective.space.bounds.T, options, stop)
 
 
-def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
+def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
     low, high = objective.space.bounds
-    length, project = 0.1 * float(np.max(high - low)), objective.space.project
-    stop, told = _stop(objective, plan), _told(objective, plan)
-    return _descent(objective, projected_gradient(told, start, project, length, plan.max_iter, stop))
+    return _with_steps(projected_gradient, objective, start, plan, 0.1 * float(np.max(high - low)))
 
 
-def _constant(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
-    stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
-    return _descent(objective, constant_steps(told, start, project, plan.learning_rate, plan.max_iter, stop))
+def _constant(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
+    return _with_steps(constant_steps, objective, start, plan, plan.learning_rate)
 
 
-def _adam(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
-    stop, told, project = _stop(objective, plan), _told(objective, plan), objective.space.project
-    return _descent(objective, adam(told, start, project, plan.learning_rate, plan.max_iter, stop))
+def _adam(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
+    return _with_steps(adam, objective, start, plan, plan.learning_rate)
 
 
-def _stochastic(objective: Objective, start: Array, plan: DescentPlan) -> Descended:
+def _with_steps(
+    way: Callable[..., Minimum], objective: Objective, start: Array, plan: DescentPlan, length: float
+) -> Minimum:
+    """Go down by steps that have a length and are projected onto what is allowed."""
+    told, stop = _told(objective, plan), _stop(objective, plan)
+    return way(told, start, objective.space.project, length, plan.max_iter, stop)
+
+
+def _stochastic(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
     """Algorithm 2 of Beirami et al. 2017: steps along the gradient of one row at a time, ever shorter."""
     judge = objective.judge
     if not isinstance(judge, LeaveOneOutJudge):
         raise TypeError("optimizer='stochastic' takes one row at a time, and is for risk='loo'")
-    t, n = start, len(judge.weights)
+    t, told, values = start, _told(objective, plan), list[float]()
     try:
         for step in range(plan.max_iter):
-            row = plan.seed.integers(n, size=1)
+            row = plan.seed.integers(len(judge.weights), size=1)
             objective.judge = replace(judge, exact=False, batch=row)
-            value, gradient = objective.value_and_gradient(t)
-            _tell(objective, plan, t, value)
+            value, gradient = told(t)
+            values.append(value)
             size = max(float(np.abs(gradient).max()), np.finfo(float).tiny)
             t = objective.space.project(t - plan.learning_rate / np.sqrt(1.0 + step) * gradient / size)
     finally:  # what is judged after an interruption is judged by all rows
         objective.judge = judge
     value, gradient = objective.value_and_gradient(t)
-    message = "all steps were taken"
-    return Descended(t, value, _projected(objective, t, gradient), [], [], plan.max_iter, message)
+    return Minimum(t, value, gradient, np.array([*values, value]), False, "all steps were taken")
 
 
-WAYS: dict[str, Callable[[Objective, Array, DescentPlan], Descended]] = {
+WAYS: dict[str, Callable[[Objective, Array, DescentPlan], Minimum]] = {
     "auto": _suited,
     "lbfgs": _lbfgs,
     "projected": _projected_gradient,

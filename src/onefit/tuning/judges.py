@@ -54,12 +54,26 @@ class Judged(NamedTuple):
     fits: list[Fit]
 
 
+@dataclass(frozen=True, eq=False)
 class Judge(ABC):
-    """How the hyperparameters are judged."""
+    """How the hyperparameters are judged.
+
+    Attributes
+    ----------
+    metric, target
+        How predictors are judged.
+    weights : (n,) array
+        Share of each row in the risk.
+    """
 
     metric: LinearMetric
     target: Array
-    in_loss: bool = True  # whether they cover changes of the loss
+    weights: Array
+
+    @property
+    def in_loss(self) -> bool:
+        """Whether gradients cover changes of the loss."""
+        return True
 
     @abstractmethod
     def has_gradient(self, problem: Problem) -> bool:
@@ -72,18 +86,24 @@ class Judge(ABC):
 
 def _is_ridge(problem: Problem) -> bool:
     """Whether the penalty is an ℓ2 one on every coefficient."""
-    shape = (problem.X.shape[1], *problem.intercept.shape)
+    shape = problem.coef_shape
     return problem.penalty.is_ridge(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
 
 
-def _from(problem: Problem, start: Fit | None) -> Solution:
-    """Solve from an earlier fit of the same rows; with kinks in the loss, from where each row was."""
-    if start is None:
+def _from(problem: Problem, starts: list[Fit]) -> Solution:
+    """Solve from an earlier fit of the same rows, if any; with kinks in the loss, from where each row was."""
+    if not starts:
         return solve(Fit.at_start(problem))
+    start = starts[0]
     moved = Fit(problem, start.coef, start.intercept)
     if problem.loss.has_kinks and not start.is_kinked:
         moved.known(eta=start.eta, gradient=start.gradient)
     return solve(moved)
+
+
+def _weighted_slopes(metric: LinearMetric, target: Array, eta: Array, weights: Array) -> Array:
+    """Derivative of the weighted sum of losses in every predictor: the shape of ``eta``."""
+    return (metric.slopes(target, eta).T * weights).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +116,6 @@ class LeaveOneOutJudge(Judge):
 
     Attributes
     ----------
-    metric, target
-        How left-out predictors are judged.
-    weights : (n,) array
-        Share of each row in the risk.
     exact : bool
         Whether the gradient is that of the risk, or eq. 16 of Beirami et al. 2017.
     batch : (b,) int array or None
@@ -108,34 +124,31 @@ class LeaveOneOutJudge(Judge):
         Rows that values without a gradient are estimated from where steps do not serve; None for all.
     """
 
-    metric: LinearMetric
-    target: Array
-    weights: Array
     exact: bool = True
     batch: Index | None = None
     sample: int | None = None
 
     @property
-    def in_loss(self) -> bool:  # type: ignore[override]
+    def in_loss(self) -> bool:
         return self.exact
 
     def has_gradient(self, problem: Problem) -> bool:
-        shape = (problem.X.shape[1], *problem.intercept.shape)
-        formula = problem.loss.is_smooth or problem.loss.has_kinks or not problem.penalty.has_kinks(shape)
-        if problem.penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
+        loss, penalty = problem.loss, problem.penalty
+        formula = loss.is_smooth or loss.has_kinks or not penalty.has_kinks(problem.coef_shape)
+        if penalty.turns or not formula:  # else steps are repeated with a factor that is none of them
             return False
-        if _linalg.has_columns(problem.X) and not problem.loss.is_kinked:
-            return self.exact or not problem.loss.has_kinks  # each left-out problem has its own
+        if _linalg.has_columns(problem.X) and not loss.is_kinked:
+            return self.exact or not loss.has_kinks  # each left-out problem has its own
         return self.exact and problem.refits_keep_the_rest and _is_ridge(problem)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        solution = _from(problem, starts[0] if starts else None)
+        solution = _from(problem, starts)
         fit = solution.fit
         jumps = fit.is_kinked or fit.problem.loss.has_kinks  # by a step, from one pattern to the next
         if self.sample is not None and not gradient and jumps:
             return Judged(self._of_sample(fit, self.sample), [], [fit])
         left_out = leave_out(fit, None, 0.0, curvature=solution.curvature) if jumps else one_step(*solution)
-        value = self._risk(left_out.eta)
+        value = float(self.weights @ self.metric.losses(self.target, left_out.eta))
         if not gradient:
             return Judged(value, [], [fit])
         if self.exact:
@@ -195,11 +208,8 @@ class LeaveOneOutJudge(Judge):
         inside = self.metric.losses(self.target, fit.eta)[:, None]
         return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
 
-    def _risk(self, eta: Array) -> float:
-        return float(self.weights @ self.metric.losses(self.target, eta))
-
     def _slopes(self, left_out: LeftOut) -> Array:
-        return (self.metric.slopes(self.target, left_out.eta).T * self.weights).T
+        return _weighted_slopes(self.metric, self.target, left_out.eta, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +219,12 @@ class HeldOutJudge(Judge):
     Attributes
     ----------
     folds : Folds
-    response, target, weights
-        As for ``LeaveOneOut``; the risk is the weighted mean over all tested rows.
+        The risk is the mean over all tested rows by ``weights``, whatever these add up to.
     n_jobs : int or None
         As in joblib.
     """
 
     folds: Folds
-    metric: LinearMetric
-    target: Array
-    weights: Array
     n_jobs: int | None = None
     shared: list[RidgeSplits | None] = field(default_factory=list)
     moments: dict[int, Moments] = field(default_factory=dict)
@@ -230,20 +236,20 @@ class HeldOutJudge(Judge):
         total, shared = float(self.weights[self.folds.rows].sum()), self._shared(problem)
         tasks = (
             delayed(self._one)(
-                problem, self._training(problem, k), k, starts[k] if starts else None, gradient, total, shared
+                problem, self._training(problem, k), k, starts[k : k + 1], gradient, total, shared
             )
             for k in range(len(self.folds))
         )
         found = Parallel(n_jobs=None if shared is not None else self.n_jobs)(tasks)
-        parts = [part for _, part, _ in found if part is not None]
-        return Judged(float(sum(value for value, _, _ in found)), parts, [fit for _, _, fit in found])
+        values, parts, fits = zip(*found, strict=True)
+        return Judged(float(sum(values)), [part for part in parts if part is not None], list(fits))
 
     def _one(
         self,
         problem: Problem,
         training: Problem,
         k: int,
-        start: Fit | None,
+        start: list[Fit],
         gradient: bool,
         total: float,
         shared: RidgeSplits | None,
@@ -255,8 +261,8 @@ class HeldOutJudge(Judge):
         value = float(weights @ self.metric.losses(y, eta))
         if not gradient:
             return value, None, fit
-        by_row = (self.metric.slopes(y, eta).T * weights).T
-        cotangent = gradients.held_out(fit, tested, by_row, curvature)
+        slopes = _weighted_slopes(self.metric, y, eta, weights)
+        cotangent = gradients.held_out(fit, tested, slopes, curvature)
         return value, Part(fit, cotangent, problem.kept_share(removed)), fit
 
     def _training(self, problem: Problem, k: int) -> Problem:
@@ -285,10 +291,6 @@ class HeldOutJudge(Judge):
 class GeneralisedJudge(Judge):
     """GCV: training loss / (1 − df/n)²."""
 
-    metric: LinearMetric
-    target: Array
-    weights: Array
-
     def has_gradient(self, problem: Problem) -> bool:
         if not _linalg.has_columns(problem.X) and not problem.refits_keep_the_rest:
             return False
@@ -296,7 +298,7 @@ class GeneralisedJudge(Judge):
         return not (special or problem.intercept.ndim)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        fit, curvature = _from(problem, starts[0] if starts else None)
+        fit, curvature = _from(problem, starts)
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
@@ -323,11 +325,11 @@ class PermutedJudge(Judge):
         The rows as they are, and permuted.
     """
 
-    metric: LinearMetric
-    target: Array
-    weights: Array
     orders: Index
-    in_loss = False  # the constant model that it compares with moves too
+
+    @property
+    def in_loss(self) -> bool:  # the constant model that it compares with moves too
+        return False
 
     @classmethod
     def of(cls, risk: Permutation, reading: Reading, shares: Array) -> Self:
@@ -354,7 +356,7 @@ class PermutedJudge(Judge):
         value, parts, fits = 0.0, [], []
         for t, order in enumerate(self.orders):
             own = replace(problem, y=problem.y[order])
-            fit, curvature = _from(own, starts[t] if starts else None)
+            fit, curvature = _from(own, starts[t : t + 1])
             share, by_row = self._explained(fit, order)
             # the response is to be fitted; of a permuted one nothing is to be explained
             sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)
@@ -370,7 +372,7 @@ class PermutedJudge(Judge):
         target = self.target[order]
         loss = float(self.weights @ self.metric.losses(target, fit.eta))
         null = float(self.weights @ self.metric.losses(target, Fit.at_start(fit.problem).eta))
-        slopes = (self.metric.slopes(target, fit.eta).T * self.weights).T
+        slopes = _weighted_slopes(self.metric, target, fit.eta, self.weights)
         if not null > 0:
             return 1.0, 0.0 * slopes
         if not isinstance(self.metric, SquaredError):

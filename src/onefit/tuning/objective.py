@@ -40,13 +40,6 @@ class Changes(NamedTuple):
 NOTHING = Changes(penalty=False, loss=False, gram=False)
 
 
-class _Ends(NamedTuple):
-    """Two points of a difference, and how far they are apart."""
-
-    points: tuple[Array, Array]
-    step: float
-
-
 InGram: TypeAlias = Callable[[Design, str, Array], Array | None]
 
 
@@ -109,8 +102,8 @@ class RiskObjective(Objective):
     def has_kinks(self) -> bool:
         """Where rows come onto kinks of loss or metric, or coefficients onto those of the penalty."""
         problem = self._problem(self.space.middle)
-        shape = (problem.X.shape[1], *problem.intercept.shape)
-        return self.judge.metric.has_kinks or problem.loss.has_kinks or problem.penalty.has_kinks(shape)
+        on_penalty = problem.penalty.has_kinks(problem.coef_shape)
+        return self.judge.metric.has_kinks or problem.loss.has_kinks or on_penalty
 
     def without_effect(self) -> list[str]:
         return [self.space.domains[m].name for m, changes in self.changes.items() if changes == NOTHING]
@@ -155,15 +148,15 @@ class RiskObjective(Objective):
         if isinstance(domain, Shares):
             mixed = isinstance(here.loss, Mixture) and self.judge.in_loss
             return Changes(penalty=False, loss=True, gram=False) if mixed else None
-        points, inward = self._stencil(m, t)
-        there = self._problem(self._shifted(m, t, points.places[-1] * inward))
+        stencil, inward = self._stencil(m, t)
+        there = self._moved(m, t, stencil.places[-1] * inward)
         changes = Changes(
             not gradients.same_penalty(here.penalty, there.penalty),
             here.loss != there.loss,
             not _linalg.is_same(here.X, there.X),
         )
-        several = isinstance(domain, Domain) and domain.groups is not None
-        if several and changes.penalty and not isinstance(here.penalty, SeparablePenalty):
+        one_by_one = isinstance(here.penalty, SeparablePenalty)
+        if domain.groups is not None and changes.penalty and not one_by_one:
             raise ValueError(
                 f"{domain.name} has one value a feature, which {type(here.penalty).__name__} does not take: "
                 "give it a pair of numbers"
@@ -199,7 +192,7 @@ class RiskObjective(Objective):
             assert owed is not None
             return self._in_gram(m, domain, t, owed)
         stencil, inward = self._stencil(m, t, fine=changes.loss)
-        problems = [self._problem(self._shifted(m, t, d * inward)) for d in stencil.places]
+        problems = [self._moved(m, t, place * inward) for place in stencil.places]
         total = np.zeros(domain.size)
         if changes.penalty:
             total += _along_penalty(domain, parts, stencil, [problem.penalty for problem in problems])
@@ -235,8 +228,8 @@ class RiskObjective(Objective):
         stencil, inward = self._stencil(m, t)
         gradient = np.empty(domain.size)
         for j, unit in enumerate(np.eye(domain.size)):
-            ends = [self._problem(self._shifted(m, t, d * inward * unit)) for d in stencil.places]
-            gradient[j] = _along_gram(owed, stencil, ends)
+            problems = [self._moved(m, t, place * inward * unit) for place in stencil.places]
+            gradient[j] = _along_gram(owed, stencil, problems)
         return gradient * inward
 
     def _by_differences(self, m: int, t: Array) -> Array:
@@ -244,31 +237,34 @@ class RiskObjective(Objective):
         s, domain = self.space.slices[m], self.space.domains[m]
         gradient = np.zeros(domain.size)
         for j in range(domain.size):
-            ends = self._ends(domain, t[s], j)
+            *ends, length = self._ends(domain, t[s], j)
             values = []
-            for end in ends.points:
+            for end in ends:
                 there = t.copy()
                 there[s] = end
                 values.append(self._judged(there, gradient=False).value)
                 self.visited.pop()
-            length = ends.step
             gradient[j] = (values[1] - values[0]) / length if np.isfinite(values).all() and length else 0.0
         return gradient
 
-    def _ends(self, domain: Hyperparameter, own: Array, j: int) -> _Ends:
-        """Two points of a difference along a component: of weights towards a vertex, which is what counts."""
+    def _ends(self, domain: Hyperparameter, own: Array, j: int) -> tuple[Array, Array, float]:
+        """Two points of a difference along a component, and how far they are apart.
+
+        Of weights it is towards a vertex, which is what counts.
+        """
         unit = np.eye(domain.size)[j]
         if not domain.is_box:
-            return _Ends((own, own + PROBE * (unit - own)), PROBE)
+            return own, own + PROBE * (unit - own), PROBE
         low, high = domain.ends
         step = PROBE * (high - low) * unit
-        points = domain.project(own - step), domain.project(own + step)
-        return _Ends(points, float(points[1][j] - points[0][j]))
+        below, above = domain.project(own - step), domain.project(own + step)
+        return below, above, float(above[j] - below[j])
 
-    def _shifted(self, m: int, t: Array, step: Array) -> Array:
+    def _moved(self, m: int, t: Array, step: Array) -> Problem:
+        """The problem a step away in one hyperparameter."""
         there = t.copy()
         there[self.space.slices[m]] += step
-        return there
+        return self._problem(there)
 
     def _stencil(self, m: int, t: Array, *, fine: bool = False) -> tuple[Stencil, Array]:
         """Points of a difference and, for each component, the direction in which there is room for them.

@@ -33,6 +33,8 @@ Function: TypeAlias = Callable[[Array], tuple[float, Array]]
 Projection: TypeAlias = Callable[[Array], Array]
 Stop: TypeAlias = Callable[[Visit, Sequence[float]], str]
 """From the last point and all values so far to the reason to stop, or an empty string."""
+Step: TypeAlias = Callable[[Visit, Sequence[float]], Visit | None]
+"""From the last point and all values so far to the next point, or None where there is none."""
 
 
 def never(point: Visit, values: Sequence[float]) -> str:
@@ -73,8 +75,19 @@ def _minimum(best: Visit, values: Sequence[float], message: str) -> Minimum:
     return Minimum(*best, np.array(values), message != LIMIT, message)
 
 
-def _lower(one: Visit, other: Visit) -> Visit:
-    return other if other.value < one.value else one
+def _stepwise(start: Visit, step: Step, max_iter: int, stop: Stop) -> Minimum:
+    """Take steps until there is a reason to stop, which is asked for at the start and after each of them."""
+    here = best = start
+    values = [here.value]
+    for _ in range(max_iter):
+        if reason := stop(here, values):
+            return _minimum(best, values, reason)
+        there = step(here, values)
+        if there is None:
+            return _minimum(best, values, "no step along the projected gradient lowers the value")
+        here, best = there, min(best, there, key=lambda point: point.value)
+        values.append(here.value)
+    return _minimum(best, values, stop(here, values) or LIMIT)
 
 
 class _StoppedError(Exception):
@@ -139,20 +152,19 @@ def projected_gradient(
     stop : callable
         Asked at the start and after every iteration.
     """
-    here = best = Visit(start, *function(start))
-    length /= max(float(np.abs(here.gradient).max()), np.finfo(float).tiny)
-    values = [here.value]
-    for _ in range(max_iter):
-        if reason := stop(here, values):
-            return _minimum(best, values, reason)
+    first = Visit(start, *function(start))
+    length /= max(float(np.abs(first.gradient).max()), np.finfo(float).tiny)
+
+    def step(here: Visit, values: Sequence[float]) -> Visit | None:
+        nonlocal length
         there = _shortened(function, project, here, max(values[-MEMORY:]), length)
         if there is None:
-            return _minimum(best, values, "no step along the projected gradient lowers the value")
+            return None
         change, turn = there.t - here.t, there.gradient - here.gradient
         length = float(change @ change) / float(change @ turn) if change @ turn > 0 else 2.0 * length
-        here, best = there, _lower(best, there)
-        values.append(here.value)
-    return _minimum(best, values, stop(here, values) or LIMIT)
+        return there
+
+    return _stepwise(first, step, max_iter, stop)
 
 
 def _shortened(
@@ -189,16 +201,13 @@ def constant_steps(
     stop : callable
         Asked at the start and after every iteration.
     """
-    here = best = Visit(project(start), *function(project(start)))
-    values = [here.value]
-    for _ in range(max_iter):
-        if reason := stop(here, values):
-            return _minimum(best, values, reason)
+
+    def step(here: Visit, values: Sequence[float]) -> Visit:
         t = project(here.t - length * here.gradient)
-        here = Visit(t, *function(t))
-        best = _lower(best, here)
-        values.append(here.value)
-    return _minimum(best, values, stop(here, values) or LIMIT)
+        return Visit(t, *function(t))
+
+    t = project(start)
+    return _stepwise(Visit(t, *function(t)), step, max_iter, stop)
 
 
 def adam(
@@ -228,16 +237,15 @@ def adam(
         What keeps steps finite, in the units of the gradient.
     """
     t = project(start)
-    here = best = Visit(t, *function(t))
-    values, first, second = [here.value], np.zeros_like(t), np.zeros_like(t)
-    for k in range(1, max_iter + 1):
-        if reason := stop(here, values):
-            return _minimum(best, values, reason)
+    first, second = np.zeros_like(t), np.zeros_like(t)
+
+    def step(here: Visit, values: Sequence[float]) -> Visit:
+        nonlocal first, second
+        k = len(values)
         first = betas[0] * first + (1.0 - betas[0]) * here.gradient
         second = betas[1] * second + (1.0 - betas[1]) * here.gradient**2
         size = np.sqrt(second / (1.0 - betas[1] ** k)) + tiny
         t = project(here.t - learning_rate * first / (1.0 - betas[0] ** k) / size)
-        here = Visit(t, *function(t))
-        best = _lower(best, here)
-        values.append(here.value)
-    return _minimum(best, values, stop(here, values) or LIMIT)
+        return Visit(t, *function(t))
+
+    return _stepwise(Visit(t, *function(t)), step, max_iter, stop)

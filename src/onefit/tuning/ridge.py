@@ -26,6 +26,7 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import L2
 from onefit.problem import Problem
+from onefit.tuning.centred import CentredDesign
 
 AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
 
@@ -60,51 +61,26 @@ class RidgeSpectrum:
 
     problem: Problem
 
-    @property
-    def _is_centred(self) -> bool:
-        return bool(np.all(self.problem.intercept))
-
     @cached_property
-    def _root(self) -> Array:
-        return np.sqrt(self.problem.weights)
-
-    @cached_property
-    def _share(self) -> Array:
-        """Leverage of the intercept: w_i / Σw, or 0."""
-        weights = self.problem.weights
-        return weights / weights.sum() if self._is_centred else np.zeros(len(weights))
-
-    @cached_property
-    def _means(self) -> Array:
-        if not self._is_centred:
-            return np.zeros(self.problem.X.shape[1])
-        return _linalg.column_means(self.problem.X, self.problem.weights)
+    def design(self) -> CentredDesign:
+        """X̃."""
+        return CentredDesign(self.problem.X, self.problem.weights, bool(np.all(self.problem.intercept)))
 
     @cached_property
     def _level(self) -> Array:
         """Weighted mean of y, or 0."""
-        y = self.problem.y
-        if not self._is_centred:
-            return np.zeros(y.shape[1:])
-        return np.average(y, axis=0, weights=self.problem.weights)
+        return self.design.level(self.problem.y)
 
     @cached_property
     def _decomposition(self) -> tuple[Array, Array, Array | None]:
         """Q (n, r), s (r,) and, of the smaller Gram matrix, V (p, r)."""
-        X, weights, root = self.problem.X, self.problem.weights, self._root
-        n, p = X.shape
+        n, p = self.problem.X.shape
         if p <= n:
-            means = self._means if self._is_centred else None
-            gram = _linalg.as_columns(X).weighted_gram(means, weights)
-            s, V = _linalg.positive_eigenpairs(gram)
-            half = V / np.sqrt(s)
-            Q = _linalg.times(X, half) - self._means @ half
-            return root[:, None] * Q, s, V
+            s, V = _linalg.positive_eigenpairs(self.design.gram())
+            return self.design.times(V / np.sqrt(s)), s, V
         known = self.problem.known_gram
-        G = _linalg.as_design(X).row_gram(np.ones(p)) if known is None else known
-        if self._is_centred:
-            G = _linalg.centred_gram(G, self._share)
-        s, Q = _linalg.positive_eigenpairs(G * np.outer(root, root))
+        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known)
+        s, Q = _linalg.positive_eigenpairs(gram)
         return Q, s, None
 
     @property
@@ -116,7 +92,7 @@ class RidgeSpectrum:
     def _response(self, targets: slice | Index) -> Array:
         """ỹ of some responses: (n, t)."""
         y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
-        return self._root[:, None] * (y - self._level.reshape(-1)[targets])
+        return self.design.root[:, None] * (y - self._level.reshape(-1)[targets])
 
     @cached_property
     def _projected(self) -> Array:
@@ -139,7 +115,7 @@ class RidgeSpectrum:
     @cached_property
     def _is_saturated(self) -> bool:
         """Whether the columns explain any response: residual and slack vanish with alpha, which cancels."""
-        rows = np.count_nonzero(self.problem.weights > 0) - self._is_centred
+        rows = np.count_nonzero(self.problem.weights > 0) - self.design.centred
         return bool(len(self._decomposition[1]) >= rows)
 
     @cached_property
@@ -152,11 +128,11 @@ class RidgeSpectrum:
         held, saturated = self.problem.weights > 0, self._is_saturated
         unit = np.ones((len(alphas), 1)) if saturated else alphas[:, None]
         shares = unit / (s + alphas[:, None])
-        beyond = np.maximum(1.0 - self._squares.sum(axis=1) - self._share, 0.0) * (not saturated)
+        beyond = np.maximum(1.0 - self._squares.sum(axis=1) - self.design.share, 0.0) * (not saturated)
         slack = beyond + _linalg.product(shares, self._squares.T)
         least = 0.0 if saturated else FULL_LEVERAGE
         # a row that alone fixes a direction: what is left of residual and slack is rounding
-        root = np.where(held, self._root, 1.0)
+        root = np.where(held, self.design.root, 1.0)
         factors = np.where(slack > least, 1.0 / (np.where(slack > least, slack, 1.0) * root), np.nan)
         factors[:, ~held] = 1.0
         slack = slack * alphas[:, None] if saturated else slack
@@ -183,9 +159,7 @@ class RidgeSpectrum:
         Q, s, V = self._decomposition
         if V is not None:
             return _linalg.product(V * np.sqrt(s), dual)
-        rows = self._root[:, None] * _linalg.product(Q, dual)
-        coef = _linalg.transposed_times(self.problem.X, rows)
-        return coef - np.outer(self._means, rows.sum(axis=0))
+        return self.design.transposed_times(_linalg.product(Q, dual))
 
     def coefficients(self, alphas: Array) -> Array:
         """β at each strength: (p, t, J)."""
@@ -196,7 +170,7 @@ class RidgeSpectrum:
     def levels(self, coefs: Array) -> Array:
         """Intercepts that belong to coefficients (p, t, ...): (t, ...)."""
         level = self._level.reshape(-1, *(1,) * (coefs.ndim - 2))
-        return level - np.tensordot(self._means, coefs, (0, 0))
+        return level - np.tensordot(self.design.means, coefs, (0, 0))
 
     def fit(self, alpha: float | Array) -> Fit:
         """The fit at one strength, or at one for each response, (t,)."""
@@ -239,6 +213,6 @@ class RidgeSpectrum:
     def _of(self, targets: Index) -> RidgeSpectrum:
         """The same with some of the responses."""
         y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
-        some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self._is_centred)))
+        some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self.design.centred)))
         some.__dict__["_decomposition"] = self._decomposition
         return some

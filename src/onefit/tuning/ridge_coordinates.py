@@ -1,7 +1,7 @@
 """Ridge of many responses at every strength, after one decomposition of the smaller Gram matrix.
 
-X̃ = W^½ (X − 1 x̄ᵀ) is never formed.  With more rows than columns X̃ᵀX̃ is diagonalised; with more columns than
-rows X̃X̃ᵀ is made tridiagonal, which is exact for every strength too, and cheaper.
+X̃ is that of ``CentredDesign``, which is never formed.  With more rows than columns X̃ᵀX̃ is diagonalised; with
+more columns than rows X̃X̃ᵀ is made tridiagonal, which is exact for every strength too, and cheaper.
 """
 
 from __future__ import annotations
@@ -14,49 +14,12 @@ import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal, lapack
 
 from onefit import _linalg
-from onefit._typing import Array, Design
+from onefit._typing import Array
 from onefit.risk.permutation import PermutationCriterion, value_of_norms
+from onefit.tuning.centred import CentredDesign
 
 GRID = (1e-6, 1e3)  # strengths of the test and of a start, relative to the largest eigenvalue
 GRID_SIZE = 60
-
-
-@dataclass(frozen=True, eq=False)
-class CentredDesign:
-    """X̃ = W^½ (X − 1 x̄ᵀ), never formed; weights are positive and x̄ is their mean, or 0."""
-
-    X: Design
-    weights: Array
-    centred: bool
-
-    @cached_property
-    def root(self) -> Array:
-        return np.sqrt(self.weights)
-
-    @cached_property
-    def means(self) -> Array:
-        """x̄: (p,)."""
-        return _linalg.column_means(self.X, self.weights) if self.centred else np.zeros(self.X.shape[1])
-
-    def transposed_times(self, rows: Array) -> Array:
-        """X̃ᵀ rows, for (n, m) rows: (p, m)."""
-        rows = self.root[:, None] * rows
-        product = _linalg.transposed_times(self.X, rows)
-        return product - np.outer(self.means, rows.sum(axis=0)) if self.centred else product
-
-    def gram(self) -> Array:
-        """X̃ᵀX̃: (p, p)."""
-        lower = _linalg.as_columns(self.X).weighted_gram(self.means if self.centred else None, self.weights)
-        return np.asfortranarray(np.tril(lower) + np.tril(lower, -1).T)
-
-    def row_gram(self, column_weights: Array) -> Array:
-        """X̃ diag(column_weights) X̃ᵀ: (n, n)."""
-        gram = _linalg.as_design(self.X).row_gram(column_weights)
-        if self.centred:
-            gram = _linalg.centred_gram(gram, self.weights / self.weights.sum())
-        if np.any(self.weights != 1.0):
-            gram *= np.outer(self.root, self.root)
-        return gram
 
 
 def flat(responses: Array) -> Array:
@@ -65,6 +28,7 @@ def flat(responses: Array) -> Array:
     return responses.reshape(rows, count * outputs)
 
 
+@dataclass(frozen=True, eq=False)
 class RidgeCoordinates(ABC):
     """Orthonormal coordinates of the rows in which (X̃X̃ᵀ + λI)⁻¹ is cheap for every λ, and the targets there.
 
@@ -124,9 +88,6 @@ class RidgeCoordinates(ABC):
 class ColumnCoordinates(RidgeCoordinates):
     """Those of the left singular vectors, from the eigendecomposition of X̃ᵀX̃ (p, p): for p ≤ n."""
 
-    design: CentredDesign
-    targets: Array
-
     @cached_property
     def gram(self) -> Array:
         """X̃ᵀX̃: (p, p)."""
@@ -183,9 +144,6 @@ class RowCoordinates(RidgeCoordinates):
     product of n reflections, which are applied to the targets and never multiplied out.  After that every λ
     costs one tridiagonal solve, O(n) a target.
     """
-
-    design: CentredDesign
-    targets: Array
 
     @cached_property
     def _reduction(self) -> tuple[Array, Array, Array, Array]:

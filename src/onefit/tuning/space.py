@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,55 +16,8 @@ Scale: TypeAlias = Literal["log", "linear"]
 ROUNDING = 1e-8  # distance of a sum from 1 that is none
 
 
-class Hyperparameter(ABC):
-    """Where one hyperparameter may be, a number or a vector, and how the search writes it."""
-
-    name: str
-    is_box: bool = True  # whether every component has bounds of its own
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of components."""
-
-    @property
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """Bounds of every component in the scale of the search."""
-
-    @property
-    @abstractmethod
-    def middle(self) -> Array:
-        """Where the search starts if nothing else is known: (size,)."""
-
-    @abstractmethod
-    def value(self, t: Array) -> Any:
-        """The hyperparameter as the model takes it."""
-
-    @property
-    @abstractmethod
-    def range(self) -> str:
-        """What its values are, in words."""
-
-    @abstractmethod
-    def holds(self, values: Array) -> bool:
-        """Whether values of the components, in the scale of the model, are allowed."""
-
-    @abstractmethod
-    def at(self, values: Array) -> Array:
-        """Values of the components in the scale of the search: (size,)."""
-
-    @abstractmethod
-    def project(self, t: Array) -> Array:
-        """Nearest point that is allowed: (size,)."""
-
-    @abstractmethod
-    def spread(self, shares: Array) -> Array:
-        """A point for each row of numbers between 0 and 1: (r, size)."""
-
-
 @dataclass(frozen=True, eq=False)
-class Domain(Hyperparameter):
+class Domain:
     """A number between bounds, or one for each group of features.
 
     Attributes
@@ -83,21 +35,22 @@ class Domain(Hyperparameter):
     high: float
     scale: Scale
     groups: Index | None = None
+    is_box: ClassVar[bool] = True  # whether every component has bounds of its own
 
     @property
     def size(self) -> int:
+        """Number of components."""
         return 1 if self.groups is None else int(self.groups.max()) + 1
 
     @property
     def ends(self) -> tuple[float, float]:
-        return (
-            (float(np.log(self.low)), float(np.log(self.high)))
-            if self.scale == "log"
-            else (self.low, self.high)
-        )
+        """Bounds of every component in the scale of the search."""
+        low, high = self._written(np.array([self.low, self.high], dtype=np.float64))
+        return float(low), float(high)
 
     @property
     def middle(self) -> Array:
+        """Where the search starts if nothing else is known: (size,)."""
         return np.full(self.size, 0.5 * sum(self.ends))
 
     def value(self, t: Array) -> Any:
@@ -107,18 +60,26 @@ class Domain(Hyperparameter):
 
     @property
     def range(self) -> str:
+        """What its values are, in words."""
         return f"from {self.low:g} to {self.high:g}"
 
     def holds(self, values: Array) -> bool:
+        """Whether values of the components, in the scale of the model, are allowed."""
         return bool(np.all((values >= self.low) & (values <= self.high)))
 
     def at(self, values: Array) -> Array:
-        return self.project(np.log(values) if self.scale == "log" else values)
+        """Values of the components in the scale of the search: (size,)."""
+        return self.project(self._written(values))
+
+    def _written(self, values: Array) -> Array:
+        return np.log(values) if self.scale == "log" else values
 
     def project(self, t: Array) -> Array:
+        """Nearest point that is allowed: (size,)."""
         return np.clip(t, *self.ends)
 
     def spread(self, shares: Array) -> Array:
+        """A point for each row of numbers between 0 and 1: (r, size)."""
         low, high = self.ends
         return low + shares * (high - low)
 
@@ -134,16 +95,12 @@ class Domain(Hyperparameter):
 
 
 @dataclass(frozen=True, eq=False)
-class Shares(Hyperparameter):
-    """Weights of a mixture: at least 0, with sum 1."""
+class Shares:
+    """Weights of a mixture: at least 0, with sum 1; what it can do is said at ``Domain``."""
 
     name: str
-    count: int
-    is_box = False
-
-    @property
-    def size(self) -> int:
-        return self.count
+    size: int
+    is_box: ClassVar[bool] = False
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -151,7 +108,7 @@ class Shares(Hyperparameter):
 
     @property
     def middle(self) -> Array:
-        return np.full(self.count, 1.0 / self.count)
+        return np.full(self.size, 1.0 / self.size)
 
     def value(self, t: Array) -> Array:
         """Rounding does not leave the simplex."""
@@ -171,7 +128,7 @@ class Shares(Hyperparameter):
     def project(self, t: Array) -> Array:
         """max(t − τ, 0) with the τ for which they sum to 1 (Held, Wolfe and Crowder 1974)."""
         descending = np.sort(t)[::-1]
-        thresholds = (np.cumsum(descending) - 1.0) / np.arange(1, self.count + 1)
+        thresholds = (np.cumsum(descending) - 1.0) / np.arange(1, self.size + 1)
         last = np.flatnonzero(descending > thresholds)[-1]
         return np.maximum(t - thresholds[last], 0.0)
 
@@ -179,6 +136,9 @@ class Shares(Hyperparameter):
         """Points of the uniform distribution on the simplex: spacings of exponential draws."""
         draws = -np.log1p(-shares)
         return draws / draws.sum(axis=1, keepdims=True)
+
+
+Hyperparameter: TypeAlias = Domain | Shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +172,7 @@ class Space:
     def bases(self) -> list[Array]:
         """The middle, and the same with all weight of a mixture on one of its losses."""
         found = [self.middle]
-        for domain, s in self._parts():
+        for domain, s in self.parts():
             for vertex in [] if domain.is_box else np.eye(domain.size):
                 base = self.middle
                 base[s] = vertex
@@ -221,15 +181,16 @@ class Space:
 
     def values(self, t: Array) -> dict[str, Any]:
         """Hyperparameters by name."""
-        return {domain.name: domain.value(t[s]) for domain, s in self._parts()}
+        return {domain.name: domain.value(t[s]) for domain, s in self.parts()}
 
     def project(self, t: Array) -> Array:
         """Nearest point that is allowed: (m,)."""
-        return np.concatenate([domain.project(t[s]) for domain, s in self._parts()])
+        return np.concatenate([domain.project(t[s]) for domain, s in self.parts()])
 
     def spread(self, shares: Array) -> Array:
         """A point for each row of numbers between 0 and 1: (r, m)."""
-        return np.hstack([domain.spread(shares[:, s]) for domain, s in self._parts()])
+        return np.hstack([domain.spread(shares[:, s]) for domain, s in self.parts()])
 
-    def _parts(self) -> Iterator[tuple[Hyperparameter, slice]]:
+    def parts(self) -> Iterator[tuple[Hyperparameter, slice]]:
+        """Each hyperparameter, and where it is in t."""
         return zip(self.domains, self.slices, strict=True)

@@ -155,7 +155,7 @@ def test_a_choice_between_judged_strengths_is_judged_like_these_first(monkeypatc
     result = replace(_with_verdict(walked, judgement, between, None), best=between)
     thorough = []
     monkeypatch.setattr(_Race, "_judge_thoroughly", _recorded(_Race._judge_thoroughly, thorough))
-    running = _Race(result, _rough, judgement, "min")
+    running = _Race(result, _rough, judgement, "min", list(result.verdicts))
     running.finish()
     assert running.result.verdicts[between] is not None
     assert thorough == [best]
@@ -241,9 +241,7 @@ def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
         fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
         walk.add(fit, judgement.by_tenths(fit, None))
         if strength == 30.0:  # its neighbour is not judged
-            walk.fits.append(fit)
-            walk.verdicts.append(None)
-            walk.risks.append(walk.risks[0])
+            walk.add(fit, None)
     walk.verdicts[2] = walk.verdicts[2]._replace(misses=0.1 * np.ones(800))
     assert walk.is_past_minimum()
     assert walk.risks[0] == walk.risks[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from onefit.solvers.solve import solve_path
 from onefit.tuning.contest import Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.sample import Verdict, between
+from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
 from onefit.tuning.spread import paired_errors
 
@@ -85,18 +86,13 @@ def of_verdicts(
 
 
 def _filled_in(verdicts: Sequence[Verdict | None]) -> Iterator[Verdict]:
-    """Strengths that were not judged, from those on either side."""
-    places = [j for j, verdict in enumerate(verdicts) if verdict is not None]
-    for j, verdict in enumerate(verdicts):
-        if verdict is not None:
-            yield verdict
-            continue
-        left, right = max((k for k in places if k < j), default=None), min(k for k in places if k > j)
-        assert left is not None  # the first one is judged
-        ends = verdicts[left], verdicts[right]
-        assert ends[0] is not None
-        assert ends[1] is not None
-        yield between(ends[0], ends[1], (j - left) / (right - left))
+    """Strengths that were not judged, from those on either side; the first and the last one were."""
+    known = judged(verdicts)
+    for (left, one), (right, other) in pairwise(known.items()):
+        yield one
+        for j in range(left + 1, right):
+            yield between(one, other, (j - left) / (right - left))
+    yield known[len(verdicts) - 1]
 
 
 def search_path(
@@ -135,7 +131,7 @@ def search_path(
         walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
-            walked.add_above(solution)
+            walked.add(solution.fit, judgement.first(solution), strongest=True)
     return of_verdicts(
         np.array(walked.strengths),
         walked.verdicts,
@@ -184,31 +180,24 @@ class Walk:
 
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        if self.judgement.is_full(solution) and not self._is_due():
-            self.fits.append(solution.fit)
-            self.verdicts.append(None)
-            self.risks.append(self.risks[-1])
-        else:
-            self.add(solution.fit, self.judgement.first(solution))
+        near = self.judgement.is_full(solution) and not self._is_due()
+        self.add(solution.fit, None if near else self.judgement.first(solution))
 
-    def add(self, fit: Fit, verdict: Verdict) -> None:
-        """Take in a strength that was judged."""
-        self.fits.append(fit)
-        self.verdicts.append(verdict)
-        self.risks.append(mean_and_error(verdict.losses, self.weights)[0])
+    def add(self, fit: Fit, verdict: Verdict | None, *, strongest: bool = False) -> None:
+        """Take in the weakest strength so far, or the strongest."""
+        place = 0 if strongest else len(self.fits)
+        self.fits.insert(place, fit)
+        self.verdicts.insert(place, verdict)
+        self.risks.insert(place, self.risks[-1] if verdict is None else self._risk(verdict))
 
-    def add_above(self, solution: Solution) -> None:
-        """Take in a strength that is stronger than all before."""
-        verdict = self.judgement.first(solution)
-        self.fits.insert(0, solution.fit)
-        self.verdicts.insert(0, verdict)
-        self.risks.insert(0, mean_and_error(verdict.losses, self.weights)[0])
+    def _risk(self, verdict: Verdict) -> float:
+        return mean_and_error(verdict.losses, self.weights)[0]
 
     def _is_due(self) -> bool:
-        judged = [j for j, verdict in enumerate(self.verdicts) if verdict is not None]
-        if not judged or len(self.strengths) == len(self.grid.values):
+        places = list(judged(self.verdicts))
+        if not places or len(self.strengths) == len(self.grid.values):
             return True
-        return abs(float(np.log10(self.strengths[-1] / self.strengths[judged[-1]]))) >= APART - 1e-9
+        return abs(float(np.log10(self.strengths[-1] / self.strengths[places[-1]]))) >= APART - 1e-9
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
@@ -235,20 +224,17 @@ class Walk:
 
     def _rise(self, best: int, last: int) -> tuple[float, float, float]:
         """How far a risk is above another, its error, and that of the rows that were not seen."""
-        held, other = self.verdicts[best], self.verdicts[last]
-        assert held is not None  # the first of several that share a risk
-        assert other is not None
+        known = judged(self.verdicts)  # the first of several that share a risk is
+        held, other = known[best], known[last]
         rise, error = mean_and_error(other.losses - held.losses, self.weights)
         return rise, error, float(np.linalg.norm(other.misses - held.misses))
 
     def _see_all(self, place: int) -> None:
         """Leave out what is left of the rows, where they leave in tenths."""
         known = self.verdicts[place]
-        if known is not None and 0 < known.seen < len(known.losses):
-            closer = self.judgement.by_tenths(self.fits[place], None, len(known.losses), known)
-            self.verdicts[place] = closer
-            risk = mean_and_error(closer.losses, self.weights)[0]
-            for j in range(place, len(self.risks)):  # and of those that it speaks for
-                if j > place and self.verdicts[j] is not None:
-                    break
-                self.risks[j] = risk
+        if known is None or not 0 < known.seen < len(known.losses):
+            return
+        closer = self.judgement.by_tenths(self.fits[place], None, len(known.losses), known)
+        self.verdicts[place] = closer
+        stop = min((j for j in judged(self.verdicts) if j > place), default=len(self.risks))
+        self.risks[place:stop] = [self._risk(closer)] * (stop - place)  # and of those that it speaks for

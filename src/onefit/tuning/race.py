@@ -26,7 +26,7 @@ from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
-from onefit.tuning.sample import Verdict
+from onefit.tuning.sample import Verdict, judged
 from onefit.tuning.selection import Selection, smallest
 
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
@@ -50,7 +50,7 @@ def race(
     fit, left_out
         At the chosen strength, which is judged thoroughly.
     """
-    running = _Race(result, problem_at, judgement, selection)
+    running = _Race(result, problem_at, judgement, selection, list(result.verdicts))
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
         solution, left_out = running.finish()
@@ -65,13 +65,11 @@ class _Race:
     problem_at: Callable[[float], Problem]
     judgement: Judgement
     selection: Selection
+    verdicts: list[Verdict | None]
     spent: float = 0.0
     solutions: dict[int, Solution] = field(default_factory=dict)
     finished: dict[int, LeftOut] = field(default_factory=dict)
     stepped: dict[int, Array] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.verdicts = list(self.result.verdicts)
 
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
@@ -99,7 +97,7 @@ class _Race:
 
     def _looked_at(self, j: int) -> int:
         """Judge a strength as those that it is held against were; returns the choice after that."""
-        self._judge(j, max(max(verdict.solved, verdict.seen) for verdict in self.verdicts if verdict))
+        self._judge(j, max(known.left_out for known in judged(self.verdicts).values()))
         self._choose()
         return self.result.best
 
@@ -133,7 +131,7 @@ class _Race:
         open_ones = np.flatnonzero(near & (counts < n))
         if open_ones.size == near.sum() == 1 and self.selection != "min":  # nothing to tell it from
             return []
-        seen = max(verdict.seen for verdict in result.verdicts if verdict is not None)
+        seen = max(known.seen for known in judged(self.verdicts).values())
         level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
         if behind.size:
@@ -142,44 +140,38 @@ class _Race:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
 
-    def _unbounded_beside(self, j: int) -> list[int]:
-        """The strengths judged on either side, where nothing bounds their risks and some rows tell."""
-        verdicts = self.result.verdicts
-        judged = [k for k, verdict in enumerate(verdicts) if verdict is not None]
-        place = judged.index(j)
-        sides = [*judged[max(place - 1, 0) : place], *judged[place + 1 : place + 2]]
-        rough = [verdict is not None and not np.isfinite(verdict.error) for verdict in verdicts]
-        return [k for k in sides if rough[k] and not self._is_judged(k) and self._is_in_part(k)]
+    def _beside(self, j: int) -> list[int]:
+        """The strengths that were judged next to one, on either side."""
+        places = list(judged(self.verdicts))
+        return [k for k in places if k < j][-1:] + [k for k in places if k > j][:1]
 
-    def _count(self, j: int) -> int:
-        """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""
-        verdict = self.result.verdicts[j]
-        if verdict is None:
-            return -1
-        well = verdict.error <= KNOWN * self.result.std_errors[j]
-        return len(self.judgement.order) if well and not verdict.solved else max(verdict.solved, verdict.seen)
+    def _unbounded_beside(self, j: int) -> list[int]:
+        """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""
+        known = judged(self.verdicts)
+        rough = [k for k in self._beside(j) if not (np.isfinite(known[k].error) or known[k].left_out)]
+        return [k for k in rough if self._is_in_part(k)]
 
     def _halfway(self, least: int) -> list[int]:
         """Strengths half-way from the smallest risk to those that were judged on either side."""
-        places = np.array([j for j, verdict in enumerate(self.result.verdicts) if verdict is not None])
-        sides = places[places < least][-1:], places[places > least][:1]
-        return [int((least + side[0]) // 2) for side in sides if side.size and abs(side[0] - least) > 1]
+        return [(least + side) // 2 for side in self._beside(least) if abs(side - least) > 1]
+
+    def _count(self, j: int) -> int:
+        """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""
+        verdict = self.verdicts[j]
+        if verdict is None:
+            return -1
+        well = verdict.error <= KNOWN * self.result.std_errors[j]
+        return len(self.judgement.order) if well and not verdict.solved else verdict.left_out
 
     def _blur(self, which: Index, least: int) -> Array:
         """Errors of differences to the smallest risk that samples leave, in units of the whole error."""
-        base = self.result.verdicts[least]
-        assert base is not None
-        own = np.zeros(len(which))
-        for place, j in enumerate(which):
-            verdict = self.result.verdicts[j]
-            assert verdict is not None
-            own[place] = np.linalg.norm(verdict.misses - base.misses)
-        errors = self.result.paired_errors[which]
+        known, errors = judged(self.verdicts), self.result.paired_errors[which]
+        own = np.array([np.linalg.norm(known[j].misses - known[least].misses) for j in which])
         return np.divide(own, errors, out=np.zeros_like(own), where=errors > 0)
 
     def _is_judged(self, j: int) -> bool:
-        verdict = self.result.verdicts[j]
-        return verdict is not None and max(verdict.solved, verdict.seen) > 0
+        verdict = self.verdicts[j]
+        return verdict is not None and verdict.left_out > 0
 
     def _judge(self, j: int, count: int) -> None:
         if self._is_in_part(j):
@@ -197,7 +189,7 @@ class _Race:
         """Losses of all rows after a step from a strength, once."""
         if j not in self.stepped:
             known = self.verdicts[j]
-            if known is not None and known.solved == known.seen == 0:
+            if known is not None and not known.left_out:
                 self.stepped[j] = known.losses
             else:
                 self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))

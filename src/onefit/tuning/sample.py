@@ -9,6 +9,7 @@ the same one at every strength, so that differences between strengths keep their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,16 @@ class Verdict(NamedTuple):
     error: float
     solved: int = 0
     seen: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Rows that were left out, alone or with others."""
+        return max(self.solved, self.seen)
+
+
+def judged(verdicts: Sequence[Verdict | None]) -> dict[int, Verdict]:
+    """What is known, by place, of the strengths of a path of which anything is."""
+    return {j: verdict for j, verdict in enumerate(verdicts) if verdict is not None}
 
 
 def from_sample(

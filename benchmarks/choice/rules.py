@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from onefit.tuning.contest import contest
-from onefit.tuning.selection import BAGGINGS, Bagging, bagged, paired_errors, smallest
+from onefit.tuning.selection import BAGGINGS, Bagging, bagged, smallest
+from onefit.tuning.spread import paired_errors
 
 Array = np.ndarray
 Record = Mapping[str, Array]

@@ -959,50 +959,6 @@ def test_the_gradient_of_2017_is_of_one_output_and_single_coefficients(name, pen
         gradients.gradient_2017(solve(Fit.at_start(problem)).fit, _slopes_of_rows(model.response, problem))
 
 
-# --- data ------------------------------------------------------------------------------------------
-
-ENTRIES = [(1, 0), (1, 3), (7, 1), (22, 5), (0, 0), (0, 4), (12, 2)]  # rows 0 and 12 are tested
-
-
-@pytest.mark.parametrize("weighting", ["", "real"])
-@pytest.mark.parametrize("name", ["squared", "logistic", "poisson"])
-@pytest.mark.parametrize("p", [P, 70])
-def test_held_out_in_data(name, p, weighting, fit_intercept):
-    model = SMOOTH[name]
-    problem = _problem(model, L2(3.0), p=p, weighting=weighting, fit_intercept=fit_intercept)
-    if name == "poisson":  # the deviance has no derivative at y = 0
-        problem = replace(problem, y=problem.y + 1.0)
-    problem = _split(problem)
-    assert {0, 12} == {i for i, _ in ENTRIES} & set(TESTED)
-    share = np.random.default_rng(3).uniform(0.5, 2.0, TESTED.size)
-    ours = gradients.held_out_in_data(solve(Fit.at_start(problem)).fit, TESTED, model.response, share)
-    assert ours.X.shape == problem.X.shape
-    for i, j in ENTRIES:
-        expected = _five_points(lambda t, at=(i, j): _moved_risk(model, problem, share, "X", at, t))
-        np.testing.assert_allclose(ours.X[i, j], expected, atol=1e-8 * np.abs(ours.X).max())
-    for i in (1, 7, 22, 0, 12):
-        expected = _five_points(lambda t, i=i: _moved_risk(model, problem, share, "y", i, t))
-        np.testing.assert_allclose(ours.y[i], expected, atol=1e-8 * np.abs(ours.y).max())
-
-
-def _moved_risk(model, problem, share, name, place, by):
-    moved = getattr(problem, name).copy()
-    moved[place] += by
-    fit = solve(Fit.at_start(replace(problem, **{name: moved}))).fit
-    return _held_out_risk(model.response, share, fit)
-
-
-@pytest.mark.parametrize("penalty", ["lasso", "net, strength", "group", "fused", "ridge in a box"])
-def test_held_out_in_data_of_kinked_penalties(penalty):
-    model = SMOOTH["squared"]
-    problem = _split(_problem(model, _kinked("squared", penalty)(0.0), p=12))
-    share = np.ones(TESTED.size)
-    ours = gradients.held_out_in_data(solve(Fit.at_start(problem)).fit, TESTED, model.response, share)
-    for i, j in ENTRIES:
-        expected = _five_points(lambda t, at=(i, j): _moved_risk(model, problem, share, "X", at, t))
-        np.testing.assert_allclose(ours.X[i, j], expected, atol=1e-7 * np.abs(ours.X).max())
-
-
 # --- pieces ----------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ case of its own, since rows without weight have α c_i = v_i.
 """
 
 from onefit.gradients.adjoint import (
-    CENTRAL,
     Cotangent,
     LossChange,
     OfGram,
@@ -37,10 +36,8 @@ from onefit.gradients.adjoint import (
     stretched,
     tangent_change,
 )
-from onefit.gradients.data import DataGradient, held_out_in_data
 from onefit.gradients.left_out import degrees_of_freedom, gradient_2017, leave_one_out
 from onefit.gradients.solution import (
-    Answer,
     InCorners,
     Solves,
     held_out,
@@ -51,10 +48,7 @@ from onefit.gradients.solution import (
 )
 
 __all__ = [
-    "CENTRAL",
-    "Answer",
     "Cotangent",
-    "DataGradient",
     "InCorners",
     "LossChange",
     "OfGram",
@@ -66,7 +60,6 @@ __all__ = [
     "gradient_2017",
     "held_out",
     "held_out_alone",
-    "held_out_in_data",
     "implicit",
     "in_gram",
     "leave_one_out",

@@ -13,9 +13,10 @@ from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.losses import Loss, PiecewiseLinear
 from onefit.penalties import Penalty, SeparablePenalty
+from onefit.pieces import PLACES, WEIGHTS
 
 STEP = 1e-3  # of a five-point difference, in the scale of the hyperparameter
-CENTRAL = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12.0  # error of order STEP⁴
+CENTRAL = np.array(PLACES), np.array(WEIGHTS)  # error of order STEP⁴
 ONE_SIDED = np.arange(5.0), np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
 
 

@@ -66,7 +66,7 @@ def leave_one_out(
     v = of_rows(fit, by_eta.reshape(fit.eta.shape))
     curved = -fit.problem.usual_shrink * (through.free + pulled.free)
     v = Direction(v.coef + pulled.parameters + fit.problem.penalty.third(fit.coef, curved), v.intercept)
-    implied = implicit(fit, curvature, v).cotangent
+    implied = implicit(fit, curvature, v)
     loss = OfLoss(slopes.reshape(fit.eta.shape), _as_given(fit, bends))
     return left_out, implied + Cotangent(pulled.penalty, curved, loss, through.gram)
 
@@ -264,7 +264,7 @@ def degrees_of_freedom(fit: Fit, curvature: Curvature, owed: float, by_eta: Arra
     bends = owed * h - through.rows
     v = of_rows(fit, by_eta + _third(fit) * bends)
     v = Direction(v.coef + fit.problem.penalty.third(fit.coef, -through.free), v.intercept)
-    implied = implicit(fit, curvature, v).cotangent
+    implied = implicit(fit, curvature, v)
     direct = OfLoss(np.zeros_like(fit.eta), bends)
     return implied + Cotangent(np.zeros_like(fit.coef), -through.free, direct, through.gram)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,18 +23,11 @@ class Solves(Protocol):
         """K⁻¹ ``gradient``."""
 
 
-class Answer(NamedTuple):
-    """What the fit answers to a derivative v of the risk in its parameters: u = K⁻¹ v."""
-
-    u: Direction
-    cotangent: Cotangent
-
-
-def implicit(fit: Fit, curvature: Solves, of_parameters: Direction) -> Answer:
+def implicit(fit: Fit, curvature: Solves, of_parameters: Direction) -> Cotangent:
     """Pull a derivative in (β, b) back to the problem, by one solve."""
     u = curvature.solve(of_parameters)
     held = curvature.hold(of_parameters) if isinstance(curvature, Pinned | InCorners) else None
-    return Answer(u, through_solution(fit, u, held))
+    return through_solution(fit, u, held)
 
 
 def through_solution(fit: Fit, u: Direction, held: Array | None = None) -> Cotangent:
@@ -138,11 +131,6 @@ def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = 
     by_row : (t,) or (t, c) array
         Derivative of the risk in their linear predictors, weights and the mean included.
     """
-    return answer_to_held_out(fit, tested, by_row, curvature).cotangent
-
-
-def answer_to_held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = None) -> Answer:
-    """Return the same with what the parameters answer."""
     everywhere = np.zeros_like(fit.eta)
     everywhere[tested] = by_row
     solves = InCorners.of(fit) or curvature

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from onefit import gradients
 from onefit._typing import Array, Mask
 from onefit.fit import Fit
-from onefit.gradients import stencil, tangent_change
+from onefit.gradients import Cotangent, leave_one_out
 from onefit.losses import CoupledLoss, Loss, Mixture, PiecewiseLinear, PiecewiseLoss
 from onefit.losses.composed import straight_part
 from onefit.penalties import L2
 from onefit.pieces import Pieces
 from onefit.problem import Problem
-from onefit.solvers.solve import solve
-from onefit.testing.common import PLACES, check_parameters, difference, holds, same, some_rows
+from onefit.testing.common import (
+    check_gradient,
+    check_parameters,
+    check_refits,
+    difference,
+    holds,
+    same,
+)
 
 STEP = 1e-3  # of differences in the linear predictor
 ALPHA = 3.0  # ridge strength of the problems that are solved
@@ -66,8 +70,21 @@ def check_loss(loss: Loss, y: ArrayLike, eta: ArrayLike | None = None, *, rng: i
     _check_pieces(loss, target[inside], at[inside])
     if isinstance(loss, CoupledLoss):
         return
-    _check_refits(loss, target, generator)
-    _check_gradient(loss, target, generator)
+    X, weights = 0.5 * generator.normal(size=(len(target), 3)), generator.uniform(0.5, 1.5, len(target))
+    problem = Problem(loss, L2(ALPHA), X, target, weights)
+    check_refits(problem, 8, generator)
+    if loss.pieces is not Pieces.KINKED:  # there is no gradient: every left-out problem has pieces of its own
+        _check_gradient(problem, generator.normal(size=len(target)))
+
+
+def _check_gradient(problem: Problem, target: Array) -> None:
+    """The gradient of leave-one-out is what differences say, while all rows keep their piece."""
+
+    def judged(fit: Fit) -> tuple[Array, Cotangent]:
+        left_out, cotangent = leave_one_out(fit, lambda one: one.eta - target)
+        return left_out.eta - target, cotangent
+
+    check_gradient(problem, lambda t: L2(ALPHA + t), judged, STEP, "the gradient of leave-one-out is wrong")
 
 
 def _inside(loss: Loss, y: Array, eta: Array) -> Mask:
@@ -139,57 +156,3 @@ def _check_pieces(loss: Loss, y: Array, eta: Array) -> None:
         holds(slopes.shape[1] == kinks.shape[1] + 1, "slopes must be one more than kinks")
         holds(np.diff(slopes, axis=1) > 0, "slopes must rise from piece to piece")
         same(loss.value(y, kinks[:, 0]), 0.0, "the value at the first kink must be zero")
-
-
-# --- in a model ------------------------------------------------------------------------------------
-
-
-def _problem(loss: Loss, y: Array, rng: np.random.Generator) -> Problem:
-    X = 0.5 * rng.normal(size=(len(y), 3))
-    return Problem(loss, L2(ALPHA), X, y, rng.uniform(0.5, 1.5, len(y)))
-
-
-def _check_refits(loss: Loss, y: Array, rng: np.random.Generator) -> None:
-    """Exact leave-one-out is what solving without the row gives."""
-    from onefit import GeneralizedLinear, loo
-
-    problem = _problem(loss, y, rng)
-    fit = solve(Fit.at_start(problem)).fit
-    model: Any = GeneralizedLinear(loss, problem.penalty).fit(problem.X, y, problem.weights)
-    found = loo(model, problem.X, y, problem.weights, exact=True).decision
-    for i in some_rows(len(y), 8, rng):
-        refit = solve(Fit.at_start(problem.without(int(i)))).fit
-        scale = 1e-5 * (1.0 + np.abs(fit.eta).max())
-        same(found[i], refit.eta[i], f"the left-out predictor of row {i} is not that of a refit", 1e-5, scale)
-
-
-def _check_gradient(loss: Loss, y: Array, rng: np.random.Generator) -> None:
-    """The gradient of leave-one-out is what differences say, while all rows keep their piece."""
-    if loss.pieces is Pieces.KINKED:  # there is none from one fit: every left-out problem has its own
-        return
-    problem, target = _problem(loss, y, rng), rng.normal(size=len(y))
-    left_out, cotangent = gradients.leave_one_out(_at(problem, 0.0), lambda one: one.eta - target)
-    fit, points = left_out.fit, stencil()
-    change = tangent_change([L2(ALPHA + t) for t in points.places], points, fit)
-    there = [_at(problem, t) for t in PLACES * STEP]
-    if not all(_on_same_pieces(fit, one) for one in there):
-        return  # the risk has a kink here
-
-    def risk(t: float) -> float:
-        moved, _ = gradients.leave_one_out(_at(problem, t), lambda one: one.eta - target)
-        return 0.5 * float(np.sum((moved.eta - target) ** 2))
-
-    slope = difference(risk, STEP)
-    same(cotangent.along(change), slope, "the gradient of leave-one-out is wrong", 1e-4, 1e-6)
-
-
-def _at(problem: Problem, t: float) -> Fit:
-    return solve(Fit.at_start(replace(problem, penalty=L2(ALPHA + t)))).fit
-
-
-def _on_same_pieces(one: Fit, other: Fit) -> bool:
-    loss, y = one.problem.loss, one.problem.y
-    if not isinstance(loss, PiecewiseLoss):
-        return True
-    stays = loss.interval(y, one.eta).contains(other.eta) | (one.pinned & other.pinned)
-    return bool(np.all(stays) and np.array_equal(one.pinned, other.pinned))

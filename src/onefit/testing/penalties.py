@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from onefit import _linalg, gradients
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
-from onefit.gradients import stencil, tangent_change
+from onefit.gradients import Cotangent, held_out
 from onefit.losses import Squared
 from onefit.penalties import Penalty, Polyhedral
 from onefit.pieces import Coordinates, Pieces, Tangent
 from onefit.problem import Problem
-from onefit.solvers.solve import solve
-from onefit.testing.common import PLACES, check_parameters, difference, holds, same, some_rows
+from onefit.testing.common import (
+    check_gradient,
+    check_parameters,
+    check_refits,
+    difference,
+    holds,
+    same,
+)
 
 STEP = 1e-5  # of differences in the coefficients, relative to them
 SHAKES = (1e-3, 0.1, 3.0)  # sizes of changes that a minimum is tried against
@@ -171,40 +176,18 @@ def _check_in_a_model(penalty: Penalty, p: int, rng: np.random.Generator) -> Non
     X = rng.normal(size=(3 * p + 10, p))
     y = X @ (1.5 * rng.normal(size=p)) + rng.normal(size=len(X))
     problem = Problem(Squared(), penalty, X, y, rng.uniform(0.5, 1.5, len(y)))
-    _check_refits(problem, rng)
-    _check_gradient(problem, rng)
+    check_refits(problem, 6, rng)
+    _check_gradient(problem)
 
 
-def _check_refits(problem: Problem, rng: np.random.Generator) -> None:
-    """Exact leave-one-out is what solving without the row gives."""
-    from onefit import GeneralizedLinear, loo
-
-    X, y, weights = problem.X, problem.y, problem.weights
-    model = GeneralizedLinear("squared", problem.penalty).fit(X, y, weights)
-    found = loo(model, X, y, weights, exact=True).decision
-    for i in some_rows(len(y), 6, rng):
-        refit = solve(Fit.at_start(problem.without(int(i)))).fit
-        scale = 1e-5 * (1.0 + np.abs(refit.eta).max())
-        same(found[i], refit.eta[i], f"the left-out predictor of row {i} is not that of a refit", 1e-5, scale)
-
-
-def _check_gradient(problem: Problem, rng: np.random.Generator) -> None:
+def _check_gradient(problem: Problem) -> None:
     """The gradient of a held-out risk in the strength is what differences say."""
-    tested = np.arange(0, len(problem.y), 4)
-    training = problem.without(tested)
+    tested = np.arange(0, problem.n, 4)
 
-    def at(t: float) -> Fit:
-        return solve(Fit.at_start(replace(training, penalty=problem.penalty.scaled(1.0 + t)))).fit
+    def judged(fit: Fit) -> tuple[Array, Cotangent]:
+        residuals = fit.eta[tested] - problem.y[tested]
+        return residuals, held_out(fit, tested, residuals)
 
-    fit, points, h = at(0.0), stencil(), 1e-4
-    there = [at(k * h).tangent for k in PLACES]
-    if any(one.size != fit.tangent.size or np.any(one.support != fit.tangent.support) for one in there):
-        return  # the risk has a kink here
-
-    def risk(t: float) -> float:
-        return 0.5 * float(np.sum((at(t).eta[tested] - problem.y[tested]) ** 2))
-
-    by_row = fit.eta[tested] - problem.y[tested]
-    change = tangent_change([problem.penalty.scaled(1.0 + t) for t in points.places], points, fit)
-    found = gradients.held_out(fit, tested, by_row).along(change)
-    same(found, difference(risk, h), "the gradient of a held-out risk is wrong", 1e-4, 1e-5)
+    what = "the gradient of a held-out risk is wrong"
+    training, penalty = problem.without(tested), problem.penalty
+    check_gradient(training, lambda t: penalty.scaled(1.0 + t), judged, 1e-4, what)

@@ -364,7 +364,7 @@ class PermutedJudge(Judge):
             fits.append(fit)
             if gradient:
                 v = gradients.of_rows(fit, sign * by_row)
-                parts.append(Part(fit, gradients.implicit(fit, curvature, v).cotangent, 1.0))
+                parts.append(Part(fit, gradients.implicit(fit, curvature, v), 1.0))
         return Judged(value, parts, fits)
 
     def _explained(self, fit: Fit, order: Index) -> tuple[float, Array]:

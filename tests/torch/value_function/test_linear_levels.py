@@ -175,11 +175,11 @@ def test_the_penalised_loss_is_minimised_over_the_strength():
 
 
 def _interpolated(both):
-    from onefit.torch.value_function.kriging import TangentKriging
+    from onefit.torch.value_function.kriging import Kriging
 
     solved = [both.solve(np.array([unit]), [both.start], 0) for unit in np.linspace(0, 1, 10)]
     columns = [np.array([getattr(one, name) for one in solved]) for name in ("unit", "value", "slopes")]
-    return TangentKriging.fit(*columns)
+    return Kriging.fit(*columns)
 
 
 def test_several_classes_and_a_loss_with_kinks():

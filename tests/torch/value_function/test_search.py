@@ -16,13 +16,7 @@ from torch import nn  # noqa: E402
 
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
-from onefit.torch.value_function.kriging import (  # noqa: E402
-    Kriging,
-    TangentKriging,
-    _Likelihood,
-    _Tangents,
-    _warped,
-)
+from onefit.torch.value_function.kriging import Correlation, Kriging, Sample, warped  # noqa: E402
 from onefit.torch.value_function.levels import Lagrangian, SearchBox, Solved  # noqa: E402
 from onefit.torch.value_function.module_levels import BilevelProblem, Data, Penalised, SumOfSquares  # noqa: E402
 from onefit.torch.value_function.rounds import lowest  # noqa: E402
@@ -54,7 +48,7 @@ POINTS = np.random.default_rng(0).uniform(-1, 2, (30, 2))
 def surrogate(request):
     if request.param == "values":
         return Kriging.fit(POINTS, wave(POINTS))
-    return TangentKriging.fit(POINTS, wave(POINTS), slopes_of_wave(POINTS))
+    return Kriging.fit(POINTS, wave(POINTS), slopes_of_wave(POINTS))
 
 
 def test_kriging_interpolates(surrogate):
@@ -65,7 +59,7 @@ def test_kriging_interpolates(surrogate):
 def test_kriging_predicts_between(surrogate):
     new = np.random.default_rng(1).uniform(-0.5, 1.5, (40, 2))
     predicted = [surrogate.value(x) for x in new]
-    allowed = 0.03 if isinstance(surrogate, Kriging) else 1e-4
+    allowed = 0.03 if surrogate.correlation.shift is None else 1e-4
     np.testing.assert_allclose(predicted, wave(new), atol=allowed)
 
 
@@ -78,10 +72,10 @@ def test_the_gradient_is_that_of_the_prediction(surrogate):
 
 
 def test_the_likelihood_has_the_right_gradient():
-    likelihood = _Likelihood(POINTS, wave(POINTS))
+    likelihood = Sample(POINTS, wave(POINTS))
     at = np.array([0.3, -0.5, 1.7, 1.4, -5.0])
-    value, slope = likelihood.deviance(at)
-    numeric = approx_fprime(at, lambda x: likelihood.deviance(x)[0], 1e-7)
+    value, slope = likelihood.deviance_and_gradient(at)
+    numeric = approx_fprime(at, lambda x: likelihood.deviance_and_gradient(x)[0], 1e-7)
     np.testing.assert_allclose(slope, numeric, rtol=1e-4, atol=1e-4)
     theta, power, nugget = np.exp(at[:2]), at[2:4], np.exp(at[4])
     R = np.array([[np.exp(-np.sum(theta * abs(x - z) ** power)) for x in POINTS] for z in POINTS])
@@ -95,8 +89,7 @@ def test_the_likelihood_has_the_right_gradient():
 
 def test_correlations_of_slopes_are_derivatives_of_those_of_values():
     x, theta = POINTS[:4], np.array([0.7, 1.3])
-    tangents = _Tangents(x, wave(x), slopes_of_wave(x))
-    R = tangents.correlation(theta, x, 0.0).reshape(3, 4, 3, 4)
+    R = Correlation(theta, np.full(2, 2.0), None, 0.0).between(x[:, None] - x[None], slopes=True)
 
     def correlation(a, b):
         return np.exp(-(theta * (a - b) ** 2).sum())
@@ -113,24 +106,23 @@ def test_correlations_of_slopes_are_derivatives_of_those_of_values():
 
 def test_warped_variables_keep_their_ends():
     for shift in (1e-3, 1.0, 20.0):
-        values, slopes = _warped(np.array([0.0, 0.3, 1.0]), np.full(3, shift))
+        values, slopes = warped(np.array([0.0, 0.3, 1.0]), np.full(3, shift))
         assert values[[0, 2]] == pytest.approx([0.0, 1.0], abs=1e-12)
-        numeric = (_warped(np.full(1, 0.3 + 1e-7), np.full(1, shift))[0][0] - values[1]) / 1e-7
+        numeric = (warped(np.full(1, 0.3 + 1e-7), np.full(1, shift))[0][0] - values[1]) / 1e-7
         assert slopes[1] == pytest.approx(numeric, rel=1e-4)
 
 
 def test_a_slope_without_bound_is_left_out():
     x = np.linspace(0, 1, 8)[:, None]
     slopes = 0.5 / np.sqrt(np.maximum(x, 1e-300))
-    model = TangentKriging.fit(x, np.sqrt(x[:, 0]), slopes)
+    model = Kriging.fit(x, np.sqrt(x[:, 0]), slopes)
     assert model.value(np.array([0.4])) == pytest.approx(np.sqrt(0.4), abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", [Kriging, TangentKriging])
-def test_kriging_refuses_too_few_points(kind):
-    x = np.zeros((2, 1))
+@pytest.mark.parametrize("slopes", [None, np.zeros((2, 1))])
+def test_kriging_refuses_too_few_points(slopes):
     with pytest.raises(ValueError, match="at least 3"):
-        kind.fit(x, np.zeros(2), *([x] if kind is TangentKriging else []))
+        Kriging.fit(np.zeros((2, 1)), np.zeros(2), slopes)
 
 
 # The search

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from onefit._typing import Array
 from onefit.torch.numerics.rows import check_choice
-from onefit.torch.value_function.kriging import Kriging, TangentKriging
+from onefit.torch.value_function.kriging import Kriging
 
 State: TypeAlias = dict[str, Tensor]  # w
-Surrogate: TypeAlias = Kriging | TangentKriging
 
 
 @dataclass(frozen=True)
@@ -109,13 +108,13 @@ class Lagrangian(NamedTuple):
 
     Attributes
     ----------
-    surrogate : Kriging or TangentKriging
+    surrogate : Kriging
         φ̂ on the unit cube.
     weight, multiplier : float
         R and μ.
     """
 
-    surrogate: Surrogate
+    surrogate: Kriging
     weight: float
     multiplier: float
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from onefit._typing import Array
 from onefit.torch.value_function.kriging import Kriging
-from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, Solved, State, Surrogate
+from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, Solved, State
 
 WORSE = 0.05  # a rise of the validation loss, relative to its size, that is not chance
 SAME = 2e-4  # distance in the unit cube within which a solution stands for another
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
         λ*, and weights trained there.
     joint : Joint
         Weights fitted jointly with λ*.
-    surrogate : Kriging or TangentKriging
+    surrogate : Kriging
         φ̂ of the last round.
     rounds : tuple of Round
     origin : "sample", "round" or "interpolation"
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
 
     best: Solved
     joint: Joint
-    surrogate: Surrogate
+    surrogate: Kriging
     rounds: tuple[Round, ...]
     origin: Origin
 
@@ -192,7 +192,7 @@ class Run:
 
     def rounds(
         self,
-        interpolate: Callable[[list[Solved]], Surrogate],
+        interpolate: Callable[[list[Solved]], Kriging],
         weights: list[float],
         first: float,
         *,

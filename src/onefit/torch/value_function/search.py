@@ -24,8 +24,8 @@ from onefit.exceptions import UnreliableWarning
 from onefit.torch.numerics.optimizers import Adam, Lbfgs
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
-from onefit.torch.value_function.kriging import Kriging, TangentKriging
-from onefit.torch.value_function.levels import Levels, SearchBox, Solved, Surrogate
+from onefit.torch.value_function.kriging import Kriging
+from onefit.torch.value_function.levels import Levels, SearchBox, Solved
 from onefit.torch.value_function.linear_levels import LinearLevels
 from onefit.torch.value_function.module_levels import (
     BilevelProblem,
@@ -139,7 +139,7 @@ class ValueFunctionSearch(BaseEstimator):
         Where weights were trained on the training data: the samples, and then what was checked.
     values_, validation_losses_ : (L,) arrays
         φ and F there.
-    surrogate_ : Kriging or TangentKriging
+    surrogate_ : Kriging
         φ̂ on the unit cube.
     rounds_ : tuple of Round
     n_solves_ : int
@@ -289,11 +289,9 @@ class ValueFunctionSearch(BaseEstimator):
 
     # --- what came of it -----------------------------------------------------------------------------
 
-    def _interpolated(self, solved: list[Solved]) -> Surrogate:
+    def _interpolated(self, solved: list[Solved]) -> Kriging:
         x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])
-        if not self.slopes:
-            return Kriging.fit(x, values)
-        return TangentKriging.fit(x, values, np.array([one.slopes for one in solved]))
+        return Kriging.fit(x, values, np.array([one.slopes for one in solved]) if self.slopes else None)
 
     @property
     def _settings(self) -> list[Any]:

@@ -19,7 +19,8 @@ from onefit.exceptions import NotOptimalWarning, SolverError
 from onefit.torch.networks.data import called
 from onefit.torch.networks.mapping import derivative, mapped
 from onefit.torch.networks.network import SOME, TOGETHER, Network
-from onefit.torch.numerics.newton import DENSE, beyond_saddle, newton, quasi_newton
+from onefit.torch.numerics.minimum import by_newton
+from onefit.torch.numerics.newton import DENSE, beyond_saddle, quasi_newton
 from onefit.torch.numerics.objective import BUDGET, Smooth
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
@@ -142,7 +143,7 @@ def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tenso
     if len(theta) > DENSE or stop():
         return theta
     try:
-        return newton(objective, theta, steps=20)
+        return by_newton(objective, theta, steps=20)
     except (SolverError, *ONCE):
         return theta  # a kink (ReLU), a flat direction or no second derivative: what L-BFGS reached stands
 

@@ -17,21 +17,19 @@ from torch import Tensor
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.newton import (
-    STEPS,
     beyond_saddle,
     checked,
     descended,
     is_last,
-    newton,
     newton_direction,
     no_minimum,
     quasi_newton,
     value_and_gradient,
 )
-from onefit.torch.numerics.objective import PenalisedSum
+from onefit.torch.numerics.objective import PenalisedSum, Smooth
 from onefit.torch.numerics.optimizers import as_array, lbfgs_b, like
 
-ROUNDS = 50
+ROUNDS, STEPS = 50, 100
 SLACK = 1e-9  # by which the gradient off the support may exceed the slope of the norm
 
 
@@ -51,22 +49,18 @@ def minimise(objective: PenalisedSum, start: Tensor, *, warm: bool = False) -> T
         If the objective has no minimum that can be reached, or is not smooth.
     """
     kinked = bool((objective.kinks(start) > 0).any())
-    finish = on_support if kinked else newton
     if warm:
         try:
-            return finish(objective, start)
+            return by_newton(objective, start)
         except SolverError:
             pass  # the start was too far: begin as if it were any other
     for _ in range(2 if kinked else 1):
         start = split_signs(objective, start) if kinked else quasi_newton(objective, start)
         try:
-            return finish(objective, start)
+            return by_newton(objective, start)
         except SolverError as error:
             failure = error
     raise failure
-
-
-# --- with an ℓ1 norm -----------------------------------------------------------------------------------
 
 
 def split_signs(objective: PenalisedSum, start: Tensor) -> Tensor:
@@ -89,12 +83,20 @@ def split_signs(objective: PenalisedSum, start: Tensor) -> Tensor:
     return like(found[:k] - found[k:], start)
 
 
-def on_support(objective: PenalisedSum, theta: Tensor) -> Tensor:
-    """Newton steps on the support; coordinates leave it at zero and enter it one at a time: (k,)."""
+def by_newton(objective: Smooth, theta: Tensor, steps: int = STEPS) -> Tensor:
+    """Newton steps until they are below rounding, at a point that is a minimum: (k,).
+
+    Of an ℓ1 norm they are on the support, which coordinates leave at zero and enter one at a time.
+
+    Raises
+    ------
+    SolverError
+        If no minimum is reached.
+    """
     rate = objective.kinks(theta)
     signs = torch.sign(theta)
     for _ in range(ROUNDS + 2 * len(theta)):
-        theta, signs = _settle(objective, theta, signs, rate)
+        theta, signs = _settle(objective, theta, signs, rate, steps)
         smooth = objective.gradient(theta) - rate * torch.sign(theta)
         excess = torch.where((signs == 0) & (rate > 0), smooth.abs() / rate.clamp(min=1e-300), 0.0)
         worst = int(excess.argmax())
@@ -109,7 +111,7 @@ def on_support(objective: PenalisedSum, theta: Tensor) -> Tensor:
     raise SolverError(no_minimum(objective, theta))
 
 
-def _below(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> Tensor | None:
+def _below(objective: Smooth, theta: Tensor, signs: Tensor, rate: Tensor) -> Tensor | None:
     """Return a lower point on the support where this one is no minimum."""
     free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]
     if len(free) == 0:
@@ -118,9 +120,11 @@ def _below(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) 
     return None if found is None else theta.scatter(0, free, found)
 
 
-def _settle(objective: PenalisedSum, theta: Tensor, signs: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+def _settle(
+    objective: Smooth, theta: Tensor, signs: Tensor, rate: Tensor, steps: int
+) -> tuple[Tensor, Tensor]:
     """Newton steps with these signs, each as far as the first coordinate that reaches zero."""
-    for _ in range(STEPS + len(theta)):
+    for _ in range(steps + int((rate > 0).sum())):
         free = torch.nonzero((signs != 0) | (rate == 0))[:, 0]
         if len(free) == 0:
             return theta, signs

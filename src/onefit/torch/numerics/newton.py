@@ -1,4 +1,4 @@
-"""Newton steps to a minimum of a smooth objective, from where L-BFGS has come near."""
+"""Steps that minimise a smooth objective, and what tells that a point is its minimum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ FAR = 1e12  # no minimum is looked for beyond
 VANISHED = 1e-6  # of the gradients of all rows: what may be left of their sum
 NEGATIVE = 1e-7  # of the largest curvature: what is below minus that is negative, and not rounding
 LANCZOS = 40  # products that look for negative curvature where no matrix is formed
-STEPS = 100
 
 
 def quasi_newton(
@@ -56,29 +55,6 @@ def value_and_gradient(objective: Smooth, theta: Tensor) -> tuple[float, Array]:
     if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
         return 1e300, np.zeros_like(gradient)
     return value, gradient
-
-
-def newton(objective: Smooth, theta: Tensor, steps: int = STEPS) -> Tensor:
-    """Newton steps with step halving until they are below rounding, at a point that is a minimum: (k,).
-
-    Raises
-    ------
-    SolverError
-        If no minimum is reached.
-    """
-    for _ in range(steps):
-        slope = objective.gradient(theta)
-        direction = newton_direction(objective, theta, slope)
-        theta, length = descended(objective, theta, direction, slope, 1.0)
-        if is_last(objective, theta, direction, slope):
-            theta = checked(objective, theta, objective.gradient(theta))
-            below = beyond_saddle(objective, theta)
-            if below is None:
-                return theta
-            theta = below
-        elif length == 0.0:
-            break
-    raise SolverError(no_minimum(objective, theta))
 
 
 def beyond_saddle(objective: Smooth, theta: Tensor) -> Tensor | None:

@@ -92,6 +92,14 @@ class Smooth(ABC):
     def curvature(self, theta: Tensor) -> Tensor:
         """The same as a matrix: (k, k)."""
 
+    def kinks(self, theta: Tensor) -> Tensor:
+        """Slope of an ℓ1 norm in each coordinate: (k,)."""
+        return torch.zeros_like(theta)
+
+    def restricted(self, theta: Tensor, free: Tensor) -> Smooth:
+        """The function of some coordinates, the others held at ``theta``: of all where there are no kinks."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class PredictorLoss:

@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 from scipy.special import expit
+from torch import Tensor
 
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.exceptions import SolverError
+from onefit.torch.numerics.backtracking import backtracked
+from onefit.torch.numerics.conjugate import conjugate_each
 
 Solve: TypeAlias = Callable[[Array], Array]
 
 STEPS, PRODUCTS = 50, 100  # Newton steps, and products with K in each, at most
 ROUGHLY = 0.3  # error of the first steps, relative to the gradient
 STALE = 12  # products of a step from which on a preconditioner of the present fit pays
-LENGTHS, FLAT = 6, 0.1  # trials along a direction, and the share of its slope that ends them
 FALLING = 0.25  # of a decrement that the next one must be, near the end
 
 
@@ -63,10 +66,10 @@ class Regressions:
         d = self.weights[:, None] * share * (1.0 - share)
         return HeadState(theta, eta, self.transposed(residual) + self.bent(theta), d)
 
-    def objective(self, state: HeadState) -> Array:
+    def objective(self, theta: Array, eta: Array) -> Array:
         """Value of each: (c,)."""
-        losses = np.logaddexp(0.0, state.eta) - self.targets * state.eta
-        return self.weights @ losses + 0.5 * self.alpha * np.sum(state.theta[:-1] ** 2, axis=0)
+        losses = np.logaddexp(0.0, eta) - self.targets * eta
+        return self.weights @ losses + 0.5 * self.alpha * np.sum(theta[:-1] ** 2, axis=0)
 
     def descended(self, theta: Array, preconditioned: Callable[[HeadState], Solve], near: float) -> HeadState:
         """Minimise.
@@ -89,13 +92,13 @@ class Regressions:
         for _ in range(STEPS):
             size = np.maximum(_inner(state.gradient, solve(state.gradient)), 0.0)
             first = np.maximum(first, size)
-            objective = self.objective(state)
+            objective = self.objective(state.theta, state.eta)
             enough = near * np.sqrt(_ratio(objective, size))
             loosely = np.minimum(ROUGHLY, np.maximum(enough, np.sqrt(_ratio(size, first))))
             direction, products = self._conjugate(state, solve, loosely)
             decrement = np.maximum(-_inner(state.gradient, direction), 0.0)
             share = float(np.max(decrement / objective))
-            state = self._moved(state, direction)
+            state = self._moved(state, objective, direction)
             if share <= near**2 or (share <= 1e-12 and share > FALLING * last):
                 return state
             last = share
@@ -108,43 +111,33 @@ class Regressions:
 
     def _conjugate(self, state: HeadState, solve: Solve, loosely: Array) -> tuple[Array, int]:
         """Minus K⁻¹ gradient, each to its own error relative to the gradient, and the products that took."""
-        left, direction = state.gradient, np.zeros_like(state.gradient)
-        solved = solve(left)
-        size = first = _inner(left, solved)
-        along, count = -solved, 0
-        while count < PRODUCTS:
-            count += 1
-            curved = self.transposed(state.d * self.predictors(along)) + self.bent(along)
-            length = _ratio(size, _inner(curved, along))
-            direction = direction + length * along
-            left = left + length * curved
-            solved = solve(left)
-            last, size = size, _inner(left, solved)
-            if np.all(size <= loosely**2 * first):
-                break
-            along = _ratio(size, last) * along - solved
-        return direction, count
+        count = 0
 
-    def _moved(self, state: HeadState, direction: Array) -> HeadState:
-        """Go along a direction, each about to its minimum on it."""
-        change = self.predictors(direction)
-        slope = _inner(state.gradient, direction)
-        flat, bend = (
-            self.alpha * _inner(state.theta[:-1], direction[:-1]),
-            _inner(direction[:-1], direction[:-1]),
+        def product(rows: Tensor) -> Tensor:
+            nonlocal count
+            count += 1
+            along = rows.numpy().T
+            return _rows(self.transposed(state.d * self.predictors(along)) + self.bent(along))
+
+        found, _ = conjugate_each(
+            product,
+            _rows(state.gradient),
+            lambda rows: _rows(solve(rows.numpy().T)),
+            accuracy=torch.from_numpy(loosely),
+            most=PRODUCTS,
         )
-        length = np.ones(len(slope))
-        low, high = np.zeros(len(slope)), np.full(len(slope), np.inf)
-        for _ in range(LENGTHS):
-            share = expit(state.eta + length * change)
-            first = self.weights @ ((share - self.targets) * change) + flat + self.alpha * length * bend
-            if np.all(np.abs(first) <= FLAT * np.abs(slope)):
-                break
-            second = self.weights @ (share * (1.0 - share) * change**2) + self.alpha * bend
-            low, high = np.where(first < 0, length, low), np.where(first > 0, length, high)
-            following = length - _ratio(first, second)
-            inside = (following > low) & (following < high)
-            length = np.where(inside, following, np.where(np.isinf(high), 2.0 * length, 0.5 * (low + high)))
+        return -found.numpy().T, count
+
+    def _moved(self, state: HeadState, objective: Array, direction: Array) -> HeadState:
+        """Go along a direction, each as far as its objective falls by its share."""
+        change, slope = self.predictors(direction), _inner(state.gradient, direction)
+
+        def reach(length: Tensor) -> Tensor:
+            t = length.numpy()
+            return torch.from_numpy(self.objective(state.theta + t * direction, state.eta + t * change))
+
+        start, along = torch.from_numpy(objective), torch.from_numpy(slope)
+        length = backtracked(reach, start, along, torch.ones_like(start))[0].numpy()
         return self.at(state.theta + length * direction, state.eta + length * change)
 
 
@@ -155,6 +148,11 @@ class HeadState(NamedTuple):
     eta: Array
     gradient: Array
     d: Array
+
+
+def _rows(columns: Array) -> Tensor:
+    """Each column as a row."""
+    return torch.from_numpy(columns.T)
 
 
 def _inner(one: Array, other: Array) -> Array:

@@ -28,9 +28,24 @@ def cholesky(H: Tensor, least: float = 1e-7) -> Tensor | None:
 
 
 def conjugate_each(
-    product: Callable[[Tensor], Tensor], rhs: Tensor, precondition: Callable[[Tensor], Tensor]
+    product: Callable[[Tensor], Tensor],
+    rhs: Tensor,
+    precondition: Callable[[Tensor], Tensor],
+    *,
+    accuracy: float | Tensor = ACCURACY,
+    most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Conjugate gradients for each row of a right-hand side, with a matrix of its own.
+
+    Parameters
+    ----------
+    product, precondition : callables
+        The matrices, and about their inverses, times rows.
+    rhs : (s, k) tensor
+    accuracy : float or (s,) tensor
+        Of the residual, relative to the right-hand side in the norm of the preconditioner.
+    most : int, optional
+        Products, at most.
 
     Returns
     -------
@@ -43,9 +58,9 @@ def conjugate_each(
     conditioned = precondition(residual)
     direction = conditioned.clone()
     size = (residual * conditioned).sum(1)
-    goal = ACCURACY**2 * size
+    goal = accuracy**2 * size
     positive = torch.isfinite(size)
-    for _ in range(10 * rhs.shape[1] + 100):
+    for _ in range(most or 10 * rhs.shape[1] + 100):
         active = positive & (size > goal)
         if not bool(active.any()):
             return solution, positive

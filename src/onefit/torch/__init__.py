@@ -17,10 +17,10 @@ try:
 except ImportError as error:
     raise ImportError("onefit.torch needs PyTorch: pip install 'onefit[torch]'") from error
 
+from onefit.torch.features.embedding import embedded_rows
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.loo_head import LeaveOneOutHead
 from onefit.torch.features.maps import FeatureMapClassifier, FeatureMapRegressor
-from onefit.torch.features.stream import embedded_rows
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.problem import FunctionalProblem
 from onefit.torch.functional.tuning import Tuning

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa:
 
 from onefit import RidgeLOO  # noqa: E402
 from onefit.torch import embedded_rows  # noqa: E402
-from onefit.torch.features import stream  # noqa: E402
+from onefit.torch.features import embedding  # noqa: E402
 
 N = 300
 
@@ -48,7 +48,7 @@ def rows():
 @pytest.mark.parametrize("kind", ["data set", "shuffled loader", "stream"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_head_on_blocks_is_the_head_in_memory(rows, kind, kept, tmp_path, monkeypatch):
-    monkeypatch.setattr(stream, "block_length", lambda _width: 64)
+    monkeypatch.setattr(embedding, "block_length", lambda _width: 64)
     X, y = rows
     data = {
         "data set": TensorDataset(X, y),

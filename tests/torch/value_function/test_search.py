@@ -16,9 +16,10 @@ from torch import nn  # noqa: E402
 
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
+from onefit.torch.numerics.optimizers import Lbfgs  # noqa: E402
 from onefit.torch.value_function.kriging import Correlation, Kriging, Sample, warped  # noqa: E402
 from onefit.torch.value_function.levels import Lagrangian, SearchBox, Solved  # noqa: E402
-from onefit.torch.value_function.module_levels import BilevelProblem, Data, Penalised, SumOfSquares  # noqa: E402
+from onefit.torch.value_function.module_levels import Data, ModuleLevels, Penalised, SumOfSquares  # noqa: E402
 from onefit.torch.value_function.rounds import lowest  # noqa: E402
 
 
@@ -220,10 +221,12 @@ def test_the_penalised_loss_is_that_of_the_paper_with_its_gradient(found):
     space = SearchBox(("ridge",), (1.0,), (3000.0,), logarithmic=True)
     train, held = (Data(*map(torch.as_tensor, rows)) for rows in (RIDGE.train, RIDGE.held))
     total = nn.MSELoss(reduction="sum")
-    problem = BilevelProblem(module, total, nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
+    both = ModuleLevels(
+        module, total, nn.MSELoss(), (SumOfSquares("*"),), space, train, held, Lbfgs(1, 0.0), {}
+    )
 
     def value(unit):
-        return Penalised(problem, Lagrangian(found.surrogate_, 3.0, 5.0), unit)(None)
+        return Penalised(both, Lagrangian(found.surrogate_, 3.0, 5.0), unit)(None)
 
     at = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
     (X, y), (X_val, y_val), w = RIDGE.train, RIDGE.held, module.weight.detach().numpy().T
@@ -240,9 +243,10 @@ def test_batches_have_the_gradient_of_the_whole_on_average(found):
     module, rows = nn.Linear(12, 1, bias=False).double(), RIDGE.train
     space = SearchBox(("ridge",), (1.0,), (3000.0,), logarithmic=True)
     train, held = (Data(*map(torch.as_tensor, rows)) for rows in (RIDGE.train, RIDGE.held))
-    problem = BilevelProblem(module, nn.MSELoss(), nn.MSELoss(), (SumOfSquares("*"),), space, train, held)
+    loss, descent = nn.MSELoss(), Lbfgs(1, 0.0)
+    both = ModuleLevels(module, loss, loss, (SumOfSquares("*"),), space, train, held, descent, {})
     at = torch.full((1,), 0.3, dtype=torch.float64)
-    goal = Penalised(problem, Lagrangian(found.surrogate_, 3.0, 5.0), at)
+    goal = Penalised(both, Lagrangian(found.surrogate_, 3.0, 5.0), at)
     goal.begin()
     (whole,) = torch.autograd.grad(goal(None), module.weight)
     batches = np.arange(len(rows[0])).reshape(6, -1)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.base import TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from onefit._progress import progress_line
 from onefit._typing import Array, Index
-from onefit.torch.features.arguments import HasModuleArguments
 from onefit.torch.features.checking import Check, HeldOutRows, held_rows
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.losses import LossName
@@ -36,6 +35,8 @@ from onefit.torch.numerics.rows import as_device, check_counts, trained_paramete
 MOST = 300  # steps that held-out rows choose from
 WAIT = 5  # times the patience, for what held-out rows say is noisy
 
+PREFIX = "module__"  # of arguments of the module class
+
 
 class Trial(NamedTuple):
     """A training without the held-out rows: those, and the module before and after."""
@@ -43,6 +44,54 @@ class Trial(NamedTuple):
     held: HeldOutRows
     begun: nn.Module
     trained: Trained
+
+
+class HasModuleArguments(BaseEstimator):
+    """Estimators with parameters ``module__*``: they are set, read, cloned and searched like the others."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, those of the module class among them."""
+        given = {name: value for name, value in vars(self).items() if name.startswith(PREFIX)}
+        own: dict[str, Any] = super().get_params(deep)
+        return own | given
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, those of the module class among them."""
+        self._take_arguments({name: value for name, value in params.items() if name.startswith(PREFIX)})
+        super().set_params(**{name: value for name, value in params.items() if not name.startswith(PREFIX)})
+        return self
+
+    def _take_arguments(self, given: Mapping[str, Any]) -> None:
+        """Keep arguments of the module class.
+
+        Raises
+        ------
+        TypeError
+            For names that are no parameter.
+        """
+        for name, value in given.items():
+            if not name.startswith(PREFIX) or name == PREFIX:
+                raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
+            setattr(self, name, value)
+
+    def _made(self, module: Any, p: int) -> nn.Module:
+        """A module from its class and arguments, or from a function of the number of features.
+
+        Raises
+        ------
+        TypeError
+            If the class does not take the arguments.
+        """
+        given = {
+            name.removeprefix(PREFIX): value for name, value in vars(self).items() if name.startswith(PREFIX)
+        }
+        is_class = isinstance(module, type)
+        try:
+            made: nn.Module = module(**given) if is_class else module(p, **given)
+        except TypeError as error:
+            how = f"{PREFIX}* are its arguments" if is_class else "it is called with the number of features"
+            raise TypeError(f"module could not be made ({how}): {error}") from error
+        return made
 
 
 class FeatureMap(TransformerMixin, HasModuleArguments, ABC):

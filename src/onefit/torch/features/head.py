@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from onefit.torch.features.losses import HeadLoss, LossName, loss_of
-from onefit.torch.features.newton import HeadSolution
+from onefit.torch.features.newton import solution
 
 
 class ConvexHead(nn.Module):
@@ -103,9 +103,7 @@ class ConvexHead(nn.Module):
             raise ValueError(f"C must be one positive number, got {self.C}")
         shape = len(weights), features.shape[1] + self.fit_intercept, loss.n_outputs
         start = weights.new_zeros(shape) if start is None else start.detach()
-        return HeadSolution.apply(  # type: ignore[no-untyped-call]
-            features, coded, weights, C, start, loss, self.fit_intercept
-        )
+        return solution(features, coded, C * weights, start, loss, self.fit_intercept)
 
     def forward(self, features: Tensor, y: Tensor, weights: Tensor, features_new: Tensor) -> Tensor:
         """Fit each head and return its linear predictors of other rows.

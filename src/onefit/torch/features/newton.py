@@ -118,22 +118,17 @@ class Heads:
         )
         return at(length), reached
 
-    def pulled_back(self, theta: Tensor, outer: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients −∂(uᵀF)/∂· with u = H⁻¹ outer.
-
-        Returns
-        -------
-        in Z : (n, q) tensor
-        in the weights C w : (S, n) tensor
-        in y : (n, c) tensor
-        """
-        u = _solve(self.factor(theta), outer)
-        moved = self.Z @ u
-        bent = (self.curvatures(theta) @ moved[..., None])[..., 0]
-        in_Z = torch.einsum("snc,sqc->nq", bent, theta) + torch.einsum("snc,sqc->nq", self.slopes(theta), u)
-        residual = self.loss.gradient(self.y, self.Z @ theta)
-        in_y = (self.weights[..., None] * moved).sum(0)
-        return -in_Z, -(residual * moved).sum(-1), in_y
+    def solution(self, start: Tensor) -> Tensor:
+        """The minimum as a function of Z, y and the weights, whose derivative is that of a Newton step."""
+        with torch.no_grad():
+            theta = self.solved(start)
+        gradient = self.gradient(theta)
+        if not gradient.requires_grad:
+            return theta
+        with torch.no_grad():
+            factor = self.factor(theta)
+        stepped: Tensor = theta + _Step.apply(gradient, factor)  # type: ignore[no-untyped-call]
+        return stepped
 
 
 def _solve(factor: Tensor, right: Tensor) -> Tensor:
@@ -150,53 +145,36 @@ def _cholesky(H: Tensor) -> Tensor:
     return factor
 
 
-class HeadSolution(torch.autograd.Function):
-    """Coefficients θ (S, q, c) of the heads, as a function of features, targets, weights and C."""
+class _Step(torch.autograd.Function):
+    """−H⁻¹F, with the derivative −H⁻¹dF: that of a solution, where F = 0 (implicit function theorem)."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        features: Tensor,
-        y: Tensor,
-        weights: Tensor,
-        C: Tensor,
-        start: Tensor,
-        loss: HeadLoss,
-        fit_intercept: bool,
-    ) -> Tensor:
-        heads = _heads(features, y, weights, C, loss, fit_intercept)
-        parts = _parts(heads)
-        theta = torch.cat([part.solved(start[where]) for where, part in parts])
-        ctx.save_for_backward(features, y, weights, C, theta)
-        ctx.loss, ctx.fit_intercept = loss, fit_intercept
-        return theta
+    def forward(ctx: Any, F: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        return -_solve(factor, F)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
-        features, y, weights, C, theta = ctx.saved_tensors
-        parts = _parts(_heads(features, y, weights, C, ctx.loss, ctx.fit_intercept))
-        pulled = [part.pulled_back(theta[where], outer[where]) for where, part in parts]
-        in_Z, in_y = (torch.stack([one[k] for one in pulled]).sum(0) for k in (0, 2))
-        in_weights = torch.cat([one[1] for one in pulled])
-        in_features = in_Z[:, : features.shape[1]].to(features.dtype)
-        return in_features, in_y, C * in_weights, (weights * in_weights).sum(), None, None, None
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return -_solve(factor, outer), None
 
 
-def _heads(
-    features: Tensor, y: Tensor, weights: Tensor, C: Tensor, loss: HeadLoss, fit_intercept: bool
-) -> Heads:
+def solution(
+    features: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    start: Tensor,
+    loss: HeadLoss,
+    fit_intercept: bool,
+) -> Tensor:
+    """Coefficients θ (S, q, c) of the heads with weights C w, a few splits at a time, as memory allows."""
     Z = features.double()
     ridge = Z.new_ones(Z.shape[1] + fit_intercept)
     if fit_intercept:
         Z = torch.cat([Z, Z.new_ones(len(Z), 1)], 1)
         ridge[-1] = 0
-    return Heads(Z, y, C * weights, ridge, loss)
-
-
-def _parts(heads: Heads) -> list[tuple[slice, Heads]]:
-    """Splits a few at a time, as memory allows."""
-    (n, q), c = heads.Z.shape, heads.loss.n_outputs
+    (n, q), c = Z.shape, loss.n_outputs
     size = max(1, ENTRIES // max((q * c) ** 2, n * c * c))
-    cuts = [slice(first, first + size) for first in range(0, len(heads.weights), size)]
-    return [(cut, Heads(heads.Z, heads.y, heads.weights[cut], heads.ridge, heads.loss)) for cut in cuts]
+    cuts = zip(torch.split(weights, size), torch.split(start, size), strict=True)
+    return torch.cat([Heads(Z, y, own, ridge, loss).solution(first) for own, first in cuts])

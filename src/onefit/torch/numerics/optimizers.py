@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -19,12 +18,22 @@ Rows: TypeAlias = tuple[Index, Index] | None  # of the training and the validati
 Goal: TypeAlias = Callable[[Rows], Tensor]  # what is minimised, of all rows or of a batch, with its graph
 
 
-class Descent(ABC):
-    """A way to minimise."""
+@dataclass(frozen=True)
+class Lbfgs:
+    """L-BFGS-B on all rows (SciPy), in the precision of the variables.
+
+    Attributes
+    ----------
+    max_iter : int
+    tol : float
+        Largest entry of the projected gradient at the end.
+    """
+
+    max_iter: int
+    tol: float
 
     is_stochastic = False
 
-    @abstractmethod
     def run(
         self,
         goal: Goal,
@@ -47,30 +56,6 @@ class Descent(ABC):
         begin : callable
             Called before each pass over the data in batches.
         """
-
-
-@dataclass(frozen=True)
-class Lbfgs(Descent):
-    """L-BFGS-B on all rows (SciPy), in the precision of the variables.
-
-    Attributes
-    ----------
-    max_iter : int
-    tol : float
-        Largest entry of the projected gradient at the end.
-    """
-
-    max_iter: int
-    tol: float
-
-    def run(
-        self,
-        goal: Goal,
-        variables: Sequence[Tensor],
-        bounded: Tensor | None,
-        seed: int,
-        begin: Callable[[], object],
-    ) -> None:
         every = [*variables] if bounded is None else [*variables, bounded]
 
         def value_and_slope(flat: Array) -> tuple[float, Array]:
@@ -87,7 +72,7 @@ class Lbfgs(Descent):
 
 
 @dataclass(frozen=True)
-class Adam(Descent):
+class Adam:
     """Adam on batches of rows, with a learning rate that falls to zero.
 
     Attributes
@@ -114,6 +99,7 @@ class Adam(Descent):
         seed: int,
         begin: Callable[[], object],
     ) -> None:
+        """The same."""
         every = [*variables] if bounded is None else [*variables, bounded]
         adam = torch.optim.Adam(every, lr=self.learning_rate)
         rng = np.random.default_rng(seed)
@@ -136,6 +122,9 @@ class Adam(Descent):
         cuts = [order[first : first + self.batch_size] for first in range(0, n, self.batch_size)]
         size = min(self.batch_size, n_validation)
         return [(cut, rng.choice(n_validation, size, replace=False)) for cut in cuts]
+
+
+Descent: TypeAlias = Lbfgs | Adam
 
 
 def lbfgs_b(

@@ -89,70 +89,6 @@ def as_tensor(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-@dataclass(frozen=True, eq=False)
-class BilevelProblem:
-    """The two objectives of a module: f(λ, w) on training data, F(w) on validation data."""
-
-    module: nn.Module
-    loss: Loss
-    validation_loss: Loss
-    penalties: tuple[Penalty, ...]
-    space: SearchBox
-    train: Data
-    held: Data
-
-    def training(self, unit: Tensor, rows: Rows = None) -> Tensor:
-        """f(λ, w) = training loss + Σ λ_k R_k(w)."""
-        X, y = self.train if rows is None else (self.train.X[rows[0]], self.train.y[rows[0]])
-        return self.loss(self.module(X), y) + self.space.strengths(unit) @ self.sizes()
-
-    def sizes(self) -> Tensor:
-        """R_k(w): (m,)."""
-        return torch.stack([penalty(self.module).reshape(()) for penalty in self.penalties])
-
-    def validation(self, rows: Rows = None) -> Tensor:
-        """F(w)."""
-        X, y = self.held if rows is None else (self.held.X[rows[1]], self.held.y[rows[1]])
-        with evaluating(self.module):
-            return self.validation_loss(self.module(X), y)
-
-    @property
-    def variables(self) -> list[nn.Parameter]:
-        """Parameters that are trained."""
-        return trained_parameters(self.module)
-
-    def at(self, unit: Array) -> Tensor:
-        """Point of the unit cube as a tensor like the parameters."""
-        return torch.tensor(unit).to(self.variables[0])  # a copy: it may be moved
-
-    def copy(self, state: State) -> nn.Module:
-        """A copy of the module with other weights."""
-        module = copy.deepcopy(self.module)
-        module.load_state_dict(state)
-        return module.eval()
-
-    def check(self) -> None:
-        """Refuse penalties and losses that are not one number.
-
-        Raises
-        ------
-        ValueError
-        """
-        with torch.no_grad():
-            values: dict[str, Any] = {
-                f"penalty {name!r}": penalty(self.module)
-                for name, penalty in zip(self.space.names, self.penalties, strict=True)
-            }
-            values["loss"] = self.loss(self.module(self.train.X), self.train.y)
-            values["validation_loss"] = self.validation()
-        for name, value in values.items():
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{name} must return one number as a tensor, got {shape}")
-            if not torch.isfinite(value):
-                raise ValueError(f"{name} is not finite at the weights that the module starts from")
-
-
 @dataclass(eq=False)
 class Penalised:
     """Z(λ, w) = F(w) + ½R P² + μP with P = f(λ, w) − φ̂(λ): eq. 4 of the paper.
@@ -161,7 +97,7 @@ class Penalised:
 
     Attributes
     ----------
-    problem : BilevelProblem
+    levels : ModuleLevels
     goal : Lagrangian
     unit : (m,) tensor
         λ in the unit cube.
@@ -169,7 +105,7 @@ class Penalised:
         P̄.
     """
 
-    problem: BilevelProblem
+    levels: ModuleLevels
     goal: Lagrangian
     unit: Tensor
     slack: float = 0.0
@@ -179,18 +115,18 @@ class Penalised:
         at = self.unit.detach().cpu().double().numpy()
         slope = torch.as_tensor(self.goal.surrogate.gradient(at)).to(self.unit)
         optimal = self.goal.surrogate.value(at) + slope @ (self.unit - self.unit.detach())
-        return self.problem.training(self.unit, rows) - optimal
+        return self.levels.objective(self.unit, rows) - optimal
 
     def begin(self) -> None:
         """Renew P̄."""
-        with torch.no_grad(), evaluating(self.problem.module):
+        with torch.no_grad(), evaluating(self.levels.module):
             self.slack = self.excess().item()
 
     def __call__(self, rows: Rows) -> Tensor:
         excess = self.excess(rows)
         if rows is None:
-            return self.problem.validation() + self.goal.charge(excess)
-        return self.problem.validation(rows) + (self.goal.weight * self.slack + self.goal.multiplier) * excess
+            return self.levels.held_loss() + self.goal.charge(excess)
+        return self.levels.held_loss(rows) + (self.goal.weight * self.slack + self.goal.multiplier) * excess
 
 
 @dataclass(frozen=True)
@@ -214,23 +150,80 @@ class ModuleJudge:
 
 @dataclass(frozen=True, eq=False)
 class ModuleLevels(Levels):
-    """Both levels of a module.
+    """Both levels of a module: f(λ, w) on training data, F(w) on validation data.
 
     Attributes
     ----------
-    problem : BilevelProblem
-    descent : Descent
+    module : nn.Module
+    loss, validation_loss : callables
+        Of outputs and targets.
+    penalties : tuple of callables
+        R_k of the module.
+    space : SearchBox
+    train, held : Data
+    descent : Lbfgs or Adam
     first : dict of tensors
         Weights that the module comes with.
     """
 
-    problem: BilevelProblem
+    module: nn.Module
+    loss: Loss
+    validation_loss: Loss
+    penalties: tuple[Penalty, ...]
+    space: SearchBox
+    train: Data
+    held: Data
     descent: Descent
     first: State
 
+    # --- as functions of tensors -----------------------------------------------------------------------
+
+    def objective(self, unit: Tensor, rows: Rows = None) -> Tensor:
+        """f(λ, w) = training loss + Σ λ_k R_k(w)."""
+        X, y = self.train if rows is None else (self.train.X[rows[0]], self.train.y[rows[0]])
+        return self.loss(self.module(X), y) + self.space.strengths(unit) @ self.sizes()
+
+    def sizes(self) -> Tensor:
+        """R_k(w): (m,)."""
+        return torch.stack([penalty(self.module).reshape(()) for penalty in self.penalties])
+
+    def held_loss(self, rows: Rows = None) -> Tensor:
+        """F(w)."""
+        X, y = self.held if rows is None else (self.held.X[rows[1]], self.held.y[rows[1]])
+        with evaluating(self.module):
+            return self.validation_loss(self.module(X), y)
+
     @property
-    def space(self) -> SearchBox:  # type: ignore[override]
-        return self.problem.space
+    def variables(self) -> list[nn.Parameter]:
+        """Parameters that are trained."""
+        return trained_parameters(self.module)
+
+    def at(self, unit: Array) -> Tensor:
+        """Point of the unit cube as a tensor like the parameters."""
+        return torch.tensor(unit).to(self.variables[0])  # a copy: it may be moved
+
+    def check(self) -> None:
+        """Refuse penalties and losses that are not one number.
+
+        Raises
+        ------
+        ValueError
+        """
+        with torch.no_grad():
+            values: dict[str, Any] = {
+                f"penalty {name!r}": penalty(self.module)
+                for name, penalty in zip(self.space.names, self.penalties, strict=True)
+            }
+            values["loss"] = self.loss(self.module(self.train.X), self.train.y)
+            values["validation_loss"] = self.held_loss()
+        for name, value in values.items():
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise ValueError(f"{name} must return one number as a tensor, got {shape}")
+            if not torch.isfinite(value):
+                raise ValueError(f"{name} is not finite at the weights that the module starts from")
+
+    # --- the levels ------------------------------------------------------------------------------------
 
     @property
     def start(self) -> State:
@@ -238,79 +231,74 @@ class ModuleLevels(Levels):
 
     @property
     def key(self) -> bytes:
-        tensors = (*self.problem.train, *self.problem.held, *self.first.values())
+        tensors = (*self.train, *self.held, *self.first.values())
         return b"".join(pickle.dumps((str(one.dtype), one.detach().cpu().numpy())) for one in tensors)
 
     def training(self, unit: Array, state: State) -> float:
-        self.problem.module.load_state_dict(state)
+        self.module.load_state_dict(state)
         with torch.no_grad():
-            return self.problem.training(self.problem.at(unit)).item()
+            return self.objective(self.at(unit)).item()
 
     def validation(self, state: State) -> float:
-        self.problem.module.load_state_dict(state)
+        self.module.load_state_dict(state)
         with torch.no_grad():
-            return self.problem.validation().item()
+            return self.held_loss().item()
 
     def linear(self) -> float:
-        problem = self.problem
         with torch.no_grad():
-            output = problem.module(problem.held.X)
-        return linear_loss(problem.train, problem.held, output, problem.validation_loss)
+            output = self.module(self.held.X)
+        return linear_loss(self.train, self.held, output, self.validation_loss)
 
     def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
         """The module itself stays as it is, so that several can be solved at a time."""
-        problem = replace(self.problem, module=copy.deepcopy(self.problem.module))
-        point = problem.at(unit)
+        own = replace(self, module=copy.deepcopy(self.module))
+        point = own.at(unit)
         with torch.no_grad():
             reached = []
             for start in starts:
-                problem.module.load_state_dict(start)
-                reached.append(problem.training(point).item())
-        problem.module.load_state_dict(starts[int(np.argmin(np.nan_to_num(reached, nan=np.inf)))])
-        descend(problem, partial(problem.training, point), self.descent, None, seed)
+                own.module.load_state_dict(start)
+                reached.append(own.objective(point).item())
+        own.module.load_state_dict(starts[int(np.argmin(np.nan_to_num(reached, nan=np.inf)))])
+        own.minimise(partial(own.objective, point), None, seed)
         point = point.requires_grad_()
-        value, validation = problem.training(point), problem.validation()
+        value, validation = own.objective(point), own.held_loss()
         if not (torch.isfinite(value) and torch.isfinite(validation)):
             raise SolverError(
                 f"the loss is not finite at strengths {self.space.listed(unit)}: lower learning_rate"
             )
         slopes = torch.autograd.grad(value, point)[0].cpu().double().numpy()  # the envelope theorem
-        return Solved(unit, value.item(), validation.item(), slopes, state_of(problem.module))
+        return Solved(unit, value.item(), validation.item(), slopes, state_of(own.module))
 
     def descend(self, begin: Joint, goal: Lagrangian, seed: int, *, held: bool = False) -> Joint:
-        problem, unit = self.problem, self.problem.at(begin.unit)
-        problem.module.load_state_dict(begin.state)
-        penalised, bounded = Penalised(problem, goal, unit), None if held else unit.requires_grad_()
-        descend(problem, penalised, self.descent, bounded, seed, penalised.begin)
+        unit = self.at(begin.unit)
+        self.module.load_state_dict(begin.state)
+        penalised, bounded = Penalised(self, goal, unit), None if held else unit.requires_grad_()
+        self.minimise(penalised, bounded, seed, penalised.begin)
         with torch.no_grad():
-            reached = problem.training(unit) + problem.validation()
+            reached = self.objective(unit) + self.held_loss()
         if not torch.isfinite(reached):
             raise SolverError("the loss is not finite after a round: lower learning_rate")
-        return Joint(unit.detach().cpu().double().numpy(), state_of(problem.module))
+        return Joint(unit.detach().cpu().double().numpy(), state_of(self.module))
 
     def model(self, unit: Array, state: State) -> nn.Module:
-        return self.problem.copy(state)
+        module = copy.deepcopy(self.module)
+        module.load_state_dict(state)
+        return module.eval()
 
     @property
     def judge(self) -> ModuleJudge:
-        return ModuleJudge(self.problem.validation_loss)
+        return ModuleJudge(self.validation_loss)
 
-
-def descend(
-    problem: BilevelProblem,
-    goal: Goal,
-    descent: Descent,
-    bounded: Tensor | None,
-    seed: int,
-    begin: Callable[[], object] = lambda: None,
-) -> None:
-    """Minimise over the parameters of the module, and over a point of the unit cube if one is given."""
-    device = problem.variables[0].device
-    problem.module.train(descent.is_stochastic)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        descent.run(goal, problem.variables, bounded, seed, begin)
-    problem.module.eval()
+    def minimise(
+        self, goal: Goal, bounded: Tensor | None, seed: int, begin: Callable[[], object] = lambda: None
+    ) -> None:
+        """Minimise over the parameters of the module, and over a point of the unit cube if one is given."""
+        device = self.variables[0].device
+        self.module.train(self.descent.is_stochastic)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            self.descent.run(goal, self.variables, bounded, seed, begin)
+        self.module.eval()
 
 
 @contextmanager

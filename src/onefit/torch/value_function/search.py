@@ -21,14 +21,13 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
-from onefit.torch.numerics.optimizers import Adam, Lbfgs
+from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
 from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
 from onefit.torch.value_function.kriging import Kriging
 from onefit.torch.value_function.levels import Levels, SearchBox, Solved
 from onefit.torch.value_function.linear_levels import LinearLevels
 from onefit.torch.value_function.module_levels import (
-    BilevelProblem,
     Loss,
     ModuleLevels,
     Penalty,
@@ -41,6 +40,10 @@ from onefit.torch.value_function.rounds import Outcome, Report, Run, Store, is_w
 __all__ = ["Losses", "ValueFunctionSearch"]
 
 OF_MODULES = ("loss", "penalties", "validation_loss", "batch_size", "dtype")
+DECISIVE = (
+    *("n_rounds", "weight", "multiplier", "growth", "slopes", "max_iter", "tol", "batch_size"),
+    *("learning_rate", "n_samples", "n_jobs", "check_rounds", "warm_start"),
+)  # settings that the results depend on
 
 
 class Losses(NamedTuple):
@@ -270,22 +273,27 @@ class ValueFunctionSearch(BaseEstimator):
             as_device(self.device),
             self.dtype or (torch.float64 if self.batch_size is None else like),
         )
-        problem = BilevelProblem(
-            copy.deepcopy(self.module).to(device, dtype).eval(),
+        train = as_data("X and y", X, y, device, dtype)
+        held = as_data("X_val and y_val", X_val, y_val, device, dtype)
+        if self.batch_size is None:
+            descent: Descent = Lbfgs(self.max_iter, self.tol)
+        else:
+            sizes = len(train.X), len(held.X)
+            descent = Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
+        module = copy.deepcopy(self.module).to(device, dtype).eval()
+        levels = ModuleLevels(
+            module,
             self.loss,
             self.validation_loss or self.loss,
             tuple(SumOfSquares(one) if isinstance(one, str) else one for one in self.penalties.values()),
             SearchBox.of(self.penalties, self.bounds, self.scale),
-            as_data("X and y", X, y, device, dtype),
-            as_data("X_val and y_val", X_val, y_val, device, dtype),
+            train,
+            held,
+            descent,
+            state_of(module),
         )
-        problem.check()
-        if self.batch_size is None:
-            descent: Lbfgs | Adam = Lbfgs(self.max_iter, self.tol)
-        else:
-            sizes = len(problem.train.X), len(problem.held.X)
-            descent = Adam(self.max_iter, self.batch_size, self.learning_rate, sizes)
-        return ModuleLevels(problem, descent, state_of(problem.module))
+        levels.check()
+        return levels
 
     # --- what came of it -----------------------------------------------------------------------------
 
@@ -293,15 +301,9 @@ class ValueFunctionSearch(BaseEstimator):
         x, values = np.array([one.unit for one in solved]), np.array([one.value for one in solved])
         return Kriging.fit(x, values, np.array([one.slopes for one in solved]) if self.slopes else None)
 
-    @property
-    def _settings(self) -> list[Any]:
-        """What the results depend on, besides model and data."""
-        numbers = [self.n_rounds, self.weight, self.multiplier, self.growth, self.slopes, self.max_iter]
-        more = [self.batch_size, self.learning_rate, self.n_samples, self.n_jobs]
-        return [*numbers, self.tol, *more, self.check_rounds, self.warm_start]
-
     def _key(self, levels: Levels, seed: int) -> str:
-        digest = hashlib.sha256(repr((levels.space, self._settings, seed)).encode())
+        settings = [getattr(self, name) for name in DECISIVE]
+        digest = hashlib.sha256(repr((levels.space, settings, seed)).encode())
         digest.update(levels.key)
         return digest.hexdigest()
 

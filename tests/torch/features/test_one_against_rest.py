@@ -11,8 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from onefit.exceptions import SolverError
 from onefit.torch.features import lockstep
-from onefit.torch.features.near_curvature import NearCurvature
-from onefit.torch.features.one_against_rest import solving
+from onefit.torch.features.one_against_rest import NearCurvature, solving
 
 N, P = 300, 6
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from onefit.torch.numerics.rows import check_choice
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
 Scale: TypeAlias = Literal["log", "linear"]
-Rule: TypeAlias = Callable[[int, Array], Array]
 HALVINGS = 20
 LIFTS = tuple(
     10.0**k for k in range(-6, 3)
@@ -74,30 +73,6 @@ class Tuning:
         )
 
 
-@dataclass(frozen=True)
-class _Coordinates:
-    """Steps in log λ, or in λ.
-
-    Attributes
-    ----------
-    scale : {"log", "linear"}
-    least : float
-        Least unit of λ itself: 1 where descent began at zero, which has no scale.
-    """
-
-    scale: Scale
-    least: float
-
-    def slope(self, strengths: Array, gradient: Array) -> Array:
-        return strengths * gradient if self.scale == "log" else gradient
-
-    def move(self, strengths: Array, step: Array) -> Array:
-        return strengths * np.exp(step) if self.scale == "log" else np.maximum(strengths + step, 0.0)
-
-    def unit(self, strengths: Array) -> float:
-        return 1.0 if self.scale == "log" else max(float(strengths.max()), self.least) or 1.0
-
-
 def descend(
     fit: Callable[[Array, Tensor | None], FunctionalFit],
     strengths: Array,
@@ -128,37 +103,43 @@ def descend(
         raise ValueError("strengths must be positive to be tuned on a log scale: take scale='linear'")
     if n_steps < 0:
         raise ValueError(f"n_steps must be at least 0, got {n_steps}")
-    coordinates = _Coordinates(scale, 0.0 if strengths.any() else 1.0)
-    run = _Run(fit, gradient, coordinates, fit(strengths, None), strengths)
+    least = 0.0 if strengths.any() else 1.0
+    run = _Run(fit, gradient, scale, least, fit(strengths, None), strengths)
+    unit = run.unit
     if scale == "linear":
         run.lift()
     if stochastic or step_size is not None:
-        rule = _rule(step_size, run.coordinates.unit(strengths))
-        return run.descended(n_steps, lambda t, _: run.by_rule(rule, t), with_risks=not stochastic)
+        return run.descended(n_steps, lambda t, _: run.by_rule(step_size, unit, t), with_risks=not stochastic)
     return run.descended(n_steps, lambda _, risks: run.by_halving(risks), with_risks=True)
-
-
-def _rule(step_size: StepSize, unit: float) -> Rule:
-    """From the number of a step and the sums of squared slopes so far to α_t, one a strength."""
-
-    def adagrad(t: int, squares: Array) -> Array:
-        return FIRST_STEP * unit / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-
-    def given(t: int, squares: Array) -> Array:
-        return np.full_like(squares, step_size(t) if callable(step_size) else step_size)
-
-    return adagrad if step_size is None else given
 
 
 @dataclass
 class _Run:
+    """Steps in log λ, or in λ.
+
+    Attributes
+    ----------
+    least : float
+        Least unit of λ itself: 1 where descent began at zero, which has no scale.
+    """
+
     fit: Callable[[Array, Tensor | None], FunctionalFit]
     gradient: Callable[[FunctionalFit], Array]
-    coordinates: _Coordinates
+    scale: Scale
+    least: float
     found: FunctionalFit
     strengths: Array
     squares: Array | float = 0.0
     length: float = np.inf
+
+    @property
+    def unit(self) -> float:
+        return 1.0 if self.scale == "log" else max(float(self.strengths.max()), self.least) or 1.0
+
+    def moved(self, step: Array) -> Array:
+        if self.scale == "log":
+            return self.strengths * np.exp(step)
+        return np.maximum(self.strengths + step, 0.0)
 
     def lift(self) -> None:
         """From zero strengths without a gradient to the least of ``LIFTS`` that have one."""
@@ -191,11 +172,14 @@ class _Run:
             risks.append(self.found.loo().value)
         return Tuning(self.strengths, self.found, np.array(path), np.array(risks))
 
-    def by_rule(self, rule: Rule, t: int) -> bool:
-        """A step of the length that a rule gives."""
+    def by_rule(self, step_size: StepSize, unit: float, t: int) -> bool:
+        """A step of the length that is given, or by AdaGrad."""
         slope = self._slope()
         self.squares = self.squares + slope**2
-        strengths = self.coordinates.move(self.strengths, -rule(t, self.squares) * slope)
+        length: Any = step_size(t) if callable(step_size) else step_size
+        if length is None:
+            length = FIRST_STEP * unit / np.sqrt(np.maximum(self.squares, np.finfo(float).tiny))
+        strengths = self.moved(-length * slope)
         self.found, self.strengths = self.fit(strengths, self.found.theta), strengths
         return True
 
@@ -204,14 +188,15 @@ class _Run:
         if len(risks) > 1 and risks[-2] - risks[-1] <= LEAST_DECREASE * abs(risks[-2]):
             return False
         slope = self._slope()
-        unit, largest = self.coordinates.unit(self.strengths), float(np.abs(slope).max())
+        largest = float(np.abs(slope).max())
         if not largest > 0:
             return False
-        self.length = self._halved(slope, min(4 * self.length, FARTHEST * unit / largest), risks[-1])
+        self.length = self._halved(slope, min(4 * self.length, FARTHEST * self.unit / largest), risks[-1])
         return self.length > 0
 
     def _slope(self) -> Array:
-        return self.coordinates.slope(self.strengths, self.gradient(self.found))
+        gradient = self.gradient(self.found)
+        return self.strengths * gradient if self.scale == "log" else gradient
 
     def _halved(self, slope: Array, length: float, risk: float) -> float:
         """Take the first of the steps ``length``, ``length``/2, … that decreases the risk; its length."""
@@ -220,7 +205,7 @@ class _Run:
         def reach(length: Tensor) -> Tensor:
             """Risk after a step, infinite where there is no fit."""
             nonlocal last
-            strengths = self.coordinates.move(self.strengths, -float(length) * slope)
+            strengths = self.moved(-float(length) * slope)
             try:
                 last = strengths, self.fit(strengths, self.found.theta)
                 return length.new_tensor(last[1].loo().value)

@@ -9,16 +9,15 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.leave_out.sets import Folds
 from onefit.torch.functional.left_out import Sets, Steps
-from onefit.torch.networks.data import Tree, called
+from onefit.torch.networks.data import called
 from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes
 from onefit.torch.networks.kronecker import KroneckerCurvature
 from onefit.torch.networks.network import Network
-from onefit.torch.numerics.objective import BUDGET, PenalisedSum, PredictorLoss
+from onefit.torch.numerics.objective import BUDGET, PenalisedSum
 
 Kind: TypeAlias = Literal["auto", "gauss_newton", "kronecker", "last_layer"]
 AUTO = "auto"
@@ -152,33 +151,19 @@ class LastLayer(Rule):
         numbers = torch.arange(len(network.rows), device=last.device)
         first, decay = int(last[0]), network.decay[last]
 
-        def predict(own: Tensor, row: Tensor) -> Tensor:
-            parts = _with_last(network, own, first)
-            inputs = tree_map(lambda leaf: leaf[row][None], network.rows.inputs)
-            return network.layout.flat(called(network.module, parts, inputs))[0]
+        def ridge(own: Tensor) -> Tensor:
+            return (decay * own**2).sum() / 2
 
-        def loss(output: Tensor, row: Tensor) -> Tensor:
-            outputs = network.layout.tree(output[None], self._others(row))
-            target = tree_map(lambda leaf: leaf[row][None], network.rows.target)
-            return network.losses.values(outputs, target)[0]
+        def loss(own: Tensor, row: Tensor, _: Tensor) -> Tensor:
+            few = network.rows.take(row[None])
+            outputs = network.layout.flat(called(network.module, _with_last(network, own, first), few.inputs))
+            others = network.outputs(network.theta, few)  # for what the loss does not depend on
+            value = network.losses.values(network.layout.tree(outputs, others), few.target)[0]
+            return value + ridge(own) if network.mean else value  # each row brings its share of the decay
 
-        if not network.mean:
-            ridge = (lambda t: (decay * t**2).sum() / 2,)
-            return _objective(PredictorLoss(predict, loss), ridge, numbers, network.shares)
-
-        def decayed(own: Tensor, x: Tensor, y: Tensor) -> Tensor:  # each row brings its share of the decay
-            return loss(predict(own, x), y) + (decay * own**2).sum() / 2
-
-        return _objective(decayed, (), numbers, network.shares)
-
-    def _others(self, row: Tensor) -> Tree:
-        """Outputs of a row, for the parts that the loss does not depend on."""
-        inputs = tree_map(lambda leaf: leaf[row][None], self.network.rows.inputs)
-        return called(self.network.module, self.network.parts(self.network.theta), inputs)
-
-
-def _objective(loss: object, penalties: tuple[object, ...], numbers: Tensor, shares: Tensor) -> PenalisedSum:
-    return PenalisedSum(loss, penalties, numbers, numbers, shares, torch.ones_like(shares[: len(penalties)]))  # type: ignore[arg-type]
+        penalties = () if network.mean else (ridge,)
+        ones = torch.ones_like(network.shares[: len(penalties)])
+        return PenalisedSum(loss, penalties, numbers, numbers, network.shares, ones)
 
 
 def _with_last(network: Network, own: Tensor, first: int) -> dict[str, Tensor]:

@@ -41,20 +41,13 @@ class TrainingLoss(Smooth):
     network: Network
 
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = self._penalty(theta), self.network.total * self.network.decay * theta
+        gradient = self.network.total * self.network.decay * theta
+        value = 0.5 * (gradient * theta).sum()
         at = theta.detach().requires_grad_()
         for few in self.network.rows.batches(TOGETHER):
             part = self._part(at, few)
             value, gradient = value + part.detach(), gradient + derivative(part, at)
         return value, gradient
-
-    def value(self, theta: Tensor) -> Tensor:
-        with torch.no_grad():
-            parts = [self._part(theta, few) for few in self.network.rows.batches(TOGETHER)]
-            return torch.stack(parts).sum() + self._penalty(theta)
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        return self.value_and_gradient(theta)[1]
 
     def product(self, theta: Tensor, v: Tensor) -> Tensor:
         total = self.network.total * self.network.decay * v
@@ -90,9 +83,6 @@ class TrainingLoss(Smooth):
         network = self.network
         rows = network.rows.take(few)
         return (network.shares[few] * network.losses.values(network.outputs(theta, rows), rows.target)).sum()
-
-    def _penalty(self, theta: Tensor) -> Tensor:
-        return 0.5 * self.network.total * (self.network.decay * theta**2).sum()
 
 
 # --- all rows ------------------------------------------------------------------------------------------

@@ -68,9 +68,9 @@ class L1Norm:
 class Smooth(ABC):
     """A function of θ that Newton's method can minimise."""
 
-    @abstractmethod
     def value(self, theta: Tensor) -> Tensor:
         """The value: ()."""
+        return self.value_and_gradient(theta)[0]
 
     @abstractmethod
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:

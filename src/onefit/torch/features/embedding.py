@@ -19,7 +19,7 @@ from onefit._typing import Array, Index
 from onefit.blocks import block_length
 from onefit.blocks.rows import Rows
 from onefit.sources import GeneratedSource
-from onefit.torch.numerics.rows import as_device, check_counts
+from onefit.torch.numerics.rows import as_device, check_counts, evaluating
 
 INSTEAD = (
     "fit RidgeLOO or LogisticLOO on onefit.torch.embedded_rows(module, data), which holds a block at a time"
@@ -145,13 +145,13 @@ def _running(module: nn.Module | None, device: torch.device) -> Iterator[None]:
     if module is None:
         yield
         return
-    like, training = next(module.parameters(), None), module.training
+    like = next(module.parameters(), None)
     before = device if like is None else like.device
-    module.to(device).eval()
-    try:
-        yield
-    finally:
-        module.train(training).to(before)
+    with evaluating(module.to(device)):
+        try:
+            yield
+        finally:
+            module.to(before)
 
 
 def _for(module: nn.Module | None, leaf: Any, device: torch.device) -> Tensor:

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from onefit.torch.features.losses import LossName
 from onefit.torch.features.splits import balanced_splits
 from onefit.torch.features.training import (
     Callback,
+    Judge,
     Optimizer,
     SplitRisk,
     Trained,
@@ -30,20 +31,12 @@ from onefit.torch.features.training import (
     features_of,
     like_weights,
 )
-from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
+from onefit.torch.numerics.rows import as_device, check_counts, seeded, trained_parameters
 
 MOST = 300  # steps that held-out rows choose from
 WAIT = 5  # times the patience, for what held-out rows say is noisy
 
 PREFIX = "module__"  # of arguments of the module class
-
-
-class Trial(NamedTuple):
-    """A training without the held-out rows: those, and the module before and after."""
-
-    held: HeldOutRows
-    begun: nn.Module
-    trained: Trained
 
 
 class HasModuleArguments(BaseEstimator):
@@ -162,17 +155,18 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
             multi_output=self._several_targets,
             ensure_min_samples=2,
         )
-        targets, device = self._targets(y), as_device(self.device)
+        targets = self._targets(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.astype(np.intp) if self._loss() != "squared" else None
-        goal = torch.tensor(targets, device=device)
+        goal = torch.tensor(targets, device=as_device(self.device))
         risk_of = self._risk(goal, classes, seed)
         trial = self._trial(X, goal, classes, seed)
-        steps = self._most() if trial is None or self.max_iter is not None else trial.trained.steps + 1
-        self._keep(self._best(X, risk_of, seed, device, steps), X, risk_of)
+        steps = self._most() if trial is None or self.max_iter is not None else trial[1].steps + 1
+        self._keep(self._best(X, risk_of, seed, steps), X, risk_of)
         self.check_: Check | None = None
         if trial is not None:
-            self.check_ = trial.held.checked(trial.trained.module, trial.begun, self.risk_)
+            held, trained = trial
+            self.check_ = held.checked(trained.module, trained.begun, self.risk_)
         return self
 
     def _risk(self, y: Tensor, classes: Index | None, seed: int) -> SplitRisk:
@@ -182,7 +176,9 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         head = ConvexHead(self._loss(), C=self.C, fit_intercept=self.fit_intercept, n_classes=c)
         return SplitRisk(head, y, torch.as_tensor(held, device=y.device).double())
 
-    def _trial(self, X: Array, y: Tensor, classes: Index | None, seed: int) -> Trial | None:
+    def _trial(
+        self, X: Array, y: Tensor, classes: Index | None, seed: int
+    ) -> tuple[HeldOutRows, Trained] | None:
         """Train without a fifth of the rows, which judge; and choose the steps unless they are given."""
         out = held_rows(len(X), classes, seed)
         if out is None:
@@ -190,17 +186,26 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         kept = ~out
         risk_of = self._risk(y[torch.as_tensor(kept)], None if classes is None else classes[kept], seed)
         held = HeldOutRows(risk_of.head, X, y, out)
-        with torch.random.fork_rng(devices=[y.device] if y.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            begun = self._start(0, X.shape[1]).to(y.device)
-            module = copy.deepcopy(begun)
-            chooses = self.max_iter is None
-            training = self._training(self._most(), lambda _step, _risk: None)
-            if chooses:
-                training = replace(training, max_iter=MOST, patience=WAIT * self.patience)
-            judge = held.judge if chooses else None
-            trained = training.run(module, like_weights(X[kept], module), risk_of, judge)
-        return Trial(held, begun, trained)
+        chooses = self.max_iter is None
+        training = self._training(self._most(), lambda _step, _risk: None)
+        if chooses:
+            training = replace(training, max_iter=MOST, patience=WAIT * self.patience)
+        judge = held.judge if chooses else None
+        return held, self._trained(0, X[kept], risk_of, seed, training, judge)
+
+    def _trained(
+        self,
+        number: int,
+        X: Array,
+        risk_of: SplitRisk,
+        seed: int,
+        training: Training,
+        judge: Judge | None = None,
+    ) -> Trained:
+        """Train from a start."""
+        with seeded(seed + number, risk_of.y.device):
+            module = self._start(number, X.shape[1]).to(risk_of.y.device)
+            return training.run(module, like_weights(X, module), risk_of, judge)
 
     def _training(self, steps: int, report: Callback) -> Training:
         return Training(self.optimizer, self.learning_rate, steps, self.patience, self.tol, report)
@@ -218,16 +223,12 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         """Steps at most."""
         return self._steps if self.max_iter is None else self.max_iter
 
-    def _best(self, X: Array, risk_of: SplitRisk, seed: int, device: torch.device, steps: int) -> Trained:
+    def _best(self, X: Array, risk_of: SplitRisk, seed: int, steps: int) -> Trained:
         """Train from each start and return what has the smallest risk."""
-        show = progress_line(type(self).__name__)
-        found = list[Trained]()
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            for number in range(self.n_starts):
-                torch.manual_seed(seed + number)
-                module = self._start(number, X.shape[1]).to(device)
-                training = self._training(steps, self._reporting(show, number, steps))
-                found.append(training.run(module, like_weights(X, module), risk_of))
+        show, found = progress_line(type(self).__name__), list[Trained]()
+        for number in range(self.n_starts):
+            training = self._training(steps, self._reporting(show, number, steps))
+            found.append(self._trained(number, X, risk_of, seed, training))
         show(self.n_starts * steps, self.n_starts * steps)
         return min(found, key=lambda trained: min(trained.risks))
 

@@ -58,6 +58,8 @@ class Trained:
     Attributes
     ----------
     module : nn.Module
+    begun : nn.Module
+        What it was before.
     risks : tuple of float
         Before each step.
     steps : int
@@ -65,6 +67,7 @@ class Trained:
     """
 
     module: nn.Module
+    begun: nn.Module
     risks: tuple[float, ...]
     steps: int
 
@@ -89,7 +92,8 @@ class Training:
             If the features are no longer finite.
         """
         descent = self._descent(trained_parameters(module))
-        best, risks, start = copy.deepcopy(module.state_dict()), list[float](), None
+        best, begun = copy.deepcopy(module.state_dict()), copy.deepcopy(module)
+        risks, start = list[float](), None
         judged = risks if judge is None else list[float]()
         for number in range(self.max_iter):
             if judge is not None:
@@ -108,7 +112,7 @@ class Training:
             descent.step()
         descent.zero_grad()
         module.load_state_dict(best)
-        return Trained(module.eval(), tuple(risks), judged.index(min(judged)))
+        return Trained(module.eval(), begun, tuple(risks), judged.index(min(judged)))
 
     def _stalls(self, values: list[float]) -> bool:
         """Whether the smallest value fell by less than its share in the last steps."""

@@ -17,8 +17,7 @@ from onefit.leave_out.sets import Folds
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.folds import as_folds
 from onefit.risk.means import clustered, mean_and_error
-from onefit.torch.functional import hypergradient
-from onefit.torch.functional.left_out import Sets, Steps
+from onefit.torch.functional.left_out import Sets, Steps, exact_gradient, gradient_at
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, PredictorLoss
 from onefit.torch.numerics.rows import check_choice
@@ -183,9 +182,8 @@ class FunctionalFit:
         if method == "influence" and not exact:
             points = self._lift(steps.theta + steps.solve_whole(gradients))
             return LeftOutPoints(points, np.full(len(folds), np.nan))
-        moves, positive = steps.solve(gradients)
-        leverages = torch.where(positive, steps.leverages(moves, gradients), 1.0).cpu().numpy()
-        points = self._lift(steps.theta + torch.where(positive[:, None], moves, 0.0))
+        moves, shares, positive = steps.left_out(gradients)
+        points, leverages = self._lift(steps.theta + moves), shares.cpu().numpy()
         anew = np.arange(len(folds)) if exact else np.flatnonzero(~positive.cpu().numpy())
         refits = self._refits(folds, anew, points[anew])
         solved = torch.isfinite(refits).all(1)
@@ -327,7 +325,7 @@ class FunctionalFit:
         folds = self._folds(groups)
         steps = self._steps(folds, curvature, solver)
         if method == "exact":
-            return hypergradient.exact(steps).cpu().numpy()
+            return exact_gradient(steps).cpu().numpy()
         if method == "paper":
             return self._at_steps(steps, folds)
         points = self._left_out(steps, folds, "newton", exact=True).points
@@ -341,7 +339,7 @@ class FunctionalFit:
 
     def _at_steps(self, steps: Steps, folds: Folds) -> Array:
         points = self._left_out(steps, folds, "newton", exact=False).points
-        return hypergradient.at_points(steps, points[:, self._free]).cpu().numpy()
+        return gradient_at(steps, points[:, self._free]).cpu().numpy()
 
     def draw_row(self, rng: np.random.Generator) -> int:
         """Draw a row with probability in proportion to its weight."""
@@ -357,5 +355,5 @@ class FunctionalFit:
             own = FunctionalFit(self.problem, self.objective, point)
             steps = own._steps(folds, curvature, solver)
             one = replace(steps, sets=steps.sets.only(torch.tensor([k], device=point.device)))
-            total += hypergradient.at_points(one, steps.theta[None]).cpu().numpy()
+            total += gradient_at(one, steps.theta[None]).cpu().numpy()
         return total

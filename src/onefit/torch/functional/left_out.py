@@ -1,4 +1,4 @@
-"""Leave-one-out from one minimum: a Newton step without each row, or each set of rows.
+"""Leave-one-out from one minimum, by a Newton step without each row or set of rows, and its gradients.
 
 With g_S = Σ_{i∈S} w_i ∇ℓ_i(θ̂) and H_{−S} the curvature of the objective without the rows in S,
 
@@ -11,13 +11,13 @@ products as that has ranks, for all sets at once: two for a generalised linear m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import grad, vmap
 from torch.nn.utils.rnn import pad_sequence
 
 from onefit._typing import Index
@@ -149,11 +149,21 @@ class Steps:
             raise SolverError("the curvature at the fit is not positive definite: it is not a strict minimum")
         return solution
 
-    def leverages(self, steps: Tensor, gradients: Tensor) -> Tensor:
-        """sᵀH_S s / sᵀH s for a step s = H_{−S}⁻¹ g_S, which is d h where H_S has rank 1: (s,)."""
+    def left_out(self, gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps s = H_{−S}⁻¹ g_S, leverages, and whether H_{−S} is positive definite: (s, k), (s,), (s,).
+
+        The leverage is sᵀH_S s / sᵀH s, which is d h where H_S has rank 1.  Without a positive definite
+        H_{−S} it is 1, and the step 0.
+        """
+        steps, positive = self.solve(gradients)
         own = (steps * self.own(steps)).sum(1)
         whole = own + (steps * gradients).sum(1)
-        return torch.where(whole > 0, own / torch.where(whole > 0, whole, 1.0), 0.0)
+        leverages = torch.where(whole > 0, own / torch.where(whole > 0, whole, 1.0), 0.0)
+        return (
+            torch.where(positive[:, None], steps, 0.0),
+            torch.where(positive, leverages, 1.0),
+            positive,
+        )
 
     def fits_without_error(self, gradients: Tensor) -> bool:
         """Whether no gradient exceeds rounding: then none tells where the fit would go without its row."""
@@ -162,3 +172,95 @@ class Steps:
 
     def _chunk(self) -> int:
         return self.objective._chunk(self.sets.removed.shape[1] + self.sets.tested.shape[1])
+
+
+# --- gradients in the strengths of all penalties -----------------------------------------------------------
+
+
+def exact_gradient(steps: Steps) -> Tensor:
+    """Gradient of the risk R(λ) = Σ_s R_s(θ̃⁽ˢ⁾(λ)) that Newton steps give, with no approximation: (m,).
+
+    With steps s = H_{−S}⁻¹g_S, v = ∇R_s(θ̃⁽ˢ⁾) and adjoints p = H_{−S}⁻¹v,
+
+        dR = Σ_s vᵀdθ̂ + pᵀ(dg_S − dH_{−S} s)
+
+    is the differential at constant v, p, s of the number
+
+        Φ(θ, λ) = Σ_s vᵀθ + pᵀ(g_S(θ) + H_S(θ) s) − Σ_s pᵀH(θ, λ) s,
+
+    and dθ̂/dλ_m = −H⁻¹∇r_m (Lemma 4 of Beirami et al. 2017).  So ∂R/∂λ_m = ∂Φ/∂λ_m − ∇r_mᵀH⁻¹∂Φ/∂θ: two
+    solves a set, whatever the number of strengths.  Needs third derivatives of the loss.
+    """
+    if len(steps.theta) == 0:
+        return torch.zeros_like(steps.objective.strengths)  # an ℓ1 norm holds every coordinate
+    gradients = steps.gradients()
+    moves, positive = steps.solve(gradients)
+    slopes = steps.test_gradients(steps.theta + moves)
+    adjoints, likewise = steps.solve(slopes)
+    _check(positive & likewise)
+    direct_theta, direct_strengths = _differential(steps, moves, adjoints)
+    implicit = replace(steps, objective=replace(steps.objective, gauss_newton=False))  # θ̂ knows no other
+    pulled = implicit.solve_whole((slopes.sum(0) + direct_theta)[None])[0]
+    return direct_strengths - steps.objective.penalty_gradients(steps.theta) @ pulled
+
+
+def gradient_at(steps: Steps, points: Tensor) -> Tensor:
+    """−Σ_s ∇r_m(θ̃)ᵀ[H_{−S}(θ̃)]⁻¹∇R_s(θ̃) at a point of each set: (m,).
+
+    The paper's approximate gradient at its θ̃⁽ⁱ⁾ (Beirami et al. 2017, eq. 16, of which the mean over rows is
+    taken here), the exact gradient of leave-one-out at the refits (eqs. 14 and 15).
+    """
+    solved, positive = steps.solve(steps.test_gradients(points), points)
+    _check(positive)
+    slopes = vmap(steps.objective.penalty_gradients)(points)  # (s, m, k)
+    return -torch.einsum("smk,sk->m", slopes, solved)
+
+
+def _differential(steps: Steps, moves: Tensor, adjoints: Tensor) -> tuple[Tensor, Tensor]:
+    """∂ in θ and in λ of pᵀ(g_S + H_S s) summed over sets, less that of Σ pᵀH s: (k,), (m,)."""
+    in_theta, in_strengths = torch.zeros_like(steps.theta), torch.zeros_like(steps.objective.strengths)
+    for part in _parts(steps, moves, adjoints):
+        one, other = grad(part, argnums=(0, 1))(steps.theta, steps.objective.strengths)
+        in_theta, in_strengths = in_theta + one, in_strengths + other
+    return in_theta, in_strengths
+
+
+def _parts(steps: Steps, moves: Tensor, adjoints: Tensor) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+    """Parts of that sum, as functions of θ and λ, each of what fits into memory.
+
+    Σ_s pᵀHs is tr(H Σ s pᵀ), a sum over min(s, k) pairs of vectors.
+    """
+    objective, sets = steps.objective, steps.sets
+    for few in torch.split(
+        torch.arange(len(sets), device=moves.device), objective._chunk(sets.removed.shape[1])
+    ):
+
+        def own(theta: Tensor, _: Tensor, few: Tensor = few) -> Tensor:
+            rows, weights = sets.removed[few], sets.removed_weights[few]
+            at = theta.expand(len(few), -1)
+            pulls = vmap(objective.set_gradient)(at, rows, weights)
+            pushes = vmap(objective.set_product)(at, rows, weights, moves[few])
+            return (adjoints[few] * (pulls + pushes)).sum()
+
+        yield own
+    left, right = adjoints, moves
+    if len(moves) > len(steps.theta):
+        left = torch.eye(len(steps.theta), dtype=moves.dtype, device=moves.device)
+        right = adjoints.T @ moves
+    size = objective._chunk(len(objective))
+    for a, b in zip(torch.split(left, size), torch.split(right, size), strict=True):
+
+        def whole(theta: Tensor, strengths: Tensor, a: Tensor = a, b: Tensor = b) -> Tensor:
+            return -(a * vmap(objective.product_of, in_dims=(None, None, 0))(theta, strengths, b)).sum()
+
+        yield whole
+
+
+def _check(positive: Tensor) -> None:
+    wrong = torch.nonzero(~positive)[:, 0].tolist()
+    if wrong:
+        shown = ", ".join(map(str, wrong[:8])) + (", …" if len(wrong) > 8 else "")
+        raise SolverError(
+            f"the curvature without {len(wrong)} of the sets is not positive definite ({shown}): the risk "
+            "has no gradient here; take curvature='gauss_newton', or a stronger penalty"
+        )

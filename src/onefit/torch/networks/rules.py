@@ -128,11 +128,9 @@ class LastLayer(Rule):
         folds = Sets.of(Folds(rows, rows, len(network.rows)), network.shares)
         steps = Steps(self._objective(last), network.theta[last], folds)
         try:
-            moves, positive = steps.solve(steps.gradients())
+            moves, leverages, _ = steps.left_out(steps.gradients())
         except SolverError as error:
             raise SolverError(f"{error}; here that may be weight decay") from error
-        leverages = torch.where(positive, steps.leverages(moves, steps.gradients()), 1.0)
-        moves = torch.where(positive[:, None], moves, 0.0)
         for few in torch.split(
             torch.arange(len(sets), device=last.device), max(1, BUDGET // len(network.theta))
         ):

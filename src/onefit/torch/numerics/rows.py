@@ -1,8 +1,9 @@
-"""Devices, rows, weights: what comes from the user, as tensors and checked."""
+"""Devices, modules, rows, weights: what comes from the user, as tensors and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,22 @@ def trained_parameters(module: Any) -> list[nn.Parameter]:
     if not parameters:
         raise ValueError(f"{type(module).__name__} has no parameters to train")
     return parameters
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """A module in evaluation mode for a while."""
+    before = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(before)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Random numbers of a seed for a while, which leaves those of others alone."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

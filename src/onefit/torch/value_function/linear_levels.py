@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import joblib
 import numpy as np
-import scipy.sparse as sp
 import torch
 from scipy.optimize import brentq
 from sklearn.base import clone
@@ -117,9 +116,6 @@ class LinearLevels(Levels):
     def validation(self, state: State) -> float:
         return _mean_loss(_fit(self.held, state))
 
-    def linear(self) -> float:
-        return float("nan")  # it is one
-
     def solve(self, unit: Array, starts: list[State], seed: int) -> Solved:
         problem = self._at(unit)
         reached = [_fit(problem, start) for start in starts]
@@ -176,19 +172,9 @@ class LinearLevels(Levels):
     @cached_property
     def _both(self) -> Problem:
         """The training rows and then the validation rows."""
-        X, X_val = self.train.X, self.held.X
-        if sp.issparse(X):
-            stacked: Any = sp.vstack([X, X_val], format=X.format)
-        else:
-            stacked = np.vstack([X, X_val])
+        X, y = _linalg.stacked([self.train.X, self.held.X]), np.concatenate([self.train.y, self.held.y])
         weights = np.concatenate([self.train.weights, self.held.weights / self.held.weights.sum()])
-        return replace(self.train, X=stacked, y=np.concatenate([self.train.y, self.held.y]), weights=weights)
-
-    def _pulled(self, problem: Problem, start: State, pull: float) -> State:
-        """Minimise f + F / c, where ``problem`` has the penalty."""
-        weights = self._both.weights.copy()
-        weights[self.train.n :] /= pull
-        return _state(self._minimum(_fit(replace(problem, weights=weights), start)))
+        return replace(self.train, X=X, y=y, weights=weights)
 
     def _stationary(self, unit: Array, start: State, goal: Lagrangian) -> tuple[State, float, float]:
         """Return w that minimises Z at λ, with c = μ + R P and P.
@@ -197,13 +183,14 @@ class LinearLevels(Levels):
         """
         problem = replace(self._both, penalty=self._penalty(unit))
         optimal, found = goal.surrogate.value(unit), dict[float, tuple[State, float]]()
-        last = start
+        last, is_held = start, np.arange(problem.n) >= self.train.n
 
         def error(log_pull: float) -> float:
             nonlocal last
             pull = float(np.exp(log_pull))
             if log_pull not in found:
-                last = self._pulled(problem, last, pull)
+                weights = np.where(is_held, problem.weights / pull, problem.weights)  # of f + F / c
+                last = _state(self._minimum(_fit(replace(problem, weights=weights), last)))
                 found[log_pull] = last, self.training(unit, last) - optimal
             return pull - goal.multiplier - goal.weight * found[log_pull][1]
 

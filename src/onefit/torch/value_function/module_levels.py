@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.optimizers import Descent, Goal, Rows
-from onefit.torch.numerics.rows import trained_parameters
+from onefit.torch.numerics.rows import evaluating, seeded, trained_parameters
 from onefit.torch.value_function.checking import linear_loss
 from onefit.torch.value_function.levels import (
     Joint,
@@ -47,14 +46,13 @@ class SumOfSquares:
         ValueError
             If no name matches.
         """
-        found = [part.square().sum() for name, part in module.named_parameters() if self.matches(name)]
+        found = [
+            part.square().sum() for name, part in module.named_parameters() if fnmatchcase(name, self.pattern)
+        ]
         if not found:
             names = [name for name, _ in module.named_parameters()]
             raise ValueError(f"no parameter is called {self.pattern!r}; there are {names}")
         return torch.stack(found).sum()
-
-    def matches(self, name: str) -> bool:
-        return fnmatchcase(name, self.pattern)
 
 
 class Data(NamedTuple):
@@ -293,23 +291,10 @@ class ModuleLevels(Levels):
         self, goal: Goal, bounded: Tensor | None, seed: int, begin: Callable[[], object] = lambda: None
     ) -> None:
         """Minimise over the parameters of the module, and over a point of the unit cube if one is given."""
-        device = self.variables[0].device
         self.module.train(self.descent.is_stochastic)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with seeded(seed, self.variables[0].device):
             self.descent.run(goal, self.variables, bounded, seed, begin)
         self.module.eval()
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """A module in evaluation mode for a while."""
-    before = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(before)
 
 
 def state_of(module: nn.Module) -> State:

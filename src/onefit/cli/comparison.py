@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from onefit import _scoring
+from onefit._scoring import Pooled
 from onefit._typing import Array
-from onefit.cli import families, scores
+from onefit.cli import families
 from onefit.cli.coefficients import Coefficients
 from onefit.cli.cuts import Cuts
-from onefit.cli.judged import LeftOutTable, class_numbers
-from onefit.cli.scores import Judging, Score
+from onefit.cli.judged import LeftOutTable, class_numbers, response
 from onefit.cli.table import Table
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+
+# scores beside the loss: their sign, and values of each row whose mean they are but for that
+NUMBERS = {"R²": (-1.0, _scoring.unexplained), "RMSE": (1.0, _scoring.root), "MAE": (1.0, _scoring.absolute)}
+CLASSES = {
+    "AUC": (-1.0, _scoring.area),
+    "average precision": (-1.0, _scoring.precision),
+    "Brier": (1.0, _scoring.brier),
+    "accuracy": (-1.0, _scoring.missed),
+}
+
+
+class Score(NamedTuple):
+    """A score and its standard error."""
+
+    name: str
+    value: float
+    std_error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,17 +167,16 @@ class Ranking:
         numbers = class_numbers(self.table.y)[judged.rows]
         return np.bincount(numbers, self.weights_of(judged)) / self.weights_of(judged).sum()
 
-    def judging(self, judged: LeftOutTable) -> Judging:
-        """What scores of left-out predictions are computed from."""
-        y = class_numbers(self.table.y) if self.table.is_classification else self.table.y
-        return Judging(
-            np.asarray(y, dtype=np.float64)[judged.rows], judged.predictions, self.weights_of(judged)
-        )
-
     def scores_of(self, judged: LeftOutTable) -> list[Score]:
-        """All scores that suit the task, with their errors."""
-        wanted = scores.CLASSES if self.table.is_classification else scores.NUMBERS
-        return scores.scores(self.judging(judged), wanted, judged.clusters)
+        """All scores that suit the task, with their errors; for classes the loss comes first."""
+        y, p, weights = response(self.table)[judged.rows], judged.predictions, self.weights_of(judged)
+        of_classes = self.table.is_classification
+        pooled = Pooled(y, p, p, "", np.arange(len(self.classes)) if of_classes else None, weights)
+        found = [Score(judged.loss_name, *self.risk(judged, judged.losses))] if of_classes else []
+        for name, (sign, of_rows) in (CLASSES if of_classes else NUMBERS).items():
+            value, error = self.risk(judged, of_rows(pooled))
+            found.append(Score(name, sign * value, error))
+        return found
 
     @cached_property
     def scores(self) -> list[Score]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.scores import Score
+from onefit.cli.comparison import Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
 
 UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding

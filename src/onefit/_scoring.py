@@ -44,7 +44,7 @@ LOSSES = {
 SCORES = {"auc": "roc_auc"}
 # scorers of classes, by name and by how their names begin
 OF_CLASSES = ("accuracy", "balanced_accuracy", "average_precision", "matthews_corrcoef")
-OF_CLASSES_FROM = ("roc_auc", "f1", "precision", "recall", "jaccard", "top_k", "positive_", "d2_log", "d2_brier")
+OF_CLASSES_FROM = ("roc_auc", "f1", "precision", "recall", "jaccard", "top_k", "positive_", "d2_")
 OF_PROBABILITIES = ("neg_log_loss", "neg_brier_score")
 
 

@@ -15,11 +15,10 @@ from onefit.displays import (
     CoefficientPathDisplay,
     LeftOutDisplay,
     PredictionDisplay,
-    RateDisplay,
     ResidualDisplay,
     RiskPathDisplay,
-    curves,
 )
+from onefit.displays.probabilities import curve
 
 Plot = tuple[str, str, Callable[[Any], Any]]  # title, caption, from axes to a display
 ONE_CLASS = 2  # of so many classes a curve for the second tells all
@@ -59,49 +58,28 @@ def _of_numbers(comparison: Ranking) -> list[Plot]:
 
 
 def _of_classes(comparison: Ranking) -> list[Plot]:
-    judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
+    judged = comparison.best.judged
     y = class_numbers(comparison.table.y)[judged.rows]
     c = judged.predictions.shape[1]
     shown = [1] if c == ONE_CLASS else list(np.argsort(-comparison.prevalence)[:MOST_CLASSES])
     plots: list[Plot] = []
     for k in shown:
-        plots += _of_class(comparison, y == k, judged.predictions[:, k], w, comparison.classes[k])
+        plots += _of_class(y == k, judged.predictions[:, k], judged.weights, comparison.classes[k])
     return plots
 
 
-def _of_class(comparison: Ranking, positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
-    found = curves.counts(positive, p, w)
-    share = float(w @ positive / w.sum())
-    expected, seen, error, _ = curves.calibration(positive, p, w)
-    roc = RateDisplay(
-        *curves.roc(found),
-        "false positive rate",
-        "true positive rate",
-        reference=[(0, 0), (1, 1)],
-        label="chance",
-    )
-    recall = RateDisplay(
-        *curves.precision_recall(found),
-        "recall",
-        "precision",
-        reference=[(0, share), (1, share)],
-        label="guessing",
-    )
-    calibration = RateDisplay(
-        expected,
-        seen,
-        "left-out probability",
-        f"share that is {name}",
-        error=error,
-        reference=[(0, 0), (1, 1)],
-        label="as predicted",
-    )
+def _of_class(positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
+    share = float(np.average(positive, weights=w))
     guessing = f"The line is the share of {name}, {share:.1%}: what guessing gives."
     tenths = "Tenths of the rows by predicted probability; bars are one standard error."
+    told = {
+        "roc": ("ROC curve", "From left-out probabilities; the diagonal is chance."),
+        "precision-recall": ("Precision and recall", guessing),
+        "calibration": ("Calibration", tenths),
+    }
     return [
-        (f"ROC curve, {name}", "From left-out probabilities; the diagonal is chance.", roc.plot),
-        (f"Precision and recall, {name}", guessing, recall.plot),
-        (f"Calibration, {name}", tenths, calibration.plot),
+        (f"{title}, {name}", caption, curve(kind, positive, p, w, name).plot)
+        for kind, (title, caption) in told.items()
     ]
 
 

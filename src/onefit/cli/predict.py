@@ -78,10 +78,7 @@ def _predictions(pipeline: Any, card: dict[str, Any], frame: pd.DataFrame, cover
     classes = getattr(pipeline, "classes_", None)
     by_probability = classes is not None and hasattr(pipeline, "predict_proba")
     values = pipeline.predict_proba(frame) if by_probability else pipeline.predict(frame)
-    columns = {
-        "row": np.arange(len(frame)),
-        **predicted(values, classes if by_probability else None, "prediction"),
-    }
+    columns = predicted(values, classes if by_probability else None, "prediction")
     if coverage is not None:
         low, high = _interval(pipeline, card, frame, values, coverage).T
         columns |= {"lower": low, "upper": high}

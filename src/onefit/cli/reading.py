@@ -126,12 +126,12 @@ def _parquet(path: Path, asked: Format) -> Source:
 
 def _text(path: Path, asked: Format) -> Source:
     encoding, notes = _encoding(path, asked.encoding)
-    head = _head(path, encoding)
+    head = head_of(path, encoding)
     if not head.strip():
         raise TableError(f"{path} is empty: it needs a line of column names and one line for each row")
     if "\0" in head:
         raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
-    separator = asked.separator or _separator(head)
+    separator = asked.separator or separator_of(head)
     if separator not in SEPARATORS[:2]:
         notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
     known = replace(asked, separator=separator, encoding=encoding)
@@ -192,15 +192,14 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _bytes(path: Path) -> Iterator[bytes]:
-    opener: Any = gzip.open if _is_gzip(path) else open
-    with opener(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+    with _opened(path) as file:
+        yield from iter(lambda: file.read(CHUNK), b"")
 
 
-def _opened(path: Path, encoding: str) -> IO[str]:
+def _opened(path: Path, encoding: str | None = None) -> IO[Any]:
+    """A file whether compressed or not: its text, or its bytes where no encoding is given."""
     opener: Any = gzip.open if _is_gzip(path) else open
-    return opener(path, "rt", encoding=encoding, newline="")
+    return opener(path, "rb") if encoding is None else opener(path, "rt", encoding=encoding, newline="")
 
 
 def _encoding(path: Path, asked: str | None) -> tuple[str, list[str]]:
@@ -243,12 +242,13 @@ def _is_western(sample: bytes) -> bool:
     return sum(map(len, runs)) <= 1.5 * len(runs)
 
 
-def _head(path: Path, encoding: str) -> str:
+def head_of(path: Path, encoding: str) -> str:
+    """The first lines of a file, which decide how it is separated."""
     with _opened(path, encoding) as file:
         return "".join(line for line, _ in zip(file, range(HEAD), strict=False))
 
 
-def _separator(head: str) -> str:
+def separator_of(head: str) -> str:
     """The separator that cuts all lines into the same number of columns; else that of csv.Sniffer."""
     found = {}
     for mark in SEPARATORS:

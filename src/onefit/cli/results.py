@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from onefit._typing import Array
-from onefit.cli.comparison import Ranking, TunedModel
+from onefit.cli.comparison import Ranking
 from onefit.cli.judged import LeftOutTable
 from onefit.cli.table import Table
 from onefit.risk.estimate import RiskEstimate
@@ -100,8 +100,10 @@ def summary(comparison: Ranking, version: str) -> bytes:
         "column": None if cuts is None else cuts.column,
         "loss": comparison.loss_name,
         "best": comparison.best.name,
-        "models": [_model(comparison, one) for one in comparison.candidates],
-        "constant": _pair(comparison.risk(comparison.best.judged, comparison.best.judged.baseline)),
+        "models": [
+            {"name": one.name, "chosen": one.chosen, "risk": _pair(one.risk)} for one in comparison.candidates
+        ],
+        "constant": _pair(comparison.best.judged.risk(comparison.best.judged.baseline)),
         "clearly_better_than_constant": comparison.is_clear,
         "scores": {one.name: _pair((one.value, one.std_error)) for one in comparison.scores},
         "audit": None if audit is None else {"value": audit.value, "interval": list(audit.interval)},
@@ -111,11 +113,6 @@ def summary(comparison: Ranking, version: str) -> bytes:
         ],
     }
     return (json.dumps(found, indent=2, allow_nan=False, default=str) + "\n").encode()
-
-
-def _model(comparison: Ranking, one: TunedModel) -> dict[str, Any]:
-    risk = _pair(comparison.risk(one.judged, one.judged.losses))
-    return {"name": one.name, "chosen": one.chosen, "risk": risk}
 
 
 def _pair(pair: tuple[float, ...]) -> list[float | None]:

@@ -65,6 +65,11 @@ class Table:
         return self.task in ("binary", "multiclass")
 
     @property
+    def row_weights(self) -> Array:
+        """Weight of each row, ones where none were given."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights
+
+    @property
     def is_small(self) -> bool:
         """Whether there are too few rows for anything to be clear."""
         return len(self.y) < FEW_ROWS

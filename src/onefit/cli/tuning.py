@@ -169,35 +169,27 @@ def _compared(
         TunedModel(name, model, one)
         for (name, (model, _, _)), one in zip(fitted.items(), with_common_loss(judged, table), strict=True)
     ]
-    comparison = Ranking(
-        table,
-        source,
-        tuple(candidates),
-        tuple(feature_names(prepared.columns)),
-        families.n_strengths(prepared.X.size),
-        cuts,
-    )
-    ranked = sorted(candidates, key=lambda one: comparison.risk(one.judged, one.judged.losses)[0])
-    _, path, best = fitted[ranked[0].name]
-    comparison = replace(comparison, candidates=tuple(ranked))
-    return replace(comparison, coefficients=coefficients_of(comparison, prepared, path, best))
+    ranked = sorted(candidates, key=lambda one: one.risk[0])
+    names = tuple(feature_names(prepared.columns))
+    found = coefficients_of(ranked[0].model, names, prepared, *fitted[ranked[0].name][1:])
+    tried = families.n_strengths(prepared.X.size)
+    return Ranking(table, source, tuple(ranked), names, tried, cuts, coefficients=found)
 
 
 def coefficients_of(
-    comparison: Ranking, prepared: PreparedTable, path: PathJudgement | None, position: int
+    model: Any, names: Sequence[str], prepared: PreparedTable, path: PathJudgement | None, position: int
 ) -> Coefficients:
     """Coefficients of the best model in the units of the table."""
-    names, model = list(comparison.feature_names), comparison.best.model
     scale, centre = units(prepared.columns)
     spread = prepared.X.std(axis=0) * scale
     if path is None or path.cuts.kind == "time":
-        return coefficients(model.loo_, names, scale, centre, spread)
-    full = GroupRefit(names, np.asarray(model.coef_) / scale)
-    several = full.coef.ndim == 2 and len(full.coef) > 1
-    full = full if several else GroupRefit(names, full.coef.reshape(-1))
+        return coefficients(model.loo_, list(names), scale, centre, spread)
+    coef = np.asarray(model.coef_) / scale
+    several = coef.ndim == 2 and len(coef) > 1
+    full = GroupRefit(list(names), coef if several else coef.reshape(-1))
     words = f"refits without a part of the {path.cuts.column}"
-    parts = [one.at(position) for one in path.fits]
-    return by_parts(parts, full, spread, comparison.classes if several else None, words)
+    parts = [GroupRefit(one.names, one.coef[position]) for one in path.fits]
+    return by_parts(parts, full, spread, list(map(str, model.classes_)) if several else None, words)
 
 
 # --- after tuning ----------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def lines(comparison: Ranking) -> list[list[str]]:
     """One line of text cells for each candidate, and one for no features."""
     shown = [_line(comparison, candidate) for candidate in comparison.candidates]
     baseline = comparison.best.judged.baseline
-    risk = with_error(*comparison.risk(comparison.best.judged, baseline))
+    risk = with_error(*comparison.best.judged.risk(baseline))
     above = ("+" + with_error(*comparison.gain)).replace("+-", "-")
     blank = [""] * (len(columns(comparison)) - 5)
     return [*shown, ["", constant_name(comparison)[4:], "", risk, above, *blank]]
@@ -81,7 +81,7 @@ def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
         "*" if best else "",
         candidate.name,
         candidate.chosen,
-        with_error(*comparison.risk(candidate.judged, candidate.judged.losses)),
+        with_error(*candidate.risk),
         "" if best else "+" + with_error(*comparison.above_best(candidate.judged.losses)),
         *(f"{values[name]:.4g}" for name in names),
         f"{candidate.estimate.effective_df:.1f}",
@@ -115,7 +115,7 @@ def verdict(comparison: Ranking) -> str:
     above, error = comparison.gain
     constant = constant_name(comparison).removesuffix(" only")
     gain = f"{with_error(above, error)} in {comparison.loss_name}"
-    baseline, _ = comparison.risk(comparison.best.judged, comparison.best.judged.baseline)
+    baseline, _ = comparison.best.judged.risk(comparison.best.judged.baseline)
     if abs(above) <= UNEXPLAINED * abs(baseline):
         return f"No model is better than predicting {constant}: do not read anything into its coefficients."
     new = "" if comparison.cuts is None else f" for {comparison.cuts.words}"

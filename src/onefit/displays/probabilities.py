@@ -56,7 +56,9 @@ class ThresholdDisplay(Display):
         ax.legend(frameon=False)
 
 
-def curve(kind: str, positive: Any, probabilities: Array, weights: Array) -> Display:
+def curve(
+    kind: str, positive: Any, probabilities: Array, weights: Array, name: str = "positive rows"
+) -> Display:
     """A curve of two classes.
 
     Parameters
@@ -64,28 +66,26 @@ def curve(kind: str, positive: Any, probabilities: Array, weights: Array) -> Dis
     kind : "calibration", "roc", "precision-recall" or "thresholds"
     positive : (n,) bool array
     probabilities, weights : (n,) arrays
+    name : str
+        Of the rows that are positive.
 
     Raises
     ------
     ValueError
         For another kind.
     """
-    found = curves.counts(positive, probabilities, weights)
-    share = float(np.average(positive, weights=weights))
-    if kind == "calibration":
-        expected, seen, error, _ = curves.calibration(positive, probabilities, weights)
-        names = "left-out probability", "share of positive rows"
-        return RateDisplay(
-            expected, seen, *names, error=error, reference=[(0, 0), (1, 1)], label="calibrated"
-        )
-    if kind == "roc":
-        names = "false positive rate", "true positive rate"
-        return RateDisplay(*curves.roc(found), *names, reference=[(0, 0), (1, 1)], label="chance")
-    if kind == "precision-recall":
-        ends = [(0, share), (1, share)]
-        return RateDisplay(
-            *curves.precision_recall(found), "recall", "precision", reference=ends, label="guessing"
-        )
+    if kind not in CURVES:
+        raise ValueError(f"kind must be one of left-out, {', '.join(CURVES)}, got {kind!r}")
+    found, diagonal = curves.counts(positive, probabilities, weights), [(0, 0), (1, 1)]
     if kind == "thresholds":
         return ThresholdDisplay(curves.thresholds(found))
-    raise ValueError(f"kind must be one of left-out, {', '.join(CURVES)}, got {kind!r}")
+    if kind == "roc":
+        names = "false positive rate", "true positive rate"
+        return RateDisplay(*curves.roc(found), *names, reference=diagonal, label="chance")
+    if kind == "precision-recall":
+        names, share = ("recall", "precision"), float(np.average(positive, weights=weights))
+        rates = curves.precision_recall(found)
+        return RateDisplay(*rates, *names, reference=[(0, share), (1, share)], label="guessing")
+    expected, seen, error, _ = curves.calibration(positive, probabilities, weights)
+    names = "left-out probability", f"share of {name}"
+    return RateDisplay(expected, seen, *names, error=error, reference=diagonal, label="calibrated")

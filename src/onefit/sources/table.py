@@ -171,16 +171,15 @@ def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
         raise ValueError(f"{what}={name!r} is no column of the table: it has {', '.join(schema.names)}")
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
-    )
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers, or true and false."""
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(is_one(kind) for is_one in number)
 
 
 def _check_numeric(schema: pa.Schema, names: list[str], *, given: bool) -> None:
     other = [
-        f"{name!r} ({schema.field(name).type})" for name in names if not _is_number(schema.field(name).type)
+        f"{name!r} ({schema.field(name).type})" for name in names if not is_number(schema.field(name).type)
     ]
     if other:
         raise ValueError(
@@ -202,7 +201,7 @@ def _check_files(dataset: ds.Dataset, schema: pa.Schema, names: list[str]) -> No
                     f"{_name(fragment)} has no column {name!r}, which other files of the table have"
                 )
             kinds = own.field(name).type, schema.field(name).type
-            if _is_number(kinds[0]) != _is_number(kinds[1]):
+            if is_number(kinds[0]) != is_number(kinds[1]):
                 raise ValueError(
                     f"column {name!r} of {_name(fragment)} holds {kinds[0]}, in other files {kinds[1]}"
                 )

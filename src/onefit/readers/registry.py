@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from onefit._typing import Design
 from onefit.exceptions import UnsupportedModelError
 from onefit.readers.reading import Reader, Reading
+from onefit.readers.translation import library_of
 from onefit.refits import reference
 from onefit.validation import check_fitted, check_new_rows
 
@@ -93,14 +94,10 @@ def _reader(kind: type) -> Reader:
     A library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents, so what
     is registered for these is not for them.
     """
-    for library in LIBRARIES.keys() & {_library(cls) for cls in kind.__mro__}:
+    for library in LIBRARIES.keys() & {library_of(cls) for cls in kind.__mro__}:
         load(library)
-    stranger = _library(kind) in LIBRARIES and kind not in as_fit.registry
+    stranger = library_of(kind) in LIBRARIES and kind not in as_fit.registry
     return as_fit.dispatch(object if stranger else kind)
-
-
-def _library(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
 
 
 @as_fit.register(Pipeline)

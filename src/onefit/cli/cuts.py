@@ -15,10 +15,10 @@ from onefit._typing import Array, Index
 from onefit.cli.coefficients import GroupRefit
 from onefit.cli.dates import as_days
 from onefit.cli.errors import TableError
-from onefit.cli.families import strength_name
 from onefit.cli.judged import METRICS, LeftOutTable, class_numbers, constant_losses, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
+from onefit.displays.strengths import strengths_of
 from onefit.exceptions import ShortPathWarning
 
 MOST_FOLDS = 10  # of groups
@@ -156,20 +156,15 @@ def judge_path(model: Any, table: Table, cuts: Cuts, strengths: Array) -> PathJu
     """
     loss_name = model.loo_.loss_name
     n_classes = len(np.unique(table.y))
-    parts, baseline, fits = [], [], []
     for train, test in cuts.splits:
         if table.is_classification and len(np.unique(table.y[train])) < n_classes:
             raise TableError(
                 f"{cuts.kind} {cuts.column!r}: some class is not left among the rows that predict "
                 f"{table.features.index[test[0]]} and others; merge classes, or use another column"
             )
-        eta, fit = _path_on(model, table, train, test, strengths)
-        parts.append(eta)
-        fits.append(fit)
-        baseline.append(constant_losses(table, loss_name, (train, test)))
-    return PathJudgement(
-        cuts, table, strengths, np.concatenate(parts), np.concatenate(baseline), loss_name, fits
-    )
+    eta, fits = zip(*(_path_on(model, table, *split, strengths) for split in cuts.splits), strict=True)
+    baseline = np.concatenate([constant_losses(table, loss_name, split) for split in cuts.splits])
+    return PathJudgement(cuts, table, strengths, np.concatenate(eta), baseline, loss_name, list(fits))
 
 
 def _path_on(
@@ -189,7 +184,7 @@ def _path_on(
 
 def with_strengths(model: Any, strengths: Array) -> Any:
     """The unfitted estimator, to try these strengths and no others, at the mix that was chosen."""
-    options: dict[str, Any] = {f"{strength_name(model)}s": strengths}
+    options: dict[str, Any] = {f"{strengths_of(model)[0]}s": strengths}
     known = model.get_params()
     if "l1_ratio" in known and hasattr(model, "l1_ratio_"):
         options["l1_ratio"] = model.l1_ratio_

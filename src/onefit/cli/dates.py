@@ -18,7 +18,8 @@ ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 ISO = "ISO8601"
 TIME = r"(?P<time>[T ]\d{1,2}:\d{2}(?P<seconds>:\d{2})?)?"
 NUMERIC = rf"(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})[./-](?P<year>\d{{4}}|\d{{2}}){TIME}"
-NAMED = {  # month by its name
+WRITTEN = {  # in one way only
+    ISO_DATE: ISO,
     r"\d{1,2} [A-Za-z]{3} \d{4}": "%d %b %Y",
     r"\d{1,2}-[A-Za-z]{3}-\d{4}": "%d-%b-%Y",
     r"[A-Za-z]{3} \d{1,2}, \d{4}": "%b %d, %Y",
@@ -44,9 +45,7 @@ def date_format(column: pd.Series, day_first: bool | None = None) -> tuple[str, 
     cells = distinct(column).astype(str).str.strip()
     if not len(cells):
         return None
-    if cells.str.fullmatch(ISO_DATE).all():
-        return ISO, False
-    for pattern, format_ in NAMED.items():
+    for pattern, format_ in WRITTEN.items():
         if cells.str.fullmatch(pattern).all():
             return format_, False
     parts = cells.str.extract(f"^{NUMERIC}$")

@@ -43,7 +43,7 @@ def loo_file(
         for line in [] if est.audit is None else trust.audited(est.audit, est.loss_name):
             click.echo(line)
         if path is not None:
-            files.write(path, results.csv_bytes(results.left_out(table, est)))
+            files.write(path, results.csv_bytes(results.predictions(table, est, est)))
 
 
 def _as_fitted(pipeline: Any, frame: pd.DataFrame, roles: Roles) -> Table:

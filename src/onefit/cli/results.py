@@ -30,16 +30,20 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.DataFrame:
+def predictions(
+    table: Table, judged: LeftOutTable | RiskEstimate, est: RiskEstimate, *, together: bool = False
+) -> pd.DataFrame:
     """Left-out predictions row by row.
 
     Parameters
     ----------
     table : Table
-    judged : LeftOutTable
-        What was left out, rows one by one or together.
+    judged : LeftOutTable or RiskEstimate
+        What was left out.
     est : RiskEstimate
         Of the same model with rows left out one by one.
+    together : bool
+        Whether rows left together, not one by one.
 
     Returns
     -------
@@ -47,30 +51,16 @@ def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.Dat
         row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; and
         for rows that were left out one by one leverage, flagged, certified.
     """
-    columns = _columns(table, judged, est.classes)
-    if not judged.together:
-        columns |= _trust(est)
-    return pd.DataFrame(columns).sort_values("row", kind="stable")
-
-
-def left_out(table: Table, est: RiskEstimate) -> pd.DataFrame:
-    """Left-out predictions of an estimate, row by row."""
-    return pd.DataFrame(_columns(table, est, est.classes) | _trust(est))
-
-
-def _columns(table: Table, judged: LeftOutTable | RiskEstimate, classes: Any | None) -> dict[str, Any]:
-    return {
+    columns = {
         "row": table.rows[judged.rows],
         "y": np.asarray(table.y)[judged.rows],
-        **predicted(judged.predictions, classes, "left_out"),
+        **predicted(judged.predictions, est.classes, "left_out"),
         "loss": judged.losses,
     }
-
-
-def _trust(est: RiskEstimate) -> dict[str, Any]:
-    flagged = np.zeros(len(est.losses), dtype=bool)
-    flagged[est.flagged] = True
-    return {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}
+    if not together:
+        flagged = np.isin(np.arange(len(est.losses)), est.flagged)
+        columns |= {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}
+    return pd.DataFrame(columns).sort_values("row", kind="stable")
 
 
 def predicted(values: Array, classes: Any | None, name: str) -> dict[str, Any]:

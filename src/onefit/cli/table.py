@@ -149,7 +149,8 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     features = inner.drop(columns=[name for name, _ in found])
     dropped = [(name, "you asked to drop it") for name in dict.fromkeys(roles.drop)] + found
     if features.shape[1] == 0:
-        raise TableError(f"no column is left to predict {roles.target!r} from{_reasons(dropped)}")
+        reasons = "; ".join(f"{name} ({why})" for name, why in dropped[:6])
+        raise TableError(f"no column is left to predict {roles.target!r} from: {reasons}".removesuffix(": "))
     return Table(
         features,
         y,
@@ -163,10 +164,6 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         tuple(dropped),
         _notes(len(frame) - len(held), roles.target, held, features),
     )
-
-
-def _reasons(dropped: Sequence[tuple[str, str]]) -> str:
-    return ": " + "; ".join(f"{name} ({why})" for name, why in dropped[:6]) if dropped else ""
 
 
 def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.families import strength_name, strengths_of
 from onefit.cli.words import new_rows, number, scored, with_error
+from onefit.displays.strengths import strengths_of
 from onefit.risk.audit import RESOLUTION, Audit
 from onefit.risk.estimate import RiskEstimate
 
@@ -128,8 +128,8 @@ def _about_audit(comparison: Ranking) -> Iterator[str]:
 
 def _about_sureness(comparison: Ranking) -> str:
     """How sure the choice of the strength is."""
-    best, tried = comparison.best, strengths_of(comparison.best.model)
-    held, name = best.model.confidence_set_, strength_name(best.model)
+    best, held = comparison.best, comparison.best.model.confidence_set_
+    name, tried, _ = strengths_of(best.model)
     if len(held) == 1:
         return f"Of {len(tried)} strengths of {best.name} the chosen one is better than any other at 95 %."
     return (

@@ -32,6 +32,7 @@ from onefit.cli.judged import one_by_one, with_common_loss
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.progress import Progress
 from onefit.cli.table import Table
+from onefit.displays.strengths import strengths_of
 from onefit.exceptions import OnefitWarning, ShortPathWarning, SolverError
 from onefit.risk.audit import Audit
 
@@ -144,7 +145,7 @@ def _fit(name: str, prepared: PreparedTable, cuts: Cuts | None) -> tuple[Any, Pa
     model.fit(X, table.y, sample_weight=table.weights)
     if cuts is None:
         return model, None, 0
-    strengths = families.strengths_of(model)
+    strengths = strengths_of(model)[1]
     some = strengths[np.unique(np.linspace(0, len(strengths) - 1, MOST_STRENGTHS).round().astype(int))]
     path = judge_path(model, table, cuts, some)
     best = int(np.nanargmin(path.risks()))
@@ -226,7 +227,7 @@ def suspicion(comparison: Ranking, table: Table, column: Any, kind: str) -> Susp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are about refits that are shown in one number alone
             cuts = group_cuts(without, column) if kind == "groups" else time_cuts(without, column)
-            judged = judge_path(best.model, without, cuts, np.array([families.strength_of(best.model)])).at(0)
+            judged = judge_path(best.model, without, cuts, np.array([strengths_of(best.model)[2]])).at(0)
     except (SolverError, ValueError):
         return None
     return Suspicion(cuts, judged, comparison.scores_of(judged))

@@ -102,10 +102,9 @@ def _reader(kind: type) -> Reader:
 
 @as_fit.register(Pipeline)
 def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    prepared = X if len(model.steps) == 1 else model[:-1].transform(X)
-    reading = read(model[-1], prepared, y, sample_weight)
     if len(model.steps) == 1:
-        return reading
+        return read(model[-1], X, y, sample_weight)
+    reading = read(model[-1], model[:-1].transform(X), y, sample_weight)
     note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
     inner: Callable[[Any], Design] | None = reading.design
 

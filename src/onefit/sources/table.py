@@ -97,7 +97,7 @@ class TableSource(LocalSource):
                 last = first + batch.num_rows - 1
                 X = np.column_stack([_numbers(batch.column(name)) for name in self._layout.names or ()])
                 y, weights = (
-                    None if name is None else _values(batch.column(name))
+                    None if name is None else batch.column(name).to_numpy(zero_copy_only=False)
                     for name in (self._target, self._weight)
                 )
                 yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights)
@@ -156,14 +156,13 @@ def _opened(path: Path) -> ds.Dataset:
     if not files:
         raise ValueError(f"the folder {str(path)!r} holds no file that ends in .parquet")
     try:
-        dataset = ds.dataset([str(file) for file in files], format="parquet")
+        return ds.dataset([str(file) for file in files], format="parquet")
     except (pa.ArrowInvalid, OSError) as error:
         kind = path.suffix[1:]
         other = f"; or pass pyarrow.dataset.dataset({str(path)!r}, format={kind!r})"
         raise ValueError(
             f"{path} is no Parquet file, or ends early{other if kind in OTHER_FORMATS else ''}: {error}"
         ) from error
-    return dataset
 
 
 def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
@@ -220,11 +219,6 @@ def _wide(schema: pa.Schema) -> pa.Schema:
 def _numbers(column: pa.Array) -> Any:
     kind = np.float32 if pa.types.is_float32(column.type) else np.float64
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=kind)
-
-
-def _values(column: pa.Array) -> Any:
-    """Return a column as NumPy has it, None where it is missing."""
-    return column.to_numpy(zero_copy_only=False)
 
 
 def write_rows(path: str | PathLike[str], parts: Iterator[dict[str, Any]]) -> None:

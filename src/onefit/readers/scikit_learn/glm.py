@@ -14,10 +14,9 @@ from onefit.losses import Logistic, Loss, Multinomial, Tweedie
 from onefit.metrics import LogLoss
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.readers.conventions import checked_labels
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.scikit_learn.svm import liblinear
-from onefit.readers.translation import checked, elastic_net, reading_of
+from onefit.readers.translation import checked, checked_labels, elastic_net, reading_of
 
 
 def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, power: float | None = None) -> Reading:

@@ -18,10 +18,10 @@ from onefit.losses import EpsilonInsensitive, Hinge, Loss, Squared
 from onefit.metrics import HingeLoss, LinearMetric, SquaredError
 from onefit.penalties import L2
 from onefit.problem import Balance, Problem
-from onefit.readers.conventions import checked_labels, dense, ridge_penalty
 from onefit.readers.kernels import KernelGram
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.refitting import tightly
+from onefit.readers.translation import checked_labels, dense, ridge_penalty
 from onefit.validation import check_new_rows, check_rows, check_weights
 
 

@@ -16,14 +16,15 @@ from onefit.losses import ConcomitantHuber, Quantile, Squared
 from onefit.metrics import HingeLoss, LocationError, SquaredError
 from onefit.penalties import L1, L2, SeparablePenalty
 from onefit.problem import Balance, Problem
-from onefit.readers.conventions import checked_labels, ridge_penalty
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.translation import (
     alpha_of,
     checked,
+    checked_labels,
     elastic_net,
     mix_of,
     reading_of,
+    ridge_penalty,
     with_signs,
 )
 from onefit.validation import check_rows, check_weights

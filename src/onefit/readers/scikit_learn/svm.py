@@ -16,9 +16,9 @@ from onefit.losses import EpsilonInsensitive, Hinge, Loss, SquaredEpsilonInsensi
 from onefit.metrics import HingeLoss, LinearMetric, SquaredError
 from onefit.penalties import L1, L2, SeparablePenalty
 from onefit.problem import Balance, Problem
-from onefit.readers.conventions import checked_labels, with_constant
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.refitting import tightly
+from onefit.readers.translation import checked_labels, with_constant
 from onefit.validation import check_new_rows, check_rows, check_weights
 
 

@@ -72,13 +72,12 @@ class Pooled:
 
     def some(self, rows: Index) -> Pooled:
         """Those of some rows."""
-        weights = None if self.weights is None else self.weights[rows]
         return replace(
             self,
             y=self.y[rows],
             predictions=self.predictions[rows],
             decision=self.decision[rows],
-            weights=weights,
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     @property

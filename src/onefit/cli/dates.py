@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -79,15 +80,13 @@ def dates(column: pd.Series, format_: str) -> pd.Series | None:
         return None
 
 
-def told(formats: dict[str, tuple[str, bool]]) -> list[str]:
+def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
     """Say which columns of text were read as dates, and how they are written."""
-    said = []
     for found in dict.fromkeys(formats.values()):
         which = listed([name for name, one in formats.items() if one == found], 6)
         doubt = "; no day is above 12, so check whether day and month are the right way round (--day-first)"
         if found[0] != ISO:
-            said.append(f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}")
-    return said
+            yield f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}"
 
 
 def as_days(column: pd.Series) -> pd.Series:

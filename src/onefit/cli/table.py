@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,17 +162,16 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         None if roles.groups is None else _complete(held[roles.groups], "groups"),
         None if roles.time is None else _complete(held[roles.time], "time"),
         tuple(dropped),
-        _notes(len(frame) - len(held), roles.target, held, features),
+        tuple(_notes(len(frame) - len(held), roles.target, held, features)),
     )
 
 
-def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> tuple[str, ...]:
-    notes = []
+def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> Iterator[str]:
     if n_unknown:
-        notes.append(f"{n_unknown} rows without a target ({target}) were left out")
+        yield f"{n_unknown} rows without a target ({target}) were left out"
     repeated = _copies(held[[*features.columns, target]])
     if repeated:
-        notes.append(
+        yield (
             f"{repeated} rows have an exact copy among the others: if these are the same observation "
             "entered twice, leaving one out does not hide it, and the risk is too optimistic"
         )
@@ -180,18 +179,17 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
     gaps = gaps[gaps > 0].sort_values(ascending=False)
     if len(gaps):
         named = listed([f"{name} ({count})" for name, count in gaps.items()], 6)
-        notes.append(
+        yield (
             f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
             "column, in text missing is a level of its own"
         )
     text = [name for name in features if kind_of(features[name]) == "text"]
     many = [name for name in text if features[name].nunique() > MOST_LEVELS]
     if many:
-        notes.append(
+        yield (
             f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
             f"stand alone, {MOST_LEVELS} at most; the others are one"
         )
-    return tuple(notes)
 
 
 def _copies(rows: pd.DataFrame) -> int:
@@ -254,13 +252,11 @@ def kind_of(column: pd.Series) -> str:
 
 def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Columns to leave out, and why."""
-    found = []
-    for name in features.columns:
-        column = features[name]
-        why = _without_content(column) or ("" if name in keep else _identifies(column))
-        if why:
-            found.append((name, why))
-    return found
+    whys = {
+        name: _without_content(column) or ("" if name in keep else _identifies(column))
+        for name, column in features.items()
+    }
+    return [(name, why) for name, why in whys.items() if why]
 
 
 def _without_content(column: pd.Series) -> str:

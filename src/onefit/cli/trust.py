@@ -73,18 +73,14 @@ def first_cautions(comparison: Ranking) -> Iterator[str]:
 
 def suspected(comparison: Ranking, one: Suspicion) -> str:
     """Say what happens if the rows of a column belong together: both numbers side by side."""
-    main = one.scores[0]
-    mine = comparison.scores[0]
+    main, mine = one.scores[0], comparison.scores[0]
+    column = one.cuts.column if one.cuts.column.isidentifier() else f"'{one.cuts.column}'"
     kind = "rows of the same value may belong together" if one.cuts.kind == "groups" else "rows have an order"
     return (
         f"{one.cuts.column} looks like {'groups' if one.cuts.kind == 'groups' else 'time'} ({kind}): "
         f"{mine.name} is {scored(mine)} with rows left out one by one, {scored(main)} for {new_rows(one)}; "
-        f"if new rows are such, tune with --{one.cuts.kind} {_quoted(one.cuts.column)}."
+        f"if new rows are such, tune with --{one.cuts.kind} {column}."
     )
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"'{name}'"
 
 
 def audited(audit: Audit, loss_name: str) -> Iterator[str]:

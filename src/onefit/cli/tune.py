@@ -81,7 +81,7 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
         tell_doubts(comparison)
         if folder is not None:
             with progress.stage("report"):
-                _write_last(folder, comparison, written)
+                _write_all(folder, _last(comparison), written)
     except KeyboardInterrupt as error:
         raise Interrupted(_what_is_there(folder, written)) from error
     if folder is not None:
@@ -166,13 +166,11 @@ def _write_first(
     _write_all(folder, made, written)
 
 
-def _write_last(folder: Path, comparison: Ranking, written: list[str]) -> None:
-    version = onefit.__version__
-    made: dict[str, Callable[[], bytes]] = {
-        "summary.json": lambda: results.summary(comparison, version),
-        "report.html": lambda: report.render(comparison, version).encode(),
+def _last(comparison: Ranking) -> dict[str, Callable[[], bytes]]:
+    return {
+        "summary.json": lambda: results.summary(comparison, onefit.__version__),
+        "report.html": lambda: report.render(comparison, onefit.__version__).encode(),
     }
-    _write_all(folder, made, written)
 
 
 def _write_all(folder: Path, made: dict[str, Callable[[], bytes]], written: list[str]) -> None:

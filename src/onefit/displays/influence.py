@@ -67,9 +67,8 @@ class InfluenceDisplay(Display):
 
     def _numbered(self, limit: float) -> Index:
         """The highest rows above the line, highest first."""
-        distance = np.where(np.isfinite(self.cooks_distance), self.cooks_distance, 0.0)
-        top = np.argsort(-distance, kind="stable")[:NUMBERED]
-        return top[distance[top] > limit]
+        top = largest(np.asarray(self.cooks_distance), NUMBERED)
+        return top[np.asarray(self.cooks_distance)[top] > limit]
 
 
 def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:

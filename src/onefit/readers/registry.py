@@ -78,9 +78,13 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     tol = getattr(model, "tol", None)
     design = reading.design or partial(check_new_rows, model)
     iterates = steps is not None or getattr(model, "solver_", None) == "lbfgs"  # Ridge does not count steps
-    iterates = iterates and not reading.solved
-    tol = 1e-4 if tol is None else float(tol)
-    return replace(reading, tol=tol, converged=not reached, iterates=iterates, design=design)
+    return replace(
+        reading,
+        tol=1e-4 if tol is None else float(tol),
+        converged=not reached,
+        iterates=iterates and not reading.solved,
+        design=design,
+    )
 
 
 def has_reading(kind: type) -> bool:

@@ -129,6 +129,7 @@ def _known(model: Any, part: Any, known: dict[str, Any], reasons: dict[str, str]
 
 def _any(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Any datafit, which is a mean, and any penalty."""
+    model = getattr(model, "best_estimator_", model)
     loss = _known(model, model.datafit, DATAFITS, REFUSED_DATAFITS, "datafit")(model.datafit)
     convert = _known(model, model.penalty, PENALTIES, REFUSED_PENALTIES, "penalty")
     if getattr(model.penalty, "positive", False) and type(model.penalty).__name__ == "WeightedGroupL2":
@@ -149,10 +150,6 @@ def _check_datafit_weights(model: Any, sample_weight: Any) -> None:
         raise ValueError(
             "pass sample_weight=model.datafit.sample_weights, the weights that it was fitted with"
         )
-
-
-def _tuned(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    return _any(model.best_estimator_, X, y, sample_weight)
 
 
 def _refit(model: Any) -> Refit:
@@ -187,7 +184,7 @@ READINGS = present(
         "SparseLogisticRegression": _logistic,
         "LinearSVC": _svc,
         "GeneralizedLinearEstimator": _any,
-        "GeneralizedLinearEstimatorCV": _tuned,
+        "GeneralizedLinearEstimatorCV": _any,
         "MCPRegression": partial(refused, why=NOT_CONVEX),
         "CoxEstimator": partial(refused, why=TIED_ROWS),
         "MultiTaskLasso": partial(refused, why=TIED_OUTPUTS),

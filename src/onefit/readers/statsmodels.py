@@ -37,14 +37,8 @@ class _Coefficients(BaseEstimator):
 
     def __init__(self, params: Any) -> None:
         self.params = params
-
-    @property
-    def coef_(self) -> Array:
-        return np.asarray(self.params, dtype=np.float64)
-
-    @property
-    def n_features_in_(self) -> int:
-        return len(self.coef_)
+        self.coef_ = np.asarray(params, dtype=np.float64)
+        self.n_features_in_ = len(self.coef_)
 
 
 def _results(results: Any, X: Any, y: Any, sample_weight: Any) -> Reading:

@@ -178,6 +178,11 @@ class Ranking:
         """One of them; nan if the task has no such score."""
         return next((one.value for one in self.scores if one.name == name), float("nan"))
 
+    @property
+    def constant_risk(self) -> tuple[float, float]:
+        """Risk of a constant on the rows of the best candidate, and its standard error."""
+        return self.best.judged.risk(self.best.judged.baseline)
+
     @cached_property
     def gain(self) -> tuple[float, float]:
         """How much better the best is than a constant, and the standard error of that."""

@@ -76,12 +76,11 @@ def render(comparison: Ranking, version: str) -> str:
 
 def _tiles(comparison: Ranking) -> list[tuple[str, str]]:
     best = comparison.best
-    risk = words.with_error(*best.risk)
     scores = [score for score in comparison.scores if score.name != comparison.loss_name]
     return [
         ("best model", f"{best.name}, {best.chosen}"),
         *((f"left-out {score.name}", words.scored(score)) for score in scores),
-        (f"left-out {comparison.loss_name}", risk),
+        (f"left-out {comparison.loss_name}", words.with_error(*best.risk)),
         *_rarest(comparison),
         *_checked(comparison),
         ("effective df", f"{best.estimate.effective_df:.1f}"),

@@ -93,7 +93,7 @@ def summary(comparison: Ranking, version: str) -> bytes:
         "models": [
             {"name": one.name, "chosen": one.chosen, "risk": _pair(one.risk)} for one in comparison.candidates
         ],
-        "constant": _pair(comparison.best.judged.risk(comparison.best.judged.baseline)),
+        "constant": _pair(comparison.constant_risk),
         "clearly_better_than_constant": comparison.is_clear,
         "scores": {one.name: _pair((one.value, one.std_error)) for one in comparison.scores},
         "audit": None if audit is None else {"value": audit.value, "interval": list(audit.interval)},

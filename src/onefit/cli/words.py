@@ -53,8 +53,11 @@ def number(count: int, noun: str) -> str:
 
 def columns(comparison: Ranking) -> list[str]:
     """Header of ``lines``."""
-    main = [score.name for score in shown_scores(comparison)]
-    return ["", "model", "strength", comparison.loss_name, "above the best", *main, "df", "coefficients"]
+    return [
+        *("", "model", "strength", comparison.loss_name, "above the best"),
+        *(score.name for score in shown_scores(comparison)),
+        *("df", "coefficients"),
+    ]
 
 
 def shown_scores(comparison: Ranking) -> list[Score]:
@@ -65,8 +68,7 @@ def shown_scores(comparison: Ranking) -> list[Score]:
 def lines(comparison: Ranking) -> list[list[str]]:
     """One line of text cells for each candidate, and one for no features."""
     shown = [_line(comparison, candidate) for candidate in comparison.candidates]
-    baseline = comparison.best.judged.baseline
-    risk = with_error(*comparison.best.judged.risk(baseline))
+    risk = with_error(*comparison.constant_risk)
     above = ("+" + with_error(*comparison.gain)).replace("+-", "-")
     blank = [""] * (len(columns(comparison)) - 5)
     return [*shown, ["", constant_name(comparison)[4:], "", risk, above, *blank]]
@@ -115,8 +117,7 @@ def verdict(comparison: Ranking) -> str:
     above, error = comparison.gain
     constant = constant_name(comparison).removesuffix(" only")
     gain = f"{with_error(above, error)} in {comparison.loss_name}"
-    baseline, _ = comparison.best.judged.risk(comparison.best.judged.baseline)
-    if abs(above) <= UNEXPLAINED * abs(baseline):
+    if abs(above) <= UNEXPLAINED * abs(comparison.constant_risk[0]):
         return f"No model is better than predicting {constant}: do not read anything into its coefficients."
     new = "" if comparison.cuts is None else f" for {comparison.cuts.words}"
     if comparison.table.is_small:

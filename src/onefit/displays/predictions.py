@@ -52,8 +52,7 @@ class PredictionDisplay(_OfPredictions):
         self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
         low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
-        quantity = plain(self.quantity)
-        ax.set(xlabel=f"left-out prediction of {quantity}", ylabel=quantity)
+        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel=plain(self.quantity))
 
     def _say(self, i: int) -> str:
         return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"

@@ -4,6 +4,8 @@ A score that is no mean over rows (the area under the ROC curve, R², F1) still 
 how much the row moves it, to first order.  The mean of these values is the score and their spread its
 standard error: exactly so for means, by the delta method for R² and the root of a mean, by DeLong, DeLong and
 Clarke-Pearson (1988) for the area, and by a jackknife over blocks of rows (Quenouille 1956) for any other.
+The first of these are one thing, the infinitesimal jackknife (Jaeckel 1972; Efron 1982, chapter 6): with the
+shares s of the rows in all weight, the value of row i is the score and its derivative in s_i.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 from sklearn.metrics import get_scorer_names as scorer_names
+from sklearn.utils.metaestimators import available_if
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 
 Scoring: TypeAlias = str | Callable[..., float]
 
+TINY = float(np.finfo(np.float64).tiny)
 BLOCKS = 25  # of rows, whose scores without each tell the error of a score without a formula
 # losses by the names that people write, positive; scorers are larger where a model is better
 LOSSES = {
@@ -38,25 +42,10 @@ LOSSES = {
     "gamma": "neg_mean_gamma_deviance",
 }
 SCORES = {"auc": "roc_auc"}
-OF_CLASSES = (
-    "accuracy",
-    "balanced_accuracy",
-    "average_precision",
-    "matthews_corrcoef",
-    "neg_log_loss",
-    "neg_brier_score",
-)
-OF_CLASSES_FROM = (
-    "roc_auc",
-    "f1",
-    "precision",
-    "recall",
-    "jaccard",
-    "top_k",
-    "positive_",
-    "d2_log",
-    "d2_brier",
-)
+# scorers of classes, by name and by how their names begin
+OF_CLASSES = ("accuracy", "balanced_accuracy", "average_precision", "matthews_corrcoef")
+OF_CLASSES_FROM = ("roc_auc", "f1", "precision", "recall", "jaccard", "top_k", "positive_", "d2_")
+OF_PROBABILITIES = ("neg_log_loss", "neg_brier_score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +72,12 @@ class Pooled:
 
     def some(self, rows: Index) -> Pooled:
         """Those of some rows."""
-        weights = None if self.weights is None else self.weights[rows]
         return replace(
             self,
             y=self.y[rows],
             predictions=self.predictions[rows],
             decision=self.decision[rows],
-            weights=weights,
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     @property
@@ -123,7 +111,7 @@ def check_scoring(scoring: Any) -> None:
 
 
 def _check_kind(name: str, pooled: Pooled) -> None:
-    of_classes = name in OF_CLASSES or name.startswith(OF_CLASSES_FROM)
+    of_classes = name in OF_CLASSES + OF_PROBABILITIES or name.startswith(OF_CLASSES_FROM)
     if of_classes and pooled.classes is None:
         raise ValueError(
             f"{name!r} scores classes, and this model predicts numbers: take 'r2', 'mae', 'rmse' or another "
@@ -141,7 +129,7 @@ def _check_kind(name: str, pooled: Pooled) -> None:
         raise ValueError(
             f"{name!r} is for two classes, and this model has {len(pooled.classes)}: take {other}"
         )
-    needs = name in ("neg_log_loss", "neg_brier_score") or name.startswith("roc_auc_ov")
+    needs = name in OF_PROBABILITIES or name.startswith("roc_auc_ov")
     if needs and pooled.method != "predict_proba":
         raise ValueError(f"{name!r} needs class probabilities, which this model does not predict")
 
@@ -199,26 +187,29 @@ def _formula(name: Scoring, pooled: Pooled) -> Callable[[Pooled], Array] | None:
 # --- values of each row --------------------------------------------------------------------------------
 
 
-def _squared(pooled: Pooled) -> Array:
+def squared(pooled: Pooled) -> Array:
+    """Squared error."""
     return np.asarray((pooled.y - pooled.predictions) ** 2)
 
 
-def _absolute(pooled: Pooled) -> Array:
+def absolute(pooled: Pooled) -> Array:
+    """Absolute error."""
     return np.abs(pooled.y - pooled.predictions)
 
 
-def _root(pooled: Pooled) -> Array:
-    squares = _squared(pooled)
+def root(pooled: Pooled) -> Array:
+    """Root of the mean squared error."""
+    squares = squared(pooled)
     mean = float(pooled.shares @ squares)
-    root = np.sqrt(mean)
-    return root + (squares - mean) / (2.0 * root) if root > 0 else squares
+    size = np.sqrt(mean)
+    return size + (squares - mean) / (2.0 * size) if size > 0 else squares
 
 
-def _unexplained(pooled: Pooled) -> Array:
+def unexplained(pooled: Pooled) -> Array:
     """Minus R²: with the variance V of the response, e²/V − (1 − R²) (y − ȳ)²/V − R²."""
     shares, y = pooled.shares, np.asarray(pooled.y, dtype=np.float64)
-    apart, squares = (y - shares @ y) ** 2, _squared(pooled)
-    variance = float(shares @ apart)
+    apart, squares = (y - shares @ y) ** 2, squared(pooled)
+    variance = max(float(shares @ apart), TINY)
     ratio = float(shares @ squares) / variance
     return ratio - 1.0 + (squares - ratio * apart) / variance
 
@@ -232,7 +223,8 @@ def _log_loss(pooled: Pooled) -> Array:
     return -np.log(np.clip(_own_probability(pooled), eps, 1.0))
 
 
-def _brier(pooled: Pooled) -> Array:
+def brier(pooled: Pooled) -> Array:
+    """Squared error of the probability of the second of two classes, or summed over those of several."""
     if pooled.predictions.shape[1] == 2:
         return (1.0 - _own_probability(pooled)) ** 2
     own = np.eye(pooled.predictions.shape[1])[pooled.number]
@@ -255,24 +247,40 @@ def _positive(predictions: Array) -> Array:
     return predictions
 
 
-def _missed(pooled: Pooled) -> Array:
+def missed(pooled: Pooled) -> Array:
+    """Minus whether the likeliest class of each row is its own."""
     return -(_labels(pooled.decision) == pooled.number).astype(np.float64)
 
 
-def _area(pooled: Pooled) -> Array:
+def area(pooled: Pooled) -> Array:
+    """Minus the area under the ROC curve; of several classes the mean over one against the rest."""
+    return _one_against_rest(pooled, _placements)
+
+
+def precision(pooled: Pooled) -> Array:
+    """Minus the average precision; of several classes the mean over one against the rest."""
+    return _one_against_rest(pooled, _average_precision)
+
+
+def _one_against_rest(pooled: Pooled, of_one: Callable[[Mask, Array, Array], Array]) -> Array:
+    decision, number = pooled.decision, pooled.number
+    if decision.ndim == 1:
+        return of_one(number == 1, decision, pooled.shares)
+    c = decision.shape[1]
+    each = [of_one(number == k, decision[:, k], pooled.shares) for k in ([1] if c == 2 else range(c))]
+    return np.asarray(np.mean(each, axis=0))
+
+
+def _placements(positive: Mask, decision: Array, shares: Array) -> Array:
     """Minus the area under the ROC curve, by the placements of DeLong et al. (1988), with weights."""
-    positive, shares = pooled.number == 1, pooled.shares
-    held = shares > 0
-    if not np.any(positive & held) or not np.any(~positive & held):
+    totals = [float(shares[side].sum()) for side in (~positive, positive)]
+    if not min(totals) > 0:
         return np.full(len(shares), np.nan)
     placed = np.zeros(len(shares))
-    totals = [float(shares[side].sum()) for side in (~positive, positive)]
-    placed[positive] = _share_below(pooled.decision[positive], pooled.decision[~positive], shares[~positive])
-    placed[~positive] = 1.0 - _share_below(
-        pooled.decision[~positive], pooled.decision[positive], shares[positive]
-    )
-    area = float(shares[positive] @ placed[positive]) / totals[1]
-    return -area - (placed - area) / np.where(positive, totals[1], totals[0])
+    placed[positive] = _share_below(decision[positive], decision[~positive], shares[~positive])
+    placed[~positive] = 1.0 - _share_below(decision[~positive], decision[positive], shares[positive])
+    whole = float(shares[positive] @ placed[positive]) / totals[1]
+    return -whole - (placed - whole) / np.where(positive, totals[1], totals[0])
 
 
 def _share_below(at: Array, values: Array, weights: Array) -> Array:
@@ -283,17 +291,36 @@ def _share_below(at: Array, values: Array, weights: Array) -> Array:
     return (total[below] + total[upto]) / (2.0 * total[-1])
 
 
+def _average_precision(positive: Mask, decision: Array, shares: Array) -> Array:
+    """Minus T = Σ_k (p_k/P) TP_k/N_k over distinct thresholds k, p_k being the positive weight at k.
+
+    In the weight of a row of block b and label l its derivative is
+    l TP_b/(N_b P) + Σ_{k ≥ b} p_k (l − TP_k/N_k)/(N_k P) − l T/P.
+    """
+    distinct, block = np.unique(-decision, return_inverse=True)
+    at = np.bincount(block, shares * positive, len(distinct))
+    total = at.sum()
+    if not total > 0:
+        return np.full(len(shares), np.nan)
+    true, called = np.cumsum(at), np.maximum(np.cumsum(np.bincount(block, shares, len(distinct))), TINY)
+    precise, each = true / called, at / called
+    whole = float(at @ precise / total)
+    later, later_precise = (np.cumsum(part[::-1])[::-1] for part in (each, each * precise))
+    moved = positive * (precise[block] + later[block] - whole) - later_precise[block]
+    return -whole - moved / total
+
+
 BY_ROW: dict[str, Callable[[Pooled], Array]] = {
-    "neg_mean_squared_error": _squared,
-    "neg_mean_absolute_error": _absolute,
-    "neg_root_mean_squared_error": _root,
-    "r2": _unexplained,
+    "neg_mean_squared_error": squared,
+    "neg_mean_absolute_error": absolute,
+    "neg_root_mean_squared_error": root,
+    "r2": unexplained,
     "neg_log_loss": _log_loss,
-    "neg_brier_score": _brier,
+    "neg_brier_score": brier,
     "neg_mean_poisson_deviance": _poisson,
     "neg_mean_gamma_deviance": _gamma,
-    "accuracy": _missed,
-    "roc_auc": _area,
+    "accuracy": missed,
+    "roc_auc": area,
 }
 
 
@@ -322,9 +349,8 @@ def _labels(decision: Array) -> Index:
 def _stand_in(pooled: Pooled) -> BaseEstimator:
     if pooled.classes is None:
         return _PooledRegressor(pooled.predictions)
-    if pooled.method == "predict_proba":
-        return _PooledProbabilities(pooled.predictions, pooled.decision, np.asarray(pooled.classes))
-    return _PooledClassifier(pooled.predictions, pooled.decision, np.asarray(pooled.classes))
+    probabilities = pooled.predictions if pooled.method == "predict_proba" else None
+    return _PooledClassifier(probabilities, pooled.decision, np.asarray(pooled.classes))
 
 
 class _PooledRegressor(RegressorMixin, BaseEstimator):
@@ -341,25 +367,20 @@ class _PooledRegressor(RegressorMixin, BaseEstimator):
 
 
 class _PooledClassifier(ClassifierMixin, BaseEstimator):
-    def __init__(self, response: Array, decision: Array, classes: Array) -> None:
-        self.response = response
+    def __init__(self, probabilities: Any, decision: Array, classes_: Array) -> None:
+        self.probabilities = probabilities
         self.decision = decision
-        self.classes = classes
+        self.classes_ = classes_
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-    @property
-    def classes_(self) -> Array:
-        return self.classes
 
     def decision_function(self, rows: Array) -> Array:
         return self.decision[rows[:, 0]]
 
     def predict(self, rows: Array) -> Array:
-        return self.classes[_labels(self.decision[rows[:, 0]])]
+        return self.classes_[_labels(self.decision[rows[:, 0]])]
 
-
-class _PooledProbabilities(_PooledClassifier):
+    @available_if(lambda self: self.probabilities is not None)
     def predict_proba(self, rows: Array) -> Array:
-        return self.response[rows[:, 0]]
+        return self.probabilities[rows[:, 0]]

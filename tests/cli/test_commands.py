@@ -173,9 +173,7 @@ class TestIntervals:
         np.testing.assert_allclose(found[["lower", "upper"]], est.interval(new, coverage=0.8), rtol=1e-4)
 
     def test_residuals_alone_where_rows_left_together(self):
-        judged = LeftOutTable(
-            np.arange(99), np.zeros(99), np.zeros(99), np.zeros(99), "squared error", together=True
-        )
+        judged = LeftOutTable(np.arange(99), *np.zeros((3, 99)), "squared error", np.ones(99), together=True)
         est = type("Estimate", (), {"classes": None})()
         kept = intervals.keep(est, judged, np.arange(1.0, 100.0), 3)
         assert "coef" not in kept

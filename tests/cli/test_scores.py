@@ -1,18 +1,23 @@
 """Scores against scikit-learn; their errors against derivatives in the weights and fresh samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn import metrics
 
-from onefit.cli import scores
-from onefit.cli.scores import Judging
+from onefit import _scoring
+from onefit._scoring import Pooled
+from onefit.cli.comparison import CLASSES, NUMBERS
 from onefit.displays import curves
+from onefit.risk.means import clustered, mean_and_error
 
 
 def numbers(n=40, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.normal(size=n)
-    return Judging(y, y + rng.normal(size=n), rng.uniform(0.5, 2.0, n))
+    p = y + rng.normal(size=n)
+    return Pooled(y, p, p, "predict", None, rng.uniform(0.5, 2.0, n))
 
 
 def classes(c=2, n=60, seed=0):
@@ -21,23 +26,28 @@ def classes(c=2, n=60, seed=0):
     p = rng.dirichlet(np.ones(c), n)
     p[np.arange(n), y.astype(int)] += 0.3
     p = np.round(p / p.sum(axis=1, keepdims=True), 1) + 0.01  # with ties
-    return Judging(y, p / p.sum(axis=1, keepdims=True), rng.uniform(0.5, 2.0, n))
+    p /= p.sum(axis=1, keepdims=True)
+    return Pooled(y, p, p, "predict_proba", np.arange(c), rng.uniform(0.5, 2.0, n))
+
+
+def value(pooled, function):
+    return float(pooled.shares @ function(pooled))
 
 
 CASES = [
-    *(pytest.param(numbers(), one, id=name) for name, one in scores.NUMBERS.items()),
-    *(pytest.param(classes(), one, id=f"{name}, two classes") for name, one in scores.CLASSES.items()),
-    *(pytest.param(classes(3), one, id=f"{name}, three classes") for name, one in scores.CLASSES.items()),
+    *(pytest.param(numbers(), one, id=name) for name, (_, one) in NUMBERS.items()),
+    *(pytest.param(classes(), one, id=f"{name}, two classes") for name, (_, one) in CLASSES.items()),
+    *(pytest.param(classes(3), one, id=f"{name}, three classes") for name, (_, one) in CLASSES.items()),
 ]
 
 
-@pytest.mark.parametrize(("judging", "function"), CASES)
-def test_derivatives_in_the_weights(judging, function):
-    _, derivative = function(judging)
-    for i in range(0, len(judging.y), 7):
-        w = judging.weights
+@pytest.mark.parametrize(("pooled", "function"), CASES)
+def test_values_of_rows_are_derivatives_in_their_weights(pooled, function):
+    w = pooled.weights
+    derivative = (function(pooled) - value(pooled, function)) / w.sum()
+    for i in range(0, len(w), 7):
         step = 1e-5 * np.eye(len(w))[i]
-        high, low = (function(Judging(judging.y, judging.predictions, w + s))[0] for s in (step, -step))
+        high, low = (value(replace(pooled, weights=w + s), function) for s in (step, -step))
         np.testing.assert_allclose(derivative[i], (high - low) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
@@ -46,30 +56,29 @@ def test_values_are_those_of_scikit_learn(c):
     one = classes(c)
     w, p = one.weights, one.predictions
     y = one.y.astype(int)
-    value = {name: function(one)[0] for name, function in scores.CLASSES.items()}
-    each = [metrics.roc_auc_score(y == k, p[:, k], sample_weight=w) for k in ([1] if c == 2 else range(c))]
-    np.testing.assert_allclose(value["AUC"], np.mean(each))
-    each = [
-        metrics.average_precision_score(y == k, p[:, k], sample_weight=w)
-        for k in ([1] if c == 2 else range(c))
-    ]
-    np.testing.assert_allclose(value["average precision"], np.mean(each))
-    np.testing.assert_allclose(value["log-loss"], metrics.log_loss(y, p, sample_weight=w))
+    found = {name: sign * value(one, function) for name, (sign, function) in CLASSES.items()}
+    kinds = {"AUC": metrics.roc_auc_score, "average precision": metrics.average_precision_score}
+    for name, score in kinds.items():
+        each = [score(y == k, p[:, k], sample_weight=w) for k in ([1] if c == 2 else range(c))]
+        np.testing.assert_allclose(found[name], np.mean(each))
+    right = metrics.accuracy_score(y, p.argmax(axis=1), sample_weight=w)
+    np.testing.assert_allclose(found["accuracy"], right)
     if c == 2:
-        np.testing.assert_allclose(value["Brier"], metrics.brier_score_loss(y, p[:, 1], sample_weight=w))
+        np.testing.assert_allclose(found["Brier"], metrics.brier_score_loss(y, p[:, 1], sample_weight=w))
 
 
 def test_numbers_are_those_of_scikit_learn():
     one = numbers()
     how = {"sample_weight": one.weights}
-    np.testing.assert_allclose(scores.r2(one)[0], metrics.r2_score(one.y, one.predictions, **how))
+    found = {name: sign * value(one, function) for name, (sign, function) in NUMBERS.items()}
+    np.testing.assert_allclose(found["R²"], metrics.r2_score(one.y, one.predictions, **how))
     squared = metrics.mean_squared_error(one.y, one.predictions, **how)
-    np.testing.assert_allclose(scores.rmse(one)[0], np.sqrt(squared))
-    np.testing.assert_allclose(scores.mae(one)[0], metrics.mean_absolute_error(one.y, one.predictions, **how))
+    np.testing.assert_allclose(found["RMSE"], np.sqrt(squared))
+    np.testing.assert_allclose(found["MAE"], metrics.mean_absolute_error(one.y, one.predictions, **how))
 
 
 @pytest.mark.parametrize(
-    "function", [scores.auc, scores.average_precision, scores.brier], ids=lambda f: f.__name__
+    "function", [_scoring.area, _scoring.precision, _scoring.brier], ids=lambda f: f.__name__
 )
 def test_errors_are_the_spread_over_samples(function):
     rng = np.random.default_rng(0)
@@ -77,21 +86,21 @@ def test_errors_are_the_spread_over_samples(function):
     def drawn():
         y = (rng.uniform(size=400) < 0.3).astype(float)
         p = 1 / (1 + np.exp(-(y + rng.normal(size=400))))
-        return Judging(y, np.column_stack([1 - p, p]), np.ones(400))
+        p = np.column_stack([1 - p, p])
+        return Pooled(y, p, p, "predict_proba", np.arange(2))
 
-    found = [function(drawn()) for _ in range(300)]
-    told = np.mean([scores.standard_error(derivative, None) for _, derivative in found])
+    found = [mean_and_error(function(drawn()), np.ones(400)) for _ in range(300)]
+    told = np.mean([error for _, error in found])
     np.testing.assert_allclose(told, np.std([value for value, _ in found]), rtol=0.15)
 
 
 def test_copies_of_rows_add_nothing_where_they_are_a_group():
     one = numbers()
-    twice = Judging(np.tile(one.y, 2), np.tile(one.predictions, 2), np.tile(one.weights, 2))
-    _, derivative = scores.rmse(one)
-    _, doubled = scores.rmse(twice)
-    alone = scores.standard_error(one.weights * derivative, None)
+    twice = one.some(np.tile(np.arange(len(one.y)), 2))
+    alone = mean_and_error(_scoring.root(one), one.weights)
     groups = np.tile(np.arange(len(one.y)), 2)
-    np.testing.assert_allclose(scores.standard_error(twice.weights * doubled, groups), alone)
+    again = mean_and_error(*clustered(_scoring.root(twice), twice.weights, groups))
+    np.testing.assert_allclose(again, alone)
 
 
 class TestCurves:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +80,14 @@ def _several(_context: click.Context, _option: click.Parameter, m: int | None) -
 
 
 def _audit_option(default: int | None, text: str) -> Callable[..., Any]:
-    check = click.IntRange(min=0)
-    return click.option("--audit", default=default, type=check, callback=_several, metavar="M", help=text)
+    return click.option(
+        "--audit", default=default, type=click.IntRange(min=0), callback=_several, metavar="M", help=text
+    )
 
 
 def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
     """Several options as one decorator, in their order."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def _mark(_context: click.Context, option: click.Parameter, value: str | None) -> str | None:

@@ -84,6 +84,7 @@ class GroupRefit(NamedTuple):
     names : list of str
         Its features may differ: a level can be rare in one part and not in another.
     coef : (p,) or (c, p) array
+        Along a path, one for each strength.
     """
 
     names: list[str]

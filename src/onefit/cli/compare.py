@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,33 +43,30 @@ def compare_folders(places: tuple[str, ...]) -> None:
         raise TableError(f"{max(places, key=places.count)} is named twice: there is nothing to compare")
     found = [read_result(place) for place in places]
     _check_alike(found)
-    common = found[0].rows.index
-    for one in found[1:]:
-        common = common.intersection(one.rows.index)
+    common = reduce(pd.Index.intersection, [one.rows.index for one in found])
     if len(common) < 2:
         raise TableError(f"{places[0]} and {places[1]} have {len(common)} rows in common: nothing to compare")
-    losses = {one.name: one.rows.loc[common, "loss"].to_numpy(np.float64) for one in found}
     _check_target(found, common)
+    losses = {one.name: one.rows.loc[common, "loss"].to_numpy(np.float64) for one in found}
+    best, weights = min(losses, key=lambda name: float(losses[name].mean())), np.ones(len(common))
+    above = {name: mean_and_error(other - losses[best], weights) for name, other in losses.items()}
     loss_name = found[0].about["loss"]
     click.echo(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
-    best = min(losses, key=lambda name: float(losses[name].mean()))
-    weights = np.ones(len(common))
-    header = ["", "folder", "model", "left out", loss_name, "above the best"]
-    lines = []
-    for one in found:
-        above = mean_and_error(losses[one.name] - losses[best], weights)
-        lines.append(
-            [
-                "*" if one.name == best else "",
-                one.name,
-                one.about["best"],
-                one.about["column"] or one.about["left_out"],
-                with_error(*mean_and_error(losses[one.name], weights)),
-                "" if one.name == best else "+" + with_error(*above),
-            ]
-        )
-    click.echo(aligned(header, lines, left=4))
-    click.echo(_verdict(best, losses, weights))
+    lines = [
+        [
+            "*" if one.name == best else "",
+            one.name,
+            one.about["best"],
+            one.about["column"] or one.about["left_out"],
+            with_error(*mean_and_error(losses[one.name], weights)),
+            "" if one.name == best else "+" + with_error(*above[one.name]),
+        ]
+        for one in found
+    ]
+    click.echo(aligned(["", "folder", "model", "left out", loss_name, "above the best"], lines, left=4))
+    tied = [name for name, (more, error) in above.items() if name != best and more < 2.0 * error]
+    unsure = f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
+    click.echo(unsure if tied else f"{best} is clearly better.")
 
 
 def read_result(place: str) -> Result:
@@ -97,10 +95,10 @@ def read_result(place: str) -> Result:
 def _check_alike(found: list[Result]) -> None:
     first = found[0]
     for one in found[1:]:
-        for key, what in (("target", "target"), ("loss", "loss")):
+        for key in ("target", "loss"):
             if one.about[key] != first.about[key]:
                 raise TableError(
-                    f"{first.name} and {one.name} differ in their {what}, {first.about[key]!r} and "
+                    f"{first.name} and {one.name} differ in their {key}, {first.about[key]!r} and "
                     f"{one.about[key]!r}: they cannot be compared"
                 )
     if len({one.about["left_out"] for one in found}) > 1:
@@ -122,16 +120,3 @@ def _check_target(found: list[Result], common: Any) -> None:
                 f"{found[0].name} and {one.name} have different targets in row {row} ({first[row]} and "
                 f"{other[row]}): they are not of the same table"
             )
-
-
-def _verdict(best: str, losses: dict[str, Any], weights: Any) -> str:
-    tied = []
-    for name, other in losses.items():
-        above, error = mean_and_error(other - losses[best], weights)
-        if name != best and above < 2.0 * error:
-            tied.append(name)
-    if tied:
-        return (
-            f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
-        )
-    return f"{best} is clearly better."

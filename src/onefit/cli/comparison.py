@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from onefit import _scoring
+from onefit._scoring import Pooled
 from onefit._typing import Array
-from onefit.cli import families, scores
+from onefit.cli import families
 from onefit.cli.coefficients import Coefficients
 from onefit.cli.cuts import Cuts
-from onefit.cli.judged import LeftOutTable, class_numbers
-from onefit.cli.scores import Judging, Score
+from onefit.cli.judged import LeftOutTable, class_numbers, response
 from onefit.cli.table import Table
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.means import clustered, mean_and_error
+
+# scores beside the loss: their sign, and values of each row whose mean they are but for that
+NUMBERS = {"R²": (-1.0, _scoring.unexplained), "RMSE": (1.0, _scoring.root), "MAE": (1.0, _scoring.absolute)}
+CLASSES = {
+    "AUC": (-1.0, _scoring.area),
+    "average precision": (-1.0, _scoring.precision),
+    "Brier": (1.0, _scoring.brier),
+    "accuracy": (-1.0, _scoring.missed),
+}
+
+
+class Score(NamedTuple):
+    """A score and its standard error."""
+
+    name: str
+    value: float
+    std_error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +68,11 @@ class TunedModel:
     def corrected_risk(self) -> float:
         """Risk, corrected for the choice of the strength."""
         return float(self.model.corrected_risk_)
+
+    @property
+    def risk(self) -> tuple[float, float]:
+        """Mean of the losses that it is compared by, and its standard error."""
+        return self.judged.risk(self.judged.losses)
 
     @property
     def n_nonzero(self) -> int:
@@ -121,21 +143,9 @@ class Ranking:
         """What all candidates are judged by."""
         return self.best.judged.loss_name
 
-    def risk(self, judged: LeftOutTable, losses: Array) -> tuple[float, float]:
-        """Mean of some losses of judged rows, and its standard error."""
-        weights = self.weights_of(judged)
-        if judged.clusters is None:
-            return mean_and_error(losses, weights)
-        return mean_and_error(*clustered(losses, weights, judged.clusters))
-
-    def weights_of(self, judged: LeftOutTable) -> Array:
-        """Weights of judged rows: (m,)."""
-        weights = self.table.weights
-        return np.ones(len(judged.rows)) if weights is None else weights[judged.rows]
-
     def above_best(self, losses: Array) -> tuple[float, float]:
         """Risk above that of the best, and the standard error of the paired difference."""
-        return self.risk(self.best.judged, losses - self.best.judged.losses)
+        return self.best.judged.risk(losses - self.best.judged.losses)
 
     @cached_property
     def classes(self) -> list[str]:
@@ -146,20 +156,18 @@ class Ranking:
     def prevalence(self) -> Array:
         """Share of each class among the judged rows: (c,)."""
         judged = self.best.judged
-        numbers = class_numbers(self.table.y)[judged.rows]
-        return np.bincount(numbers, self.weights_of(judged)) / self.weights_of(judged).sum()
-
-    def judging(self, judged: LeftOutTable) -> Judging:
-        """What scores of left-out predictions are computed from."""
-        y = class_numbers(self.table.y) if self.table.is_classification else self.table.y
-        return Judging(
-            np.asarray(y, dtype=np.float64)[judged.rows], judged.predictions, self.weights_of(judged)
-        )
+        return np.bincount(class_numbers(self.table.y)[judged.rows], judged.weights) / judged.weights.sum()
 
     def scores_of(self, judged: LeftOutTable) -> list[Score]:
-        """All scores that suit the task, with their errors."""
-        wanted = scores.CLASSES if self.table.is_classification else scores.NUMBERS
-        return scores.scores(self.judging(judged), wanted, judged.clusters)
+        """All scores that suit the task, with their errors; for classes the loss comes first."""
+        y, p, of_classes = response(self.table), judged.predictions, self.table.is_classification
+        classes = np.arange(len(self.classes)) if of_classes else None
+        pooled = Pooled(y[judged.rows], p, p, "", classes, judged.weights)
+        found = [Score(judged.loss_name, *judged.risk(judged.losses))] if of_classes else []
+        for name, (sign, of_rows) in (CLASSES if of_classes else NUMBERS).items():
+            value, error = judged.risk(of_rows(pooled))
+            found.append(Score(name, sign * value, error))
+        return found
 
     @cached_property
     def scores(self) -> list[Score]:
@@ -170,6 +178,11 @@ class Ranking:
         """One of them; nan if the task has no such score."""
         return next((one.value for one in self.scores if one.name == name), float("nan"))
 
+    @property
+    def constant_risk(self) -> tuple[float, float]:
+        """Risk of a constant on the rows of the best candidate, and its standard error."""
+        return self.best.judged.risk(self.best.judged.baseline)
+
     @cached_property
     def gain(self) -> tuple[float, float]:
         """How much better the best is than a constant, and the standard error of that."""
@@ -177,8 +190,7 @@ class Ranking:
 
     def helps(self, one: Suspicion) -> bool:
         """Whether the best is better than a constant too where the rows of a column are together."""
-        judged = one.judged
-        above, error = self.risk(judged, judged.baseline - judged.losses)
+        above, error = one.judged.risk(one.judged.baseline - one.judged.losses)
         return above > 2.0 * error
 
     @property

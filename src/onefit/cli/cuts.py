@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,10 @@ from onefit._typing import Array, Index
 from onefit.cli.coefficients import GroupRefit
 from onefit.cli.dates import as_days
 from onefit.cli.errors import TableError
-from onefit.cli.families import strength_name
-from onefit.cli.judged import LeftOutTable, class_numbers, constant, from_predictor, losses_of, response
+from onefit.cli.judged import METRICS, LeftOutTable, class_numbers, constant_losses, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
+from onefit.displays.strengths import strengths_of
 from onefit.exceptions import ShortPathWarning
 
 MOST_FOLDS = 10  # of groups
@@ -95,18 +95,6 @@ def cuts_of(table: Table) -> Cuts | None:
     return None if table.time is None else time_cuts(table, table.time)
 
 
-class PartPath(NamedTuple):
-    """A path on a training part: names and scale of its features, coefficients (J, p) or (J, p, c)."""
-
-    names: list[str]
-    scale: Array
-    coef_path: Array
-
-    def at(self, position: int) -> GroupRefit:
-        """Coefficients at a strength, in the units of the columns."""
-        return GroupRefit(self.names, self.coef_path[position].T / self.scale)
-
-
 @dataclass(frozen=True, eq=False)
 class PathJudgement:
     """Left-out predictors of all strengths of a path.
@@ -117,7 +105,8 @@ class PathJudgement:
     eta : (m, J) or (m, J, c) array
     baseline : (m,) array
         Losses of the constant that each training part suggests.
-    fits : list of PartPath
+    fits : list of GroupRefit
+        Of each training part, with coefficients (J, p) or (J, c, p).
     """
 
     cuts: Cuts
@@ -126,21 +115,27 @@ class PathJudgement:
     eta: Array
     baseline: Array
     loss_name: str
-    fits: list[PartPath]
+    fits: list[GroupRefit]
 
     def at(self, position: int) -> LeftOutTable:
         """Left-out predictions at a strength."""
-        rows, table = self.cuts.rows, self.table
-        predictions = from_predictor(self.eta[:, position], self.loss_name)
-        y = response(table)
-        clusters = None if self.cuts.clusters is None else self.cuts.clusters[rows]
-        losses = losses_of(self.loss_name, y[rows], predictions)
-        return LeftOutTable(rows, predictions, losses, self.baseline, self.loss_name, clusters, together=True)
+        rows, groups, metric = self.cuts.rows, self.cuts.clusters, METRICS[self.loss_name]
+        return LeftOutTable(
+            rows,
+            metric.predictions(self.eta[:, position]),
+            metric.losses(response(self.table)[rows], self.eta[:, position]),
+            self.baseline,
+            self.loss_name,
+            self.table.row_weights[rows],
+            None if groups is None else groups[rows],
+            together=True,
+        )
 
     def risks(self) -> Array:
         """Weighted mean loss at each strength: (J,)."""
-        w = None if self.table.weights is None else self.table.weights[self.cuts.rows]
-        return np.array([np.average(self.at(j).losses, weights=w) for j in range(len(self.strengths))])
+        return np.array(
+            [np.average(one.losses, weights=one.weights) for one in map(self.at, range(len(self.strengths)))]
+        )
 
 
 def judge_path(model: Any, table: Table, cuts: Cuts, strengths: Array) -> PathJudgement:
@@ -160,28 +155,21 @@ def judge_path(model: Any, table: Table, cuts: Cuts, strengths: Array) -> PathJu
         If a training part lacks a class.
     """
     loss_name = model.loo_.loss_name
-    y = response(table)
-    w = np.ones(len(y)) if table.weights is None else table.weights
-    n_classes = len(np.unique(table.y)) if table.is_classification else 1
-    parts, baseline, fits = [], [], []
+    n_classes = len(np.unique(table.y))
     for train, test in cuts.splits:
-        if table.is_classification and len(np.unique(y[train])) < n_classes:
+        if table.is_classification and len(np.unique(table.y[train])) < n_classes:
             raise TableError(
                 f"{cuts.kind} {cuts.column!r}: some class is not left among the rows that predict "
                 f"{table.features.index[test[0]]} and others; merge classes, or use another column"
             )
-        eta, fit = _path_on(model, table, train, test, strengths)
-        parts.append(eta)
-        fits.append(fit)
-        frequent = constant(loss_name, y[train], w[train], n_classes)
-        alone = np.broadcast_to(frequent, (len(test), *frequent.shape))
-        baseline.append(losses_of(loss_name, y[test], alone))
-    return PathJudgement(
-        cuts, table, strengths, np.concatenate(parts), np.concatenate(baseline), loss_name, fits
-    )
+    eta, fits = zip(*(_path_on(model, table, *split, strengths) for split in cuts.splits), strict=True)
+    baseline = np.concatenate([constant_losses(table, loss_name, split) for split in cuts.splits])
+    return PathJudgement(cuts, table, strengths, np.concatenate(eta), baseline, loss_name, list(fits))
 
 
-def _path_on(model: Any, table: Table, train: Index, test: Index, strengths: Array) -> tuple[Array, PartPath]:
+def _path_on(
+    model: Any, table: Table, train: Index, test: Index, strengths: Array
+) -> tuple[Array, GroupRefit]:
     """Linear predictors of test rows along a path of training rows, (t, J) or (t, J, c), and the path."""
     columns = preprocessing(table.features)
     X = columns.fit_transform(table.features.iloc[train])
@@ -189,14 +177,14 @@ def _path_on(model: Any, table: Table, train: Index, test: Index, strengths: Arr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShortPathWarning)  # where the path ends was found on all rows
         path = with_strengths(model, strengths).fit(X, table.y[train], sample_weight=weights)
-    new = columns.transform(table.features.iloc[test])
-    eta = np.tensordot(new, np.moveaxis(path.coef_path_, 1, 0), axes=1) + path.intercept_path_
-    return eta, PartPath(feature_names(columns), units(columns)[0], path.coef_path_)
+    each = np.moveaxis(path.coef_path_, 1, -1)
+    eta = np.moveaxis(each @ columns.transform(table.features.iloc[test]).T, -1, 0) + path.intercept_path_
+    return eta, GroupRefit(feature_names(columns), each / units(columns)[0])
 
 
 def with_strengths(model: Any, strengths: Array) -> Any:
     """The unfitted estimator, to try these strengths and no others, at the mix that was chosen."""
-    options: dict[str, Any] = {f"{strength_name(model)}s": strengths}
+    options: dict[str, Any] = {f"{strengths_of(model)[0]}s": strengths}
     known = model.get_params()
     if "l1_ratio" in known and hasattr(model, "l1_ratio_"):
         options["l1_ratio"] = model.l1_ratio_

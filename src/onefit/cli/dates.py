@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,8 @@ ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 ISO = "ISO8601"
 TIME = r"(?P<time>[T ]\d{1,2}:\d{2}(?P<seconds>:\d{2})?)?"
 NUMERIC = rf"(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})[./-](?P<year>\d{{4}}|\d{{2}}){TIME}"
-NAMED = {  # month by its name
+WRITTEN = {  # in one way only
+    ISO_DATE: ISO,
     r"\d{1,2} [A-Za-z]{3} \d{4}": "%d %b %Y",
     r"\d{1,2}-[A-Za-z]{3}-\d{4}": "%d-%b-%Y",
     r"[A-Za-z]{3} \d{1,2}, \d{4}": "%b %d, %Y",
@@ -44,9 +46,7 @@ def date_format(column: pd.Series, day_first: bool | None = None) -> tuple[str, 
     cells = distinct(column).astype(str).str.strip()
     if not len(cells):
         return None
-    if cells.str.fullmatch(ISO_DATE).all():
-        return ISO, False
-    for pattern, format_ in NAMED.items():
+    for pattern, format_ in WRITTEN.items():
         if cells.str.fullmatch(pattern).all():
             return format_, False
     parts = cells.str.extract(f"^{NUMERIC}$")
@@ -80,15 +80,13 @@ def dates(column: pd.Series, format_: str) -> pd.Series | None:
         return None
 
 
-def told(formats: dict[str, tuple[str, bool]]) -> list[str]:
+def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
     """Say which columns of text were read as dates, and how they are written."""
-    said = []
     for found in dict.fromkeys(formats.values()):
         which = listed([name for name, one in formats.items() if one == found], 6)
         doubt = "; no day is above 12, so check whether day and month are the right way round (--day-first)"
         if found[0] != ISO:
-            said.append(f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}")
-    return said
+            yield f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}"
 
 
 def as_days(column: pd.Series) -> pd.Series:

@@ -44,9 +44,16 @@ class Interrupted(Exception):  # noqa: N818  (it is no error)
 
 
 @contextmanager
-def naming(file: str) -> Iterator[None]:
-    """Say which file an error is about."""
+def naming(file: Any, kinds: Any = TableError) -> Iterator[None]:
+    """Say which file an error is about.
+
+    Parameters
+    ----------
+    file : str or Path
+    kinds : type, or tuple of these
+        Errors that become one of the table.
+    """
     try:
         yield
-    except TableError as error:
-        raise TableError(f"{file}: {error}") from error
+    except kinds as error:
+        raise TableError(f"{file}: {one_line(error)}") from error

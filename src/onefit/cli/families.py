@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from onefit._typing import Array
+from onefit.displays.strengths import strengths_of
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 
 MIXES = (0.1, 0.5, 0.9)
@@ -42,23 +40,9 @@ def make(name: str, strengths: Any) -> Any:
     return family(strengths, **options)
 
 
-def strength_name(model: Any) -> str:
-    """What a fitted model calls its strength: C or alpha."""
-    return "C" if hasattr(model, "C_") else "alpha"
-
-
-def strength_of(model: Any) -> float:
-    """The strength that was chosen, as the estimator names it."""
-    return float(getattr(model, f"{strength_name(model)}_"))
-
-
-def strengths_of(model: Any) -> Array:
-    """Strengths that were tried, from the strongest penalty to the weakest, as the estimator names them."""
-    return np.asarray(getattr(model, f"{strength_name(model)}s_"))
-
-
 def chosen(model: Any) -> str:
     """What was chosen, in words."""
+    name, _, strength = strengths_of(model)
     ratio = getattr(model, "l1_ratio_", 0.0)
     mixed = f" l1_ratio={ratio:.3g}" if ratio not in (0.0, 1.0) else ""
-    return f"{strength_name(model)}={strength_of(model):.4g}{mixed}"
+    return f"{name}={strength:.4g}{mixed}"

@@ -19,24 +19,15 @@ def write(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)  # noqa: PTH101
         os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
         os.unlink(temporary)  # noqa: PTH108
         raise
-    _remove_parts(path)
-
-
-def _remove_parts(path: Path) -> None:
-    """Remove what a process that was killed has left of this file."""
-    for part in path.parent.glob(f".{path.name}.*.part"):
+    for part in path.parent.glob(f".{path.name}.*.part"):  # what a process that was killed has left
         part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager
@@ -60,7 +51,7 @@ def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        _check_folder(place)
+        tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         raise TableError(f"cannot write into {place}: {error.strerror}") from error
     try:
@@ -82,12 +73,7 @@ def writable(out: str | None, *, force: bool) -> Iterator[Path | None]:
     if path.exists() and not force:
         raise TableError(f"{path} exists already: --force overwrites it")
     try:
-        _check_folder(path.parent)
+        tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise TableError(f"cannot write {path}: {error.strerror}") from error
     yield path
-
-
-def _check_folder(place: Path) -> None:
-    with tempfile.TemporaryFile(dir=place):
-        return

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array
-from onefit.cli.judged import LeftOutTable, from_predictor
+from onefit.cli.judged import METRICS, LeftOutTable
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.interval import plus
 
@@ -54,6 +54,7 @@ def bounds(kept: dict[str, Any], X: Array, predictions: Array, coverage: float) 
         part = slice(start, start + size)
         without = predictions[part, None]
         if "coef" in kept:
-            without = from_predictor(X[part] @ kept["coef"].T + kept["intercept"], kept["link"])
+            eta = X[part] @ kept["coef"].T + kept["intercept"]
+            without = METRICS[kept["link"]].predictions(eta)
         parts.append(plus(without, residuals, coverage))
     return np.concatenate(parts)

@@ -6,13 +6,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax, xlogy
 
 from onefit._typing import Array, Index
 from onefit.cli.table import Table
+from onefit.losses import Tweedie
+from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
 from onefit.risk.estimate import RiskEstimate
+from onefit.risk.means import clustered, mean_and_error
 
 LEAST = np.finfo(float).tiny
+# how models are judged, by the name of the loss; the response is numbers, or class numbers
+METRICS: dict[str, LinearMetric] = {
+    one.loss_name: one for one in (SquaredError(), Deviance(Tweedie(1.0)), LogLoss(None))
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +35,7 @@ class LeftOutTable:
     baseline : (m,) array
         Losses of the constant that the other rows suggest: their mean, or their class frequencies.
     loss_name : str
+    weights : (m,) array
     clusters : (m,) int array or None
         Rows that are not independent of each other.
     together : bool
@@ -40,15 +47,22 @@ class LeftOutTable:
     losses: Array
     baseline: Array
     loss_name: str
+    weights: Array
     clusters: Index | None = None
     together: bool = False
+
+    def risk(self, losses: Array) -> tuple[float, float]:
+        """Mean of some losses of the rows, and its standard error."""
+        if self.clusters is None:
+            return mean_and_error(losses, self.weights)
+        return mean_and_error(*clustered(losses, self.weights, self.clusters))
 
 
 def one_by_one(est: RiskEstimate, table: Table) -> LeftOutTable:
     """Every row left out by itself."""
-    everything = np.arange(len(table.y))
     baseline = constant_losses(table, est.loss_name)
-    return LeftOutTable(everything, est.predictions, est.losses, baseline, est.loss_name)
+    rows = np.arange(len(table.y))
+    return LeftOutTable(rows, est.predictions, est.losses, baseline, est.loss_name, table.row_weights)
 
 
 def class_numbers(y: Any) -> Index:
@@ -61,47 +75,29 @@ def response(table: Table) -> Array:
     return np.asarray(class_numbers(table.y) if table.is_classification else table.y, dtype=np.float64)
 
 
-def from_predictor(eta: Array, loss_name: str) -> Array:
-    """From linear predictors to numbers or probabilities: (m,) or (m, c)."""
-    if loss_name == "log-loss":
-        return softmax(eta, axis=1) if eta.ndim == 2 else np.stack([expit(-eta), expit(eta)], axis=1)
-    return np.exp(eta) if loss_name == "deviance" else eta
-
-
-def losses_of(loss_name: str, y: Array, predictions: Array) -> Array:
-    """Loss of each prediction: (m,); ``y`` holds class numbers for the log-loss."""
-    if loss_name == "log-loss":
-        return -np.log(np.maximum(predictions[np.arange(len(y)), y.astype(np.intp)], LEAST))
-    if loss_name == "deviance":
-        mean = np.maximum(predictions, LEAST)
-        return 2.0 * (xlogy(y, y / mean) - y + mean)
-    return (y - predictions) ** 2
-
-
-def constant_losses(table: Table, loss_name: str) -> Array:
+def constant_losses(table: Table, loss_name: str, split: tuple[Index, Index] | None = None) -> Array:
     """Losses of the constant that the other rows suggest: their mean, or their class frequencies.
 
-    With S = Σ w y, row i is predicted by (S − w_i y_i) / (Σ w − w_i).  Where all other counts are zero, half
-    a count is put among them, since a Poisson mean of zero would make the deviance infinite.
+    With S = Σ w y over the rows that are known, row i is predicted by (S − w_i y_i) / (Σ w − w_i) if it is
+    one of these, else by S / Σ w.  Where all other counts are zero, half a count is put among them, since a
+    Poisson mean of zero would make the deviance infinite.
+
+    Parameters
+    ----------
+    table : Table
+    loss_name : str
+    split : tuple of (train, test), optional
+        Rows that are known, and rows to judge; every row by all others if missing.
     """
-    w = np.ones(len(table.y)) if table.weights is None else table.weights
-    others = np.maximum(w.sum() - w, LEAST)
-    if loss_name == "log-loss":
-        numbers = class_numbers(table.y)
-        share = (np.bincount(numbers, w)[numbers] - w) / others
-        return -np.log(np.maximum(share, LEAST))
-    mean = (w @ table.y - w * table.y) / others
-    if loss_name == "deviance":
-        mean = np.maximum(mean, 0.5 / others)
-    return losses_of(loss_name, table.y, mean)
-
-
-def constant(loss_name: str, y: Array, w: Array, n_classes: int) -> Array:
-    """Prediction without features from training rows: a number, or the frequencies of the classes."""
-    if loss_name == "log-loss":
-        return np.bincount(y.astype(np.intp), w, n_classes) / w.sum()
-    mean = np.average(y, weights=w)
-    return np.asarray(max(mean, 0.5 / w.sum()) if loss_name == "deviance" else mean)
+    y, w, everything = response(table), table.row_weights, np.arange(len(table.y))
+    known, rows = (everything, everything) if split is None else split
+    several = loss_name == "log-loss"
+    values = np.eye(int(y.max()) + 1)[y.astype(np.intp)] if several else y[:, None]
+    own = (w[rows] * (split is None))[:, None]
+    others = np.maximum(w[known].sum() - own, LEAST)
+    means = (w[known] @ values[known] - own * values[rows]) / others
+    means = np.maximum(means, 0.5 / others) if loss_name == "deviance" else means
+    return METRICS[loss_name].of_predictions(y[rows], means if several else means[:, 0])
 
 
 def with_common_loss(judged: list[LeftOutTable], table: Table) -> list[LeftOutTable]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -44,11 +43,7 @@ def loo_file(
         for line in [] if est.audit is None else trust.audited(est.audit, est.loss_name):
             click.echo(line)
         if path is not None:
-            _write(path, table, est)
-
-
-def _write(path: Path, table: Table, est: Any) -> None:
-    files.write(path, results.csv_bytes(results.left_out(table, est)))
+            files.write(path, results.csv_bytes(results.predictions(table, est, est)))
 
 
 def _as_fitted(pipeline: Any, frame: pd.DataFrame, roles: Roles) -> Table:

@@ -6,7 +6,7 @@ fraction; what the other columns of the file look like decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,11 +124,9 @@ def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
     return found
 
 
-def told(names: dict[str, Numerals]) -> list[str]:
+def told(names: dict[str, Numerals]) -> Iterator[str]:
     """Say which columns of text were read as numbers, and how they are written."""
-    said = []
     for written in dict.fromkeys(names.values()):
         which = [name for name, one in names.items() if one == written]
         groups = f" and {written.thousands!r} between thousands" if written.thousands else ""
-        said.append(f"read as numbers with decimal {written.decimal!r}{groups}: {listed(which, 6)}")
-    return said
+        yield f"read as numbers with decimal {written.decimal!r}{groups}: {listed(which, 6)}"

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from onefit.cli.comparison import Ranking
-from onefit.cli.drawing import drawn
 from onefit.cli.judged import class_numbers
 from onefit.cli.trust import HIGH_LEVERAGE
 from onefit.displays import (
     CoefficientPathDisplay,
     LeftOutDisplay,
     PredictionDisplay,
-    RateDisplay,
     ResidualDisplay,
     RiskPathDisplay,
-    curves,
 )
+from onefit.displays.probabilities import curve
+
+SIZE = (5.4, 4.3)  # inches: small enough for a telephone, so that two stand side by side on a desk
+SVG = "{http://www.w3.org/2000/svg}"
+LINK = "{http://www.w3.org/1999/xlink}href"
 
 Plot = tuple[str, str, Callable[[Any], Any]]  # title, caption, from axes to a display
 ONE_CLASS = 2  # of so many classes a curve for the second tells all
@@ -36,12 +41,9 @@ class Picture(NamedTuple):
 
 def pictures(comparison: Ranking) -> list[Picture]:
     """All plots of the best model."""
-    plots = [*_of_predictions(comparison), *_of_paths(comparison)]
+    predicted = _of_classes if comparison.table.is_classification else _of_numbers
+    plots = [*predicted(comparison), *_of_paths(comparison)]
     return [Picture(title, caption, drawn(draw, f"p{k}")) for k, (title, caption, draw) in enumerate(plots)]
-
-
-def _of_predictions(comparison: Ranking) -> list[Plot]:
-    return _of_classes(comparison) if comparison.table.is_classification else _of_numbers(comparison)
 
 
 def _of_numbers(comparison: Ranking) -> list[Plot]:
@@ -59,49 +61,28 @@ def _of_numbers(comparison: Ranking) -> list[Plot]:
 
 
 def _of_classes(comparison: Ranking) -> list[Plot]:
-    judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
+    judged = comparison.best.judged
     y = class_numbers(comparison.table.y)[judged.rows]
     c = judged.predictions.shape[1]
     shown = [1] if c == ONE_CLASS else list(np.argsort(-comparison.prevalence)[:MOST_CLASSES])
     plots: list[Plot] = []
     for k in shown:
-        plots += _of_class(comparison, y == k, judged.predictions[:, k], w, comparison.classes[k])
+        plots += _of_class(y == k, judged.predictions[:, k], judged.weights, comparison.classes[k])
     return plots
 
 
-def _of_class(comparison: Ranking, positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
-    found = curves.counts(positive, p, w)
-    share = float(w @ positive / w.sum())
-    expected, seen, error, _ = curves.calibration(positive, p, w)
-    roc = RateDisplay(
-        *curves.roc(found),
-        "false positive rate",
-        "true positive rate",
-        reference=[(0, 0), (1, 1)],
-        label="chance",
-    )
-    recall = RateDisplay(
-        *curves.precision_recall(found),
-        "recall",
-        "precision",
-        reference=[(0, share), (1, share)],
-        label="guessing",
-    )
-    calibration = RateDisplay(
-        expected,
-        seen,
-        "left-out probability",
-        f"share that is {name}",
-        error=error,
-        reference=[(0, 0), (1, 1)],
-        label="as predicted",
-    )
+def _of_class(positive: Any, p: Any, w: Any, name: str) -> list[Plot]:
+    share = float(np.average(positive, weights=w))
     guessing = f"The line is the share of {name}, {share:.1%}: what guessing gives."
     tenths = "Tenths of the rows by predicted probability; bars are one standard error."
+    told = {
+        "roc": ("ROC curve", "From left-out probabilities; the diagonal is chance."),
+        "precision-recall": ("Precision and recall", guessing),
+        "calibration": ("Calibration", tenths),
+    }
     return [
-        (f"ROC curve, {name}", "From left-out probabilities; the diagonal is chance.", roc.plot),
-        (f"Precision and recall, {name}", guessing, recall.plot),
-        (f"Calibration, {name}", tenths, calibration.plot),
+        (f"{title}, {name}", caption, curve(kind, positive, p, w, name).plot)
+        for kind, (title, caption) in told.items()
     ]
 
 
@@ -147,3 +128,57 @@ def _quantity(comparison: Ranking) -> str:
     if est.classes is not None:
         return f"log-odds of {target} = {np.asarray(est.classes)[1]}"
     return f"log of the mean {target}" if est.loss_name == "deviance" else target
+
+
+# --- plots as SVG that stands inside a page and tells its numbers when it is pointed at ---
+
+
+def drawn(draw: Callable[[Any], Any], name: str) -> str:
+    """Draw into an SVG element whose identifiers all begin with a name.
+
+    Parameters
+    ----------
+    draw : callable
+        From axes to a display, whose ``hover_``, if it has one, says what is known of its points.
+    name : str
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.hashsalt": "onefit", "font.size": 10.0, "svg.fonttype": "path"}):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        display = draw(figure.subplots())
+        hover = getattr(display, "hover_", [])
+        for k, (artist, _) in enumerate(hover):
+            artist.set_gid(f"hover-{k}")
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+    ET.register_namespace("", SVG[1:-1])
+    ET.register_namespace("xlink", LINK[1:-5])
+    root = ET.fromstring(buffer.getvalue())
+    for k, (_, texts) in enumerate(hover):
+        _say(root, f"hover-{k}", texts)
+    return _inline(root, name)
+
+
+def _say(root: ET.Element, gid: str, texts: Sequence[str]) -> None:
+    """Give each mark of a group its text, as a title."""
+    group = next((one for one in root.iter(f"{SVG}g") if one.get("id") == gid), None)
+    if group is None:
+        return
+    hidden = {id(one) for defs in group.iter(f"{SVG}defs") for one in defs.iter()}
+    marks = [one for one in group.iter() if one.tag in (f"{SVG}use", f"{SVG}path") and id(one) not in hidden]
+    for mark, text in zip(marks, texts, strict=False):
+        ET.SubElement(mark, f"{SVG}title").text = text
+
+
+def _inline(root: ET.Element, name: str) -> str:
+    """The element alone, sized by its box, with identifiers that no other picture has."""
+    for one in [*root.iter(f"{SVG}metadata")]:
+        root.remove(one)
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    text = ET.tostring(root, encoding="unicode")
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)

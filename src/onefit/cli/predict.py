@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,7 @@ def _predictions(pipeline: Any, card: dict[str, Any], frame: pd.DataFrame, cover
     classes = getattr(pipeline, "classes_", None)
     by_probability = classes is not None and hasattr(pipeline, "predict_proba")
     values = pipeline.predict_proba(frame) if by_probability else pipeline.predict(frame)
-    columns = {
-        "row": np.arange(len(frame)),
-        **predicted(values, classes if by_probability else None, "prediction"),
-    }
+    columns = predicted(values, classes if by_probability else None, "prediction")
     if coverage is not None:
         low, high = _interval(pipeline, card, frame, values, coverage).T
         columns |= {"lower": low, "upper": high}
@@ -108,36 +106,31 @@ def _interval(
 # --- what had to be made up ------------------------------------------------------------------------
 
 
-def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> list[str]:
+def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterator[str]:
     """One line each for missing values, and for levels of text that the model has never seen."""
     trained = card.get("missing", {})
     gaps = {name: int(count) for name, count in frame.isna().sum().items() if count}
-    said = []
     if gaps:
         new = [name for name in gaps if trained and not trained.get(name)]
         never = f"; never missing where the model was fitted: {listed(new, 8)}" if new else ""
         named = listed([f"{name} ({count})" for name, count in gaps.items()], 8)
-        said.append(f"missing values were filled in {named}{never}")
+        yield f"missing values were filled in {named}{never}"
     unseen = _unseen(pipeline, frame)
     if unseen:
         named = listed([f"{name} ({count} rows, such as {level!r})" for name, count, level in unseen], 8)
-        said.append(f"levels that the model has never seen count as rare ones in {named}")
-    return said
+        yield f"levels that the model has never seen count as rare ones in {named}"
 
 
 def _unseen(pipeline: Any, frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Column, number of rows and an example of levels that the encoder does not know."""
     try:
-        transformers = pipeline.named_steps["preprocessing"].transformers_
+        text = pipeline.named_steps["preprocessing"].named_transformers_["text"]
     except (AttributeError, KeyError):
         return []
     found = []
-    for name, step, columns in transformers:
-        if name != "text":
-            continue
-        for column, known in zip(columns, step.named_steps["encode"].categories_, strict=True):
-            levels = as_levels(frame[[column]]).ravel()
-            new = ~np.isin(levels.astype(str), known.astype(str)) & (levels != MISSING_LEVEL)
-            if new.any():
-                found.append((str(column), int(new.sum()), str(levels[np.argmax(new)])))
+    for column, known in zip(text.feature_names_in_, text.named_steps["encode"].categories_, strict=True):
+        levels = as_levels(frame[[column]]).ravel()
+        new = ~np.isin(levels.astype(str), known.astype(str)) & (levels != MISSING_LEVEL)
+        if new.any():
+            found.append((str(column), int(new.sum()), str(levels[np.argmax(new)])))
     return found

@@ -127,13 +127,13 @@ def feature_names(fitted: ColumnTransformer) -> list[str]:
 
 def units(fitted: ColumnTransformer) -> tuple[Array, Array]:
     """Scale and centre of each feature: what was taken off, and what it was divided by."""
-    scales, centres = [], []
+    parts = []
     for name, pipeline, columns in fitted.transformers_:
         if name == "text":
             width = len(pipeline.named_steps["encode"].get_feature_names_out(columns))
-            scales.append(np.ones(width))
-            centres.append(np.zeros(width))
+            parts.append(np.stack([np.ones(width), np.zeros(width)]))
         elif name != "remainder":
-            scales.append(pipeline.named_steps["scale"].scale_)
-            centres.append(pipeline.named_steps["scale"].mean_)
-    return np.concatenate(scales), np.concatenate(centres)
+            scaler = pipeline.named_steps["scale"]
+            parts.append(np.stack([scaler.scale_, scaler.mean_]))
+    scale, centre = np.concatenate(parts, axis=1)
+    return scale, centre

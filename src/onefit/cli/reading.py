@@ -126,12 +126,12 @@ def _parquet(path: Path, asked: Format) -> Source:
 
 def _text(path: Path, asked: Format) -> Source:
     encoding, notes = _encoding(path, asked.encoding)
-    head = _head(path, encoding)
+    head = head_of(path, encoding)
     if not head.strip():
         raise TableError(f"{path} is empty: it needs a line of column names and one line for each row")
     if "\0" in head:
         raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
-    separator = asked.separator or _separator(head)
+    separator = asked.separator or separator_of(head)
     if separator not in SEPARATORS[:2]:
         notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
     known = replace(asked, separator=separator, encoding=encoding)
@@ -192,15 +192,14 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _bytes(path: Path) -> Iterator[bytes]:
-    opener: Any = gzip.open if _is_gzip(path) else open
-    with opener(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+    with _opened(path) as file:
+        yield from iter(lambda: file.read(CHUNK), b"")
 
 
-def _opened(path: Path, encoding: str) -> IO[str]:
+def _opened(path: Path, encoding: str | None = None) -> IO[Any]:
+    """A file whether compressed or not: its text, or its bytes where no encoding is given."""
     opener: Any = gzip.open if _is_gzip(path) else open
-    return opener(path, "rt", encoding=encoding, newline="")
+    return opener(path, "rb") if encoding is None else opener(path, "rt", encoding=encoding, newline="")
 
 
 def _encoding(path: Path, asked: str | None) -> tuple[str, list[str]]:
@@ -243,18 +242,19 @@ def _is_western(sample: bytes) -> bool:
     return sum(map(len, runs)) <= 1.5 * len(runs)
 
 
-def _head(path: Path, encoding: str) -> str:
+def head_of(path: Path, encoding: str) -> str:
+    """The first lines of a file, which decide how it is separated."""
     with _opened(path, encoding) as file:
         return "".join(line for line, _ in zip(file, range(HEAD), strict=False))
 
 
-def _separator(head: str) -> str:
+def separator_of(head: str) -> str:
     """The separator that cuts all lines into the same number of columns; else that of csv.Sniffer."""
-    found = {}
-    for mark in SEPARATORS:
-        lengths = [len(cells) for cells in csv.reader(head.splitlines(), delimiter=mark) if cells]
-        if len(set(lengths)) == 1 and lengths[0] > 1:
-            found[mark] = lengths[0]
+    widths = {
+        mark: {len(cells) for cells in csv.reader(head.splitlines(), delimiter=mark) if cells}
+        for mark in SEPARATORS
+    }
+    found = {mark: max(each) for mark, each in widths.items() if len(each) == 1 and each != {1}}
     if found:
         return max(found, key=lambda mark: found[mark])
     header = head.splitlines()[0]
@@ -276,18 +276,19 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
     formats = _date_formats(frame[text], known)
     numeric = [name for name in text if name not in formats]
     decimal = known.decimal or numerals.decimal_mark(frame[name] for name in numeric)
-    written = {}
-    made = dict(frame.items())
-    for name in numeric:
-        found = numerals.read_numbers(frame[name], decimal, known.thousands or "")
-        if found is not None:
-            written[name], made[name] = found
-    for name, (format_, _) in list(formats.items()):
-        values = dates.dates(frame[name], format_)
-        if values is None:
-            formats.pop(name)
-        else:
-            made[name] = values
+    numbers = {
+        name: found
+        for name in numeric
+        if (found := numerals.read_numbers(frame[name], decimal, known.thousands or "")) is not None
+    }
+    written = {name: how for name, (how, _) in numbers.items()}
+    days = {name: dates.dates(frame[name], format_) for name, (format_, _) in formats.items()}
+    formats = {name: one for name, one in formats.items() if days[name] is not None}
+    made = {
+        **dict(frame.items()),
+        **{name: values for name, (_, values) in numbers.items()},
+        **{name: days[name] for name in formats},
+    }
     read = replace(known, decimal=decimal or None, columns={name: one for name, (one, _) in formats.items()})
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
     said = (*notes, *numerals.told(notable), *_units(frame, written), *dates.told(formats))
@@ -307,12 +308,11 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:
-    found = {}
-    for name in text.columns:
-        one = dates.date_format(text[name], known.day_first)
-        if one is not None:
-            found[name] = (known.columns[name], False) if name in known.columns else one
-    return found
+    return {
+        name: (known.columns[name], False) if name in known.columns else one
+        for name in text.columns
+        if (one := dates.date_format(text[name], known.day_first)) is not None
+    }
 
 
 def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[str]:

@@ -65,8 +65,8 @@ def render(comparison: Ranking, version: str) -> str:
         coefficients=_coefficients(comparison),
         thresholds=_thresholds(comparison),
         pictures=pictures(comparison),
-        strengths=trust.strengths(comparison),
-        cautions=trust.cautions(comparison),
+        strengths=list(trust.strengths(comparison)),
+        cautions=list(trust.cautions(comparison)),
         of_rows=_of_rows(comparison),
         read=comparison.read,
         script=script,
@@ -76,12 +76,11 @@ def render(comparison: Ranking, version: str) -> str:
 
 def _tiles(comparison: Ranking) -> list[tuple[str, str]]:
     best = comparison.best
-    risk = words.with_error(*comparison.risk(best.judged, best.judged.losses))
     scores = [score for score in comparison.scores if score.name != comparison.loss_name]
     return [
         ("best model", f"{best.name}, {best.chosen}"),
         *((f"left-out {score.name}", words.scored(score)) for score in scores),
-        (f"left-out {comparison.loss_name}", risk),
+        (f"left-out {comparison.loss_name}", words.with_error(*best.risk)),
         *_rarest(comparison),
         *_checked(comparison),
         ("effective df", f"{best.estimate.effective_df:.1f}"),
@@ -133,17 +132,17 @@ def _thresholds(comparison: Ranking) -> ReportTable | None:
     """What happens at a threshold on the probability of the second of two classes."""
     if comparison.table.task != "binary":
         return None
-    judged, w = comparison.best.judged, comparison.weights_of(comparison.best.judged)
+    judged = comparison.best.judged
     positive = class_numbers(comparison.table.y)[judged.rows] == 1
-    found = curves.thresholds(curves.counts(positive, judged.predictions[:, 1], w))
+    found = curves.thresholds(curves.counts(positive, judged.predictions[:, 1], judged.weights))
     name = comparison.classes[1]
-    rates = ["precision", "recall", "specificity", "F1", "accuracy"]
+    rates = ("precision", "recall", "specificity", "F1", "accuracy")
     header = ["threshold", f"called {name}", *rates, "TP", "FP", "FN", "TN"]
     lines = [
         [
             f"{one.threshold:.3g}",
             f"{one.flagged:.1%}",
-            *("–" if np.isnan(v) else f"{v:.3f}" for v in _rates(one)),
+            *(f"{getattr(one, name.lower()):.3f}".replace("nan", "–") for name in rates),
             *(f"{count:.6g}" for count in one[1:]),
         ]
         for one in found
@@ -153,10 +152,6 @@ def _thresholds(comparison: Ranking) -> ReportTable | None:
         "lines has the largest F1."
     )
     return ReportTable(header, lines, 0, note)
-
-
-def _rates(one: curves.Confusion) -> list[float]:
-    return [one.precision, one.recall, one.specificity, one.f1, one.accuracy]
 
 
 def _of_rows(comparison: Ranking) -> list[tuple[str, ReportTable]]:

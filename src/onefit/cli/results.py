@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from onefit._typing import Array
-from onefit.cli.comparison import Ranking, TunedModel
+from onefit.cli.comparison import Ranking
 from onefit.cli.judged import LeftOutTable
 from onefit.cli.table import Table
 from onefit.risk.estimate import RiskEstimate
@@ -30,16 +30,20 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.DataFrame:
+def predictions(
+    table: Table, judged: LeftOutTable | RiskEstimate, est: RiskEstimate, *, together: bool = False
+) -> pd.DataFrame:
     """Left-out predictions row by row.
 
     Parameters
     ----------
     table : Table
-    judged : LeftOutTable
-        What was left out, rows one by one or together.
+    judged : LeftOutTable or RiskEstimate
+        What was left out.
     est : RiskEstimate
         Of the same model with rows left out one by one.
+    together : bool
+        Whether rows left together, not one by one.
 
     Returns
     -------
@@ -47,30 +51,16 @@ def predictions(table: Table, judged: LeftOutTable, est: RiskEstimate) -> pd.Dat
         row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; and
         for rows that were left out one by one leverage, flagged, certified.
     """
-    columns = _columns(table, judged, est.classes)
-    if not judged.together:
-        columns |= _trust(est)
-    return pd.DataFrame(columns).sort_values("row", kind="stable")
-
-
-def left_out(table: Table, est: RiskEstimate) -> pd.DataFrame:
-    """Left-out predictions of an estimate, row by row."""
-    return pd.DataFrame(_columns(table, est, est.classes) | _trust(est))
-
-
-def _columns(table: Table, judged: LeftOutTable | RiskEstimate, classes: Any | None) -> dict[str, Any]:
-    return {
+    columns = {
         "row": table.rows[judged.rows],
         "y": np.asarray(table.y)[judged.rows],
-        **predicted(judged.predictions, classes, "left_out"),
+        **predicted(judged.predictions, est.classes, "left_out"),
         "loss": judged.losses,
     }
-
-
-def _trust(est: RiskEstimate) -> dict[str, Any]:
-    flagged = np.zeros(len(est.losses), dtype=bool)
-    flagged[est.flagged] = True
-    return {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}
+    if not together:
+        flagged = np.isin(np.arange(len(est.losses)), est.flagged)
+        columns |= {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}
+    return pd.DataFrame(columns).sort_values("row", kind="stable")
 
 
 def predicted(values: Array, classes: Any | None, name: str) -> dict[str, Any]:
@@ -100,8 +90,10 @@ def summary(comparison: Ranking, version: str) -> bytes:
         "column": None if cuts is None else cuts.column,
         "loss": comparison.loss_name,
         "best": comparison.best.name,
-        "models": [_model(comparison, one) for one in comparison.candidates],
-        "constant": _pair(comparison.risk(comparison.best.judged, comparison.best.judged.baseline)),
+        "models": [
+            {"name": one.name, "chosen": one.chosen, "risk": _pair(one.risk)} for one in comparison.candidates
+        ],
+        "constant": _pair(comparison.constant_risk),
         "clearly_better_than_constant": comparison.is_clear,
         "scores": {one.name: _pair((one.value, one.std_error)) for one in comparison.scores},
         "audit": None if audit is None else {"value": audit.value, "interval": list(audit.interval)},
@@ -111,11 +103,6 @@ def summary(comparison: Ranking, version: str) -> bytes:
         ],
     }
     return (json.dumps(found, indent=2, allow_nan=False, default=str) + "\n").encode()
-
-
-def _model(comparison: Ranking, one: TunedModel) -> dict[str, Any]:
-    risk = _pair(comparison.risk(one.judged, one.judged.losses))
-    return {"name": one.name, "chosen": one.chosen, "risk": risk}
 
 
 def _pair(pair: tuple[float, ...]) -> list[float | None]:

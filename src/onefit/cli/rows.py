@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from onefit._typing import Array, Index
 from onefit.cli.comparison import Ranking
-from onefit.cli.judged import from_predictor
+from onefit.cli.judged import METRICS
 from onefit.cli.trust import HIGH_LEVERAGE
+from onefit.displays.cloud import largest
 from onefit.risk.estimate import RiskEstimate
 
 MOST_ROWS = 20  # of one table in the report
@@ -21,7 +21,7 @@ def worst(comparison: Ranking) -> list[list[str]]:
     """Rows of the largest loss: number, y, left-out prediction, loss."""
     judged = comparison.best.judged
     est = comparison.best.estimate
-    order = _largest(judged.losses, WORST)
+    order = largest(judged.losses, WORST)
     return [
         [
             *_observed(comparison, judged.rows[i]),
@@ -30,12 +30,6 @@ def worst(comparison: Ranking) -> list[list[str]]:
         ]
         for i in order
     ]
-
-
-def _largest(values: Array, most: int) -> Index:
-    """Positions of the largest values, in falling order."""
-    top = np.argpartition(-values, min(most, len(values)) - 1)[:most]
-    return top[np.argsort(-values[top], kind="stable")]
 
 
 def flagged(comparison: Ranking) -> list[list[str]]:
@@ -76,7 +70,7 @@ def deciding(comparison: Ranking) -> list[list[str]]:
         influence = est.influence(top=DECIDING)
     except ValueError:  # the fits without each row are not kept with every result
         return []
-    fitted, distance = from_predictor(est.fitted, est.loss_name), influence.cooks_distance
+    fitted, distance = METRICS[est.loss_name].predictions(est.fitted), influence.cooks_distance
     pulls = np.abs(influence.dfbetas.reshape(len(influence.dfbetas), -1, influence.dfbetas.shape[-1])).max(
         axis=1
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,22 +23,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
-from onefit._typing import Array
-from onefit.blocks import Block
 from onefit.blocks.fitted import PreparedRows
 from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
-from onefit.cli.errors import TableError, listed, one_line, require_column
+from onefit.cli.errors import TableError, listed, naming, require_column
 from onefit.cli.numerals import MISSING_MARKS
 from onefit.cli.progress import Progress
-from onefit.cli.reading import PARQUET, SEPARATORS, Format
+from onefit.cli.reading import PARQUET, Format, head_of, separator_of
 from onefit.cli.table import Roles
 from onefit.cli.target import guess_task
 from onefit.cli.tuning import Told
-from onefit.sources import TableSource
+from onefit.sources.table import TableSource, is_number
 
 FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json")
+PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, column and row, but not the table
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 HEAD = 100_000  # rows that tell what kind of target it is
 PLAIN = {"binary": COMPARED["binary"], "regression": COMPARED["regression"], "counts": ("poisson",)}
@@ -110,7 +107,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         Something was asked for, or is in the table, that needs all rows at once.
     """
     _refuse(roles, wish)
-    with files.folder(wish.out, FILES, force=wish.force) as folder, _as_table_errors(path):
+    with files.folder(wish.out, FILES, force=wish.force) as folder, naming(path, PASSES):
         dataset = _dataset(path, asked)
         names = _features(dataset.schema, roles)
         task = _task(dataset, roles.target, wish)
@@ -140,23 +137,14 @@ def _refuse(roles: Roles, wish: Any) -> None:
         raise TableError("tables larger than memory are for two classes: take a sample of the rows")
 
 
-@contextmanager
-def _as_table_errors(path: Path) -> Iterator[None]:
-    """Errors of the passes name block, column and row already; this adds the table."""
-    try:
-        yield
-    except TableError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"{path}: {one_line(error)}") from error
-
-
 def _dataset(path: Path, asked: Format) -> ds.Dataset:
     parquet = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if path.is_dir() or path.suffix.lower() in PARQUET:
         return ds.dataset([str(file) for file in parquet], format="parquet")
     text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(delimiter=asked.separator or _separator(path, asked)),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=asked.separator or separator_of(head_of(path, asked.encoding or "utf-8"))
+        ),
         convert_options=pyarrow.csv.ConvertOptions(
             decimal_point=asked.decimal or ".", null_values=["", *MISSING_MARKS], strings_can_be_null=True
         ),
@@ -165,22 +153,13 @@ def _dataset(path: Path, asked: Format) -> ds.Dataset:
     return ds.dataset(str(path), format=text)
 
 
-def _separator(path: Path, asked: Format) -> str:
-    """The mark that the header has most often."""
-    with path.open(encoding=asked.encoding or "utf-8") as file:
-        header = file.readline()
-    return max(SEPARATORS, key=header.count)
-
-
 def _features(schema: pa.Schema, roles: Roles) -> list[str]:
     """Columns of numbers that are no target and no weight."""
     for name in (roles.target, roles.weights, *roles.drop):
         if name is not None:
             require_column(schema.names, name)
     own = [name for name in schema.names if name not in roles.special]
-    kinds = {name: schema.field(name).type for name in own}
-    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    other = [name for name, kind in kinds.items() if not any(is_one(kind) for is_one in number)]
+    other = [name for name in own if not is_number(schema.field(name).type)]
     if other:
         raise TableError(
             f"tables larger than memory are of numbers alone, which {listed(list(map(repr, other)), 6)} "
@@ -207,14 +186,10 @@ def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:
     return task
 
 
-def _columns_of(block: Block) -> Array:
-    return np.asarray(block.X, dtype=np.float64)
-
-
 def _scaled(rows: TableSource) -> tuple[StandardScaler, int]:
     """Means and standard deviations of all columns, and how many rows there are."""
     scaler = StandardScaler()
-    for X in rows.each(_columns_of):
+    for X in rows.each(lambda block: np.asarray(block.X, dtype=np.float64)):
         scaler.partial_fit(X)
     return scaler, int(np.max(scaler.n_samples_seen_))
 

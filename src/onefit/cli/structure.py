@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from onefit._typing import Array
+from onefit._typing import Mask
 from onefit.cli.dates import as_days
 from onefit.cli.table import kind_of
 
@@ -54,7 +54,7 @@ def looks_timed(column: pd.Series) -> bool:
     return bool(rises) or column.nunique() > len(column) // 2
 
 
-def suspects(frame: pd.DataFrame, known: Array, special: list[str]) -> list[tuple[str, str]]:
+def suspects(frame: pd.DataFrame, known: Mask, special: list[str]) -> list[tuple[str, str]]:
     """Columns that look like groups or time, and which of the two: at most one of each."""
     found: dict[str, str] = {}
     for name in frame.columns:

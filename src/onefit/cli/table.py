@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,11 @@ class Table:
     def is_classification(self) -> bool:
         """Whether the target is a class label."""
         return self.task in ("binary", "multiclass")
+
+    @property
+    def row_weights(self) -> Array:
+        """Weight of each row, ones where none were given."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights
 
     @property
     def is_small(self) -> bool:
@@ -144,7 +149,8 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     features = inner.drop(columns=[name for name, _ in found])
     dropped = [(name, "you asked to drop it") for name in dict.fromkeys(roles.drop)] + found
     if features.shape[1] == 0:
-        raise TableError(f"no column is left to predict {roles.target!r} from{_reasons(dropped)}")
+        reasons = "; ".join(f"{name} ({why})" for name, why in dropped[:6])
+        raise TableError(f"no column is left to predict {roles.target!r} from: {reasons}".removesuffix(": "))
     return Table(
         features,
         y,
@@ -156,21 +162,16 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         None if roles.groups is None else _complete(held[roles.groups], "groups"),
         None if roles.time is None else _complete(held[roles.time], "time"),
         tuple(dropped),
-        _notes(len(frame) - len(held), roles.target, held, features),
+        tuple(_notes(len(frame) - len(held), roles.target, held, features)),
     )
 
 
-def _reasons(dropped: Sequence[tuple[str, str]]) -> str:
-    return ": " + "; ".join(f"{name} ({why})" for name, why in dropped[:6]) if dropped else ""
-
-
-def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> tuple[str, ...]:
-    notes = []
+def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> Iterator[str]:
     if n_unknown:
-        notes.append(f"{n_unknown} rows without a target ({target}) were left out")
+        yield f"{n_unknown} rows without a target ({target}) were left out"
     repeated = _copies(held[[*features.columns, target]])
     if repeated:
-        notes.append(
+        yield (
             f"{repeated} rows have an exact copy among the others: if these are the same observation "
             "entered twice, leaving one out does not hide it, and the risk is too optimistic"
         )
@@ -178,18 +179,17 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
     gaps = gaps[gaps > 0].sort_values(ascending=False)
     if len(gaps):
         named = listed([f"{name} ({count})" for name, count in gaps.items()], 6)
-        notes.append(
+        yield (
             f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
             "column, in text missing is a level of its own"
         )
     text = [name for name in features if kind_of(features[name]) == "text"]
     many = [name for name in text if features[name].nunique() > MOST_LEVELS]
     if many:
-        notes.append(
+        yield (
             f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
             f"stand alone, {MOST_LEVELS} at most; the others are one"
         )
-    return tuple(notes)
 
 
 def _copies(rows: pd.DataFrame) -> int:
@@ -252,13 +252,11 @@ def kind_of(column: pd.Series) -> str:
 
 def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Columns to leave out, and why."""
-    found = []
-    for name in features.columns:
-        column = features[name]
-        why = _without_content(column) or ("" if name in keep else _identifies(column))
-        if why:
-            found.append((name, why))
-    return found
+    whys = {
+        name: _without_content(column) or ("" if name in keep else _identifies(column))
+        for name, column in features.items()
+    }
+    return [(name, why) for name, why in whys.items() if why]
 
 
 def _without_content(column: pd.Series) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
@@ -80,7 +81,7 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
         tell_doubts(comparison)
         if folder is not None:
             with progress.stage("report"):
-                _write_last(folder, comparison, written)
+                _write_all(folder, _last(comparison), written)
     except KeyboardInterrupt as error:
         raise Interrupted(_what_is_there(folder, written)) from error
     if folder is not None:
@@ -105,11 +106,8 @@ def _suspects(frame: pd.DataFrame, table: Table, roles: Roles) -> list[tuple[str
     """Columns that look as if rows belonged together, where nothing was said about that."""
     if roles.groups or roles.time or table.is_small:
         return []
-    known = pd.Series(False, index=frame.index)
-    known.iloc[table.rows] = True
-    return structure.suspects(
-        frame, known.to_numpy(), [roles.target, *([roles.weights] if roles.weights else [])]
-    )
+    known = np.isin(np.arange(len(frame)), table.rows)
+    return structure.suspects(frame, known, [roles.target, *([roles.weights] if roles.weights else [])])
 
 
 # --- telling ---------------------------------------------------------------------------------------
@@ -117,23 +115,21 @@ def _suspects(frame: pd.DataFrame, table: Table, roles: Roles) -> list[tuple[str
 
 def tell(comparison: Ranking) -> None:
     """What was found, as soon as the models are tuned."""
-    click.echo(words.describe(comparison))
-    for note in comparison.read:
-        click.echo(f"read: {note}")
-    for name, why in comparison.table.dropped:
-        click.echo(f"left out column {name}: {why}")
-    for note in comparison.table.notes:
-        click.echo(f"note: {note}")
+    lines = [
+        words.describe(comparison),
+        *(f"read: {note}" for note in comparison.read),
+        *(f"left out column {name}: {why}" for name, why in comparison.table.dropped),
+        *(f"note: {note}" for note in comparison.table.notes),
+    ]
     if comparison.n_strengths < families.STRENGTHS:
-        click.echo(f"note: {comparison.n_strengths} strengths a path, enough for so many rows")
-    click.echo("\n" + words.aligned(words.columns(comparison), words.lines(comparison)) + "\n")
-    header, lines = words.coefficient_lines(comparison, TOP)
-    if lines:
+        lines.append(f"note: {comparison.n_strengths} strengths a path, enough for so many rows")
+    lines.append("\n" + words.aligned(words.columns(comparison), words.lines(comparison)) + "\n")
+    header, largest = words.coefficient_lines(comparison, TOP)
+    if largest:
         assert comparison.coefficients is not None
-        click.echo(words.aligned(header, lines, left=2 if "class" in header else 1))
-        click.echo(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
-    click.echo(words.in_units(comparison))
-    click.echo(words.verdict(comparison))
+        lines.append(words.aligned(header, largest, left=2 if "class" in header else 1))
+        lines.append(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
+    click.echo("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
 
 
 def tell_doubts(comparison: Ranking) -> None:
@@ -165,18 +161,16 @@ def _write_first(
     if found is not None:
         made["coefficients.csv"] = lambda: results.csv_bytes(found.frame)
     made["predictions.csv"] = lambda: results.csv_bytes(
-        results.predictions(table, best.judged, best.estimate)
+        results.predictions(table, best.judged, best.estimate, together=best.judged.together)
     )
     _write_all(folder, made, written)
 
 
-def _write_last(folder: Path, comparison: Ranking, written: list[str]) -> None:
-    version = onefit.__version__
-    made: dict[str, Callable[[], bytes]] = {
-        "summary.json": lambda: results.summary(comparison, version),
-        "report.html": lambda: report.render(comparison, version).encode(),
+def _last(comparison: Ranking) -> dict[str, Callable[[], bytes]]:
+    return {
+        "summary.json": lambda: results.summary(comparison, onefit.__version__),
+        "report.html": lambda: report.render(comparison, onefit.__version__).encode(),
     }
-    _write_all(folder, made, written)
 
 
 def _write_all(folder: Path, made: dict[str, Callable[[], bytes]], written: list[str]) -> None:

@@ -32,6 +32,7 @@ from onefit.cli.judged import one_by_one, with_common_loss
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.progress import Progress
 from onefit.cli.table import Table
+from onefit.displays.strengths import strengths_of
 from onefit.exceptions import OnefitWarning, ShortPathWarning, SolverError
 from onefit.risk.audit import Audit
 
@@ -144,7 +145,7 @@ def _fit(name: str, prepared: PreparedTable, cuts: Cuts | None) -> tuple[Any, Pa
     model.fit(X, table.y, sample_weight=table.weights)
     if cuts is None:
         return model, None, 0
-    strengths = families.strengths_of(model)
+    strengths = strengths_of(model)[1]
     some = strengths[np.unique(np.linspace(0, len(strengths) - 1, MOST_STRENGTHS).round().astype(int))]
     path = judge_path(model, table, cuts, some)
     best = int(np.nanargmin(path.risks()))
@@ -169,35 +170,27 @@ def _compared(
         TunedModel(name, model, one)
         for (name, (model, _, _)), one in zip(fitted.items(), with_common_loss(judged, table), strict=True)
     ]
-    comparison = Ranking(
-        table,
-        source,
-        tuple(candidates),
-        tuple(feature_names(prepared.columns)),
-        families.n_strengths(prepared.X.size),
-        cuts,
-    )
-    ranked = sorted(candidates, key=lambda one: comparison.risk(one.judged, one.judged.losses)[0])
-    _, path, best = fitted[ranked[0].name]
-    comparison = replace(comparison, candidates=tuple(ranked))
-    return replace(comparison, coefficients=coefficients_of(comparison, prepared, path, best))
+    ranked = sorted(candidates, key=lambda one: one.risk[0])
+    names = tuple(feature_names(prepared.columns))
+    found = coefficients_of(ranked[0].model, names, prepared, *fitted[ranked[0].name][1:])
+    tried = families.n_strengths(prepared.X.size)
+    return Ranking(table, source, tuple(ranked), names, tried, cuts, coefficients=found)
 
 
 def coefficients_of(
-    comparison: Ranking, prepared: PreparedTable, path: PathJudgement | None, position: int
+    model: Any, names: Sequence[str], prepared: PreparedTable, path: PathJudgement | None, position: int
 ) -> Coefficients:
     """Coefficients of the best model in the units of the table."""
-    names, model = list(comparison.feature_names), comparison.best.model
     scale, centre = units(prepared.columns)
     spread = prepared.X.std(axis=0) * scale
     if path is None or path.cuts.kind == "time":
-        return coefficients(model.loo_, names, scale, centre, spread)
-    full = GroupRefit(names, np.asarray(model.coef_) / scale)
-    several = full.coef.ndim == 2 and len(full.coef) > 1
-    full = full if several else GroupRefit(names, full.coef.reshape(-1))
+        return coefficients(model.loo_, list(names), scale, centre, spread)
+    coef = np.asarray(model.coef_) / scale
+    several = coef.ndim == 2 and len(coef) > 1
+    full = GroupRefit(list(names), coef if several else coef.reshape(-1))
     words = f"refits without a part of the {path.cuts.column}"
-    parts = [one.at(position) for one in path.fits]
-    return by_parts(parts, full, spread, comparison.classes if several else None, words)
+    parts = [GroupRefit(one.names, one.coef[position]) for one in path.fits]
+    return by_parts(parts, full, spread, list(map(str, model.classes_)) if several else None, words)
 
 
 # --- after tuning ----------------------------------------------------------------------------------
@@ -234,7 +227,7 @@ def suspicion(comparison: Ranking, table: Table, column: Any, kind: str) -> Susp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are about refits that are shown in one number alone
             cuts = group_cuts(without, column) if kind == "groups" else time_cuts(without, column)
-            judged = judge_path(best.model, without, cuts, np.array([families.strength_of(best.model)])).at(0)
+            judged = judge_path(best.model, without, cuts, np.array([strengths_of(best.model)[2]])).at(0)
     except (SolverError, ValueError):
         return None
     return Suspicion(cuts, judged, comparison.scores_of(judged))

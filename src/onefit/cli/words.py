@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.scores import Score
+from onefit.cli.comparison import Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
 
 UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
@@ -54,8 +53,11 @@ def number(count: int, noun: str) -> str:
 
 def columns(comparison: Ranking) -> list[str]:
     """Header of ``lines``."""
-    main = [score.name for score in shown_scores(comparison)]
-    return ["", "model", "strength", comparison.loss_name, "above the best", *main, "df", "coefficients"]
+    return [
+        *("", "model", "strength", comparison.loss_name, "above the best"),
+        *(score.name for score in shown_scores(comparison)),
+        *("df", "coefficients"),
+    ]
 
 
 def shown_scores(comparison: Ranking) -> list[Score]:
@@ -66,8 +68,7 @@ def shown_scores(comparison: Ranking) -> list[Score]:
 def lines(comparison: Ranking) -> list[list[str]]:
     """One line of text cells for each candidate, and one for no features."""
     shown = [_line(comparison, candidate) for candidate in comparison.candidates]
-    baseline = comparison.best.judged.baseline
-    risk = with_error(*comparison.risk(comparison.best.judged, baseline))
+    risk = with_error(*comparison.constant_risk)
     above = ("+" + with_error(*comparison.gain)).replace("+-", "-")
     blank = [""] * (len(columns(comparison)) - 5)
     return [*shown, ["", constant_name(comparison)[4:], "", risk, above, *blank]]
@@ -82,7 +83,7 @@ def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
         "*" if best else "",
         candidate.name,
         candidate.chosen,
-        with_error(*comparison.risk(candidate.judged, candidate.judged.losses)),
+        with_error(*candidate.risk),
         "" if best else "+" + with_error(*comparison.above_best(candidate.judged.losses)),
         *(f"{values[name]:.4g}" for name in names),
         f"{candidate.estimate.effective_df:.1f}",
@@ -116,8 +117,7 @@ def verdict(comparison: Ranking) -> str:
     above, error = comparison.gain
     constant = constant_name(comparison).removesuffix(" only")
     gain = f"{with_error(above, error)} in {comparison.loss_name}"
-    baseline, _ = comparison.risk(comparison.best.judged, comparison.best.judged.baseline)
-    if abs(above) <= UNEXPLAINED * abs(baseline):
+    if abs(above) <= UNEXPLAINED * abs(comparison.constant_risk[0]):
         return f"No model is better than predicting {constant}: do not read anything into its coefficients."
     new = "" if comparison.cuts is None else f" for {comparison.cuts.words}"
     if comparison.table.is_small:

@@ -9,8 +9,7 @@ from onefit.displays.coefficient_path import CoefficientPathDisplay
 from onefit.displays.influence import InfluenceDisplay
 from onefit.displays.left_out import LeftOutDisplay
 from onefit.displays.predictions import PredictionDisplay, ResidualDisplay
-from onefit.displays.probabilities import ThresholdDisplay
-from onefit.displays.rates import RateDisplay
+from onefit.displays.probabilities import RateDisplay, ThresholdDisplay
 from onefit.displays.risk_path import RiskPathDisplay
 
 __all__ = [

@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self, final
 
 from onefit.displays.cloud import Hover
-from onefit.displays.style import plain_axes
+from onefit.displays.style import Axes, plain_axes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 

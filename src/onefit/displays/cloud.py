@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array, Index
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from onefit.displays.style import Axes, colour_bar
 
 MOST_POINTS = 3000  # that are drawn one by one
 CELLS = 45  # across a plot, where points are counted
@@ -26,9 +24,7 @@ def density(ax: Axes, x: Array, y: Array) -> Hover:
     ramp = LinearSegmentedColormap.from_list("count", ["#d7e3ec", "#8fb4cf", "#3f6f95"])
     cells = ax.hexbin(x, y, gridsize=CELLS, mincnt=1, cmap=ramp, norm=LogNorm(vmin=1), linewidths=0.1)
     counts = np.asarray(cells.get_array(), dtype=np.int64)
-    bar = ax.figure.colorbar(cells, ax=ax, pad=0.02)
-    bar.set_label("rows in a cell")
-    bar.outline.set_visible(False)
+    colour_bar(ax, cells, "rows in a cell")
     return [(cells, [f"{count} row{'s' if count > 1 else ''}" for count in counts])]
 
 

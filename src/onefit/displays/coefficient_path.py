@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import GREY, PALETTE, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from onefit.displays.style import GREY, PALETTE, Axes, shortened
 
 
 @dataclass(eq=False, repr=False)

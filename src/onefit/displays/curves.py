@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import confusion_matrix_at_thresholds
 
 from onefit._typing import Array
 
@@ -68,10 +69,8 @@ def _ratio(part: float, whole: float) -> float:
 
 def counts(positive: Any, probabilities: Array, w: Array) -> Counts:
     """Count positives above every distinct probability."""
-    order = np.argsort(-probabilities, kind="stable")
-    p, true, false = probabilities[order], np.cumsum((w * positive)[order]), np.cumsum((w * ~positive)[order])
-    last = np.flatnonzero(np.append(np.diff(p) != 0, True))
-    return Counts(p[last], true[last], false[last])
+    _, false, _, true, at_least = confusion_matrix_at_thresholds(positive, probabilities, sample_weight=w)
+    return Counts(at_least, true, false)
 
 
 def roc(found: Counts) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from onefit.displays.style import (
     MANY_POINTS,
     NUMBERED,
     VERMILLION,
-    leverage_bar,
+    Axes,
+    colour_bar,
     leverage_colours,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(eq=False, repr=False)
@@ -61,18 +59,16 @@ class InfluenceDisplay(Display):
         ax.axhline(limit, color=VERMILLION, lw=1.1, ls=(0, (4, 3)), label=f"4/n = {limit:.2g}")
         _number_tops(ax, distance, self._numbered(limit))
         if np.isfinite(leverages).any():
-            leverage_bar(ax, points)
+            colour_bar(ax, points, "leverage")
         ax.set_ylim(bottom=0.0)
         ax.margins(x=0.02)
-        ax.set_xlabel("row")
-        ax.set_ylabel("Cook's distance")
+        ax.set(xlabel="row", ylabel="Cook's distance")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
     def _numbered(self, limit: float) -> Index:
         """The highest rows above the line, highest first."""
-        distance = np.where(np.isfinite(self.cooks_distance), self.cooks_distance, 0.0)
-        top = np.argsort(-distance, kind="stable")[:NUMBERED]
-        return top[distance[top] > limit]
+        top = largest(np.asarray(self.cooks_distance), NUMBERED)
+        return top[np.asarray(self.cooks_distance)[top] > limit]
 
 
 def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,11 @@ from onefit.displays.style import (
     MARKERS,
     NUMBERED,
     VERMILLION,
-    leverage_bar,
+    Axes,
+    colour_bar,
     leverage_colours,
     plain,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(eq=False, repr=False)
@@ -79,9 +77,8 @@ class LeftOutDisplay(Display):
         points, self.hover_ = self._marks(ax, fitted, change)
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
         _rings(ax, fitted, change, self._numbered_first())
-        leverage_bar(ax, points)
-        ax.set_xlabel(f"fitted {plain(self.quantity)}")
-        ax.set_ylabel("left out − fitted")
+        colour_bar(ax, points, "leverage")
+        ax.set(xlabel=f"fitted {plain(self.quantity)}", ylabel="left out − fitted")
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.displays.base import Display
 from onefit.displays.cloud import cloud
-from onefit.displays.style import BLUE, GREY, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from onefit.displays.style import BLUE, GREY, Axes, plain
 
 
 @dataclass(eq=False, repr=False)
@@ -55,8 +52,7 @@ class PredictionDisplay(_OfPredictions):
         self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
         low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
-        ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
-        ax.set_ylabel(plain(self.quantity))
+        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel=plain(self.quantity))
 
     def _say(self, i: int) -> str:
         return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"
@@ -98,8 +94,7 @@ class ResidualDisplay(_OfPredictions):
             np.abs(residuals),
         )
         ax.axhline(0.0, color=GREY, lw=1.0)
-        ax.set_xlabel(f"left-out prediction of {plain(self.quantity)}")
-        ax.set_ylabel("residual")
+        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel="residual")
 
 
 def _name(rows: Any, i: int) -> Any:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import BLUE, GREEN, VERMILLION, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from onefit.displays.style import BLUE, GREEN, VERMILLION, Axes, plain
 
 
 @dataclass(eq=False, repr=False)

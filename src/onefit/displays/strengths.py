@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array
-from onefit.displays.style import VERMILLION
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from onefit.displays.style import VERMILLION, Axes
 
 
 def last_step(estimator: Any) -> Any:

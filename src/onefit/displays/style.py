@@ -13,7 +13,9 @@ import numpy as np
 from onefit._typing import Array
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
+else:
+    Axes = Any  # matplotlib is imported only when something is drawn
 
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
 PALETTE = (BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#8c6d31")
@@ -55,8 +57,8 @@ def leverage_colours(leverages: Array) -> dict[str, Any]:
     return {"cmap": ramp.with_extremes(bad=GREY), "norm": Normalize(0.0, float(highest))}
 
 
-def leverage_bar(ax: Axes, points: Any) -> None:
-    """Explain the colours of leverages."""
+def colour_bar(ax: Axes, points: Any, label: str) -> None:
+    """Explain the colours of points."""
     bar = ax.figure.colorbar(points, ax=ax, pad=0.02)
-    bar.set_label("leverage")
+    bar.set_label(label)
     bar.outline.set_visible(False)

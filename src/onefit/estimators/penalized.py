@@ -22,7 +22,7 @@ from onefit.losses import CoupledLoss, Loss, Offset
 from onefit.metrics import LinearMetric
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, InnerProducts, Problem
-from onefit.readers.conventions import class_weights
+from onefit.readers.translation import class_weights
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group
 from onefit.solvers.null_model import null_strength

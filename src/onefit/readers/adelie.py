@@ -19,7 +19,6 @@ from onefit.readers.translation import (
     group_penalty,
     present,
     reading_of,
-    refuse_weights,
 )
 
 LOSSES: dict[str, Loss] = {"gaussian": Squared(), "binomial": Logistic(), "poisson": Poisson()}
@@ -27,11 +26,10 @@ LOSSES: dict[str, Loss] = {"gaussian": Squared(), "binomial": Logistic(), "poiss
 
 def _group_elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Mean loss + lambda Σ_g w_g (alpha ‖β_g‖ + ½ (1 − alpha) ‖β_g‖²); w_g is √size by default."""
-    refuse_weights(model, sample_weight)
     _refuse(model, X)
     loss, state = LOSSES[model.family], model.state_
     classes = np.array([0, 1]) if model.family == "binomial" else None
-    data = checked(model, X, y, loss, classes=classes)
+    data = checked(model, X, y, sample_weight, loss, classes=classes)
     sizes = np.asarray(state.group_sizes, dtype=np.intp)
     strengths = data.total * float(np.ravel(model.lambda_)[0]) * np.asarray(state.penalty, dtype=np.float64)
     alpha = float(state.alpha)

@@ -12,13 +12,12 @@ from onefit.penalties import L1
 from onefit.readers.lasso import group_lasso, lasso
 from onefit.readers.reading import Reading
 from onefit.readers.refitting import chosen, tightly
-from onefit.readers.translation import TIED_OUTPUTS, checked, present, reading_of, refuse_weights, refused
+from onefit.readers.translation import TIED_OUTPUTS, checked, present, reading_of, refused
 
 
 def _logistic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """C Σ logistic loss + ‖β‖₁: a sum, without intercept."""
-    refuse_weights(model, sample_weight)
-    data = checked(model, X, y, Logistic(), classes=model.classes_)
+    data = checked(model, X, y, sample_weight, Logistic(), classes=model.classes_)
     return reading_of(model, data, Logistic(), L1(1.0 / float(model.C)), intercept=False, mean_scaled=False)
 
 

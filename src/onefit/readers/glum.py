@@ -15,16 +15,22 @@ from onefit.metrics import ShareLogLoss
 from onefit.penalties import Box, Penalty, Strengths
 from onefit.readers.reading import Reading, refuse
 from onefit.readers.refitting import chosen, tightly
-from onefit.readers.translation import AS_CONSTRAINT, CheckedData, alpha_of, checked, present, reading_of
-from onefit.validation import check_weights
+from onefit.readers.translation import (
+    AS_CONSTRAINT,
+    CheckedData,
+    alpha_of,
+    checked,
+    mix_of,
+    present,
+    reading_of,
+)
 
 
 def _generalized_linear(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w deviance / Σ w + alpha (l1_ratio ‖P1 β‖₁ + ½ (1 − l1_ratio) βᵀ P2 β)."""
     _refuse(model, X)
     loss = _loss(model)
-    data = checked(model, X, y, loss)
-    data = replace(data, weights=check_weights(sample_weight, data.X))
+    data = checked(model, X, y, sample_weight, loss, weighted=True)
     reading = reading_of(model, data, loss, _penalty(model, data), intercept=model.fit_intercept)
     return replace(reading, metric=ShareLogLoss()) if isinstance(loss, Logistic) else reading
 
@@ -63,8 +69,7 @@ def _loss(model: Any) -> Loss:
 
 
 def _penalty(model: Any, data: CheckedData) -> Penalty:
-    ratio = float(getattr(model, "l1_ratio_", model.l1_ratio))
-    factors = []
+    ratio, factors = mix_of(model), []
     for name in ("P1", "P2"):
         given = getattr(model, name)
         if given is None or (isinstance(given, str) and given == "identity"):
@@ -73,9 +78,9 @@ def _penalty(model: Any, data: CheckedData) -> Penalty:
             refuse(model, name, "a matrix has no formula yet; give one number a feature")
         factors.append(np.asarray(given, dtype=np.float64))
     penalty = Strengths(data.total * alpha_of(model), l1=ratio * factors[0], l2=(1.0 - ratio) * factors[1])
-    if model.lower_bounds is None and model.upper_bounds is None:
-        return penalty
     lower, upper = model.lower_bounds, model.upper_bounds
+    if lower is None and upper is None:
+        return penalty
     return penalty + Box(-np.inf if lower is None else lower, np.inf if upper is None else upper)
 
 

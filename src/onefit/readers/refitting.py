@@ -70,4 +70,6 @@ def tightly(model: Any, **closer: float) -> Any:
 def chosen(model: Any, target: str, attributes: Sequence[str], **closer: float) -> Any:
     """Return what a class that tunes itself has chosen."""
     values = {name.rstrip("_"): float(getattr(model, name)) for name in attributes}
-    return tightly(untuned(model, getattr(import_module(library_of(model)), target), **values), **closer)
+    return tightly(
+        untuned(model, getattr(import_module(library_of(type(model))), target), **values), **closer
+    )

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from onefit._typing import Design
 from onefit.exceptions import UnsupportedModelError
 from onefit.readers.reading import Reader, Reading
+from onefit.readers.translation import library_of
 from onefit.refits import reference
 from onefit.validation import check_fitted, check_new_rows
 
@@ -77,9 +78,13 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
     tol = getattr(model, "tol", None)
     design = reading.design or partial(check_new_rows, model)
     iterates = steps is not None or getattr(model, "solver_", None) == "lbfgs"  # Ridge does not count steps
-    iterates = iterates and not reading.solved
-    tol = 1e-4 if tol is None else float(tol)
-    return replace(reading, tol=tol, converged=not reached, iterates=iterates, design=design)
+    return replace(
+        reading,
+        tol=1e-4 if tol is None else float(tol),
+        converged=not reached,
+        iterates=iterates and not reading.solved,
+        design=design,
+    )
 
 
 def has_reading(kind: type) -> bool:
@@ -93,22 +98,17 @@ def _reader(kind: type) -> Reader:
     A library's own subclasses (LassoLarsIC, MultiTaskLasso) solve other problems than their parents, so what
     is registered for these is not for them.
     """
-    for library in LIBRARIES.keys() & {_library(cls) for cls in kind.__mro__}:
+    for library in LIBRARIES.keys() & {library_of(cls) for cls in kind.__mro__}:
         load(library)
-    stranger = _library(kind) in LIBRARIES and kind not in as_fit.registry
+    stranger = library_of(kind) in LIBRARIES and kind not in as_fit.registry
     return as_fit.dispatch(object if stranger else kind)
-
-
-def _library(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
 
 
 @as_fit.register(Pipeline)
 def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    prepared = X if len(model.steps) == 1 else model[:-1].transform(X)
-    reading = read(model[-1], prepared, y, sample_weight)
     if len(model.steps) == 1:
-        return reading
+        return read(model[-1], X, y, sample_weight)
+    reading = read(model[-1], model[:-1].transform(X), y, sample_weight)
     note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
     inner: Callable[[Any], Design] | None = reading.design
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import skglm
 
-from onefit._typing import Array, Index
+from onefit._typing import Index
 from onefit.exceptions import UnsupportedModelError
 from onefit.losses import Gamma, Hinge, Huber, Logistic, Loss, Poisson, Squared, Tweedie
 from onefit.penalties import L1, L2, Box, Penalty, Slope, SparseGroupLasso
@@ -21,7 +21,6 @@ from onefit.readers.refitting import Refit, tightly
 from onefit.readers.translation import (
     TIED_OUTPUTS,
     TIED_ROWS,
-    CheckedData,
     checked,
     elastic_net,
     group_penalty,
@@ -32,7 +31,6 @@ from onefit.readers.translation import (
     refused,
     with_signs,
 )
-from onefit.validation import check_weights
 
 NOT_CONVEX = (
     "its penalty is not convex, so that the fit is one of many stationary points and a refit without a row "
@@ -42,8 +40,7 @@ NOT_CONVEX = (
 
 def _logistic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Mean logistic loss + alpha (…)."""
-    refuse_weights(model, sample_weight)
-    data = checked(model, X, y, Logistic(), classes=model.classes_)
+    data = checked(model, X, y, sample_weight, Logistic(), classes=model.classes_)
     penalty = elastic_net(data.total * float(model.alpha), float(model.l1_ratio))
     reading = reading_of(model, data, Logistic(), penalty, intercept=model.fit_intercept)
     note = "probabilities are those of the likelihood; skglm's predict_proba doubles the log-odds"
@@ -52,8 +49,7 @@ def _logistic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """C Σ hinge + ½ ‖β‖², a sum; never an intercept, whatever fit_intercept says."""
-    refuse_weights(model, sample_weight)
-    data = checked(model, X, y, Hinge(), classes=model.classes_)
+    data = checked(model, X, y, sample_weight, Hinge(), classes=model.classes_)
     penalty = L2(1.0 / float(model.C))
     return reading_of(model, data, Hinge(), penalty, intercept=False, mean_scaled=False)
 
@@ -133,33 +129,27 @@ def _known(model: Any, part: Any, known: dict[str, Any], reasons: dict[str, str]
 
 def _any(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Any datafit, which is a mean, and any penalty."""
+    model = getattr(model, "best_estimator_", model)
     loss = _known(model, model.datafit, DATAFITS, REFUSED_DATAFITS, "datafit")(model.datafit)
     convert = _known(model, model.penalty, PENALTIES, REFUSED_PENALTIES, "penalty")
     if getattr(model.penalty, "positive", False) and type(model.penalty).__name__ == "WeightedGroupL2":
         raise UnsupportedModelError(f"{type(model.penalty).__name__}(positive=True) has no formula yet")
     classes = model.classes_ if isinstance(loss, Logistic) else None
-    data = checked(model, X, y, loss, classes=classes)
-    data = replace(data, weights=_datafit_weights(model, data, sample_weight))
+    _check_datafit_weights(model, sample_weight)
+    data = checked(model, X, y, sample_weight, loss, classes=classes, weighted=True)
     intercept = bool(getattr(model.solver, "fit_intercept", False))
     return reading_of(model, data, loss, convert(model.penalty, data.total), intercept=intercept)
 
 
-def _datafit_weights(model: Any, data: CheckedData, sample_weight: Any) -> Array:
-    """Weights of the rows, which skglm keeps in its datafit."""
+def _check_datafit_weights(model: Any, sample_weight: Any) -> None:
+    """Refuse other weights of the rows than skglm keeps in its datafit."""
     own = getattr(model.datafit, "sample_weights", None)
     if own is None:
         refuse_weights(model, sample_weight)
-        return data.weights
-    given = None if sample_weight is None else check_weights(sample_weight, data.X)
-    if given is None or not np.array_equal(given, own):
+    elif sample_weight is None or not np.array_equal(sample_weight, own):
         raise ValueError(
             "pass sample_weight=model.datafit.sample_weights, the weights that it was fitted with"
         )
-    return given
-
-
-def _tuned(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    return _any(model.best_estimator_, X, y, sample_weight)
 
 
 def _refit(model: Any) -> Refit:
@@ -194,7 +184,7 @@ READINGS = present(
         "SparseLogisticRegression": _logistic,
         "LinearSVC": _svc,
         "GeneralizedLinearEstimator": _any,
-        "GeneralizedLinearEstimatorCV": _tuned,
+        "GeneralizedLinearEstimatorCV": _any,
         "MCPRegression": partial(refused, why=NOT_CONVEX),
         "CoxEstimator": partial(refused, why=TIED_ROWS),
         "MultiTaskLasso": partial(refused, why=TIED_OUTPUTS),

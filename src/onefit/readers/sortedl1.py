@@ -14,14 +14,13 @@ from onefit.losses import Logistic, Loss, Poisson, Squared
 from onefit.penalties import Slope
 from onefit.readers.reading import Reading, refuse
 from onefit.readers.refitting import Refit
-from onefit.readers.translation import checked, present, reading_of, refuse_weights
+from onefit.readers.translation import checked, present, reading_of
 
 LOSSES: dict[str, Loss] = {"quadratic": Squared(), "logistic": Logistic(), "poisson": Poisson()}
 
 
 def _slope(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Mean loss + alpha Σ_k lambda_k |β|_(k)."""
-    refuse_weights(model, sample_weight)
     if model.loss not in LOSSES:
         refuse(model, "loss", f"supported are {', '.join(LOSSES)}")
     if model.scaling != "none":
@@ -29,7 +28,8 @@ def _slope(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if model.centering != "none" and not model.fit_intercept:
         refuse(model, "centering", "a refit centres anew; fit an intercept instead")
     loss = LOSSES[model.loss]
-    data = checked(model, X, y, loss, classes=np.array([0.0, 1.0]) if model.loss == "logistic" else None)
+    classes = np.array([0.0, 1.0]) if model.loss == "logistic" else None
+    data = checked(model, X, y, sample_weight, loss, classes=classes)
     penalty = Slope(np.ravel(model.lambda_), data.total * float(model.alpha_))
     reading = reading_of(model, data, loss, penalty, intercept=model.fit_intercept)
     held = model.lam is None and model.lambda_type == "gaussian"  # they depend on the number of rows

@@ -25,7 +25,6 @@ from onefit.penalties import Strengths
 from onefit.readers.reading import Reading
 from onefit.readers.refitting import Refit
 from onefit.readers.translation import CheckedData, checked, reading_of
-from onefit.validation import check_weights
 
 PASSES = 10_000  # of coordinate descent in a refit, which stops far earlier where it can
 TOLERANCE = 1e-12  # of a refit
@@ -38,14 +37,8 @@ class _Coefficients(BaseEstimator):
 
     def __init__(self, params: Any) -> None:
         self.params = params
-
-    @property
-    def coef_(self) -> Array:
-        return np.asarray(self.params, dtype=np.float64)
-
-    @property
-    def n_features_in_(self) -> int:
-        return len(self.coef_)
+        self.coef_ = np.asarray(params, dtype=np.float64)
+        self.n_features_in_ = len(self.coef_)
 
 
 def _results(results: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -125,16 +118,16 @@ def _checked(results: Any, X: Any, y: Any, loss: Loss, sample_weight: Any) -> Ch
             f"the model was fitted on {own.shape[0]} rows of {own.shape[1]} columns, with the constant, but "
             f"X has the shape {np.shape(X)}: pass results.model.exog and results.model.endog"
         )
-    data = checked(_Coefficients(results.params), X, y, loss)
-    return replace(data, weights=_weights(results, data, sample_weight))
+    data = checked(_Coefficients(results.params), X, y, sample_weight, loss, weighted=True)
+    _check_weights(results, data.weights)
+    return data
 
 
-def _weights(results: Any, data: CheckedData, sample_weight: Any) -> Array:
-    """Weights of the rows, which statsmodels keeps in its model."""
-    model, n = results.model, len(data.y)
+def _check_weights(results: Any, given: Array) -> None:
+    """Refuse other weights of the rows than statsmodels keeps in its model."""
+    model = results.model
     generalised = type(model) is sm.GLM
-    own = np.broadcast_to(model.iweights if generalised else getattr(model, "weights", 1.0), n)
-    given = np.ones(n) if sample_weight is None else check_weights(sample_weight, data.X)
+    own = np.broadcast_to(model.iweights if generalised else getattr(model, "weights", 1.0), len(given))
     if not np.allclose(given, own, rtol=1e-12):
         name = "results.model.iweights" if generalised else "results.model.weights"
         raise ValueError(f"pass sample_weight={name}, the weights that the model was fitted with")
@@ -143,7 +136,6 @@ def _weights(results: Any, data: CheckedData, sample_weight: Any) -> Array:
             "GLM.fit_regularized divides a weighted likelihood by the number of rows, not by their weight: "
             "fit without freq_weights and var_weights"
         )
-    return given
 
 
 def _refit(results: Any) -> Refit:

@@ -1,7 +1,7 @@
-"""What readers of libraries beside scikit-learn share: checks of the data, scales of penalties.
+"""What readers share: checks of the data, scales of penalties.
 
-All their losses are means unless a reader says otherwise, so that the total penalty shrinks when a row
-leaves.  None of their intercepts is penalised.
+All losses are means unless a reader says otherwise, so that the total penalty shrinks when a row leaves.  No
+intercept is penalised, unless liblinear fits it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
-from onefit.losses import Hinge, Logistic, Loss, Tweedie
-from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, SquaredError
+from onefit.losses import Hinge, Logistic, Loss, Quantile, Tweedie
+from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Penalty, SeparablePenalty, Strengths
-from onefit.problem import Problem
-from onefit.readers.conventions import dense
+from onefit.problem import Balance, Problem
 from onefit.readers.reading import Reading
-from onefit.validation import check_new_rows, check_range, check_rows, class_numbers
+from onefit.validation import check_new_rows, check_range, check_rows, check_weights, class_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,12 @@ class CheckedData:
         return float(self.weights.sum())
 
 
-def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> CheckedData:
-    """Check data of a model that was fitted without weights."""
+def checked(
+    model: Any, X: Any, y: Any, sample_weight: Any, loss: Loss, *, classes: Any = None, weighted: bool = False
+) -> CheckedData:
+    """Check data, of a model that was fitted without weights unless it is said to know them."""
+    if not weighted:
+        refuse_weights(model, sample_weight)
     X, y = check_rows(model, _unnamed(model, X), y, numeric=classes is None)
     if classes is not None:
         refuse_many(model, classes)
@@ -52,12 +56,13 @@ def checked(model: Any, X: Any, y: Any, loss: Loss, *, classes: Any = None) -> C
             f"the model has {np.size(coefficients(model))} coefficients, but X has {X.shape[1]} columns: "
             "pass the data it was fitted on"
         )
-    return CheckedData(X, y, np.ones(X.shape[0]), classes)
+    return CheckedData(X, y, check_weights(sample_weight, X), classes)
 
 
 def _unnamed(model: Any, X: Any) -> Any:
-    """Rows without names of columns, where the estimator keeps none itself."""
-    return np.asarray(X) if hasattr(X, "columns") and not hasattr(model, "feature_names_in_") else X
+    """Rows without names of columns, where the estimator of another library keeps none itself."""
+    keeps_names = hasattr(model, "feature_names_in_") or library_of(type(model)) == "sklearn"
+    return np.asarray(X) if hasattr(X, "columns") and not keeps_names else X
 
 
 def new_rows(model: Any, X: Any) -> Design:
@@ -78,14 +83,14 @@ def refuse_weights(model: Any, sample_weight: Any) -> None:
     """Refuse weights of rows, which the library does not know."""
     if sample_weight is not None:
         raise ValueError(
-            f"{type(model).__name__} of {library_of(model)} knows no sample_weight, and was fitted without: "
-            "leave it out"
+            f"{type(model).__name__} of {library_of(type(model))} knows no sample_weight, and was fitted "
+            "without: leave it out"
         )
 
 
-def library_of(model: Any) -> str:
-    """Name of the package that an estimator comes from."""
-    return type(model).__module__.partition(".")[0]
+def library_of(kind: type) -> str:
+    """Name of the package that a class of estimators comes from."""
+    return kind.__module__.partition(".")[0]
 
 
 def coefficients(model: Any) -> Array:
@@ -110,7 +115,59 @@ def metric_of_loss(loss: Loss, classes: Any) -> LinearMetric:
         return LogLoss(np.asarray(classes))
     if isinstance(loss, Hinge):
         return HingeLoss(np.asarray(classes))
+    if isinstance(loss, Quantile):
+        return PinballLoss(loss.level)
     return Deviance(loss) if isinstance(loss, Tweedie) else SquaredError()
+
+
+# --- scikit-learn: weights of classes, penalised intercepts ---
+
+
+def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: Any) -> Array:
+    """Return the factor of each row's class: (n,)."""
+    if class_weight is None:
+        return np.ones(len(numbers))
+    if class_weight == "balanced":
+        in_class = np.bincount(numbers, weights, len(classes))
+        return (weights.sum() / (len(classes) * in_class))[numbers]
+    return np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)[numbers]
+
+
+def checked_labels(
+    model: Any, X: Any, y: Any, sample_weight: Any, *, by_weight: bool = False
+) -> tuple[Design, Index, Array, Balance | None]:
+    """Rows, class numbers, weights times those of the classes, and what a refit balances anew.
+
+    Parameters
+    ----------
+    model : fitted classifier with ``class_weight``
+    X, y, sample_weight : arrays
+    by_weight : bool
+        Whether balanced classes are those of equal weight, not of equal numbers of rows.
+    """
+    X, y = check_rows(model, X, y, numeric=False)
+    numbers, weights = class_numbers(y, model.classes_), check_weights(sample_weight, X)
+    counted = weights if by_weight else np.ones(len(numbers))
+    balance = Balance(numbers, counted) if model.class_weight == "balanced" else None
+    return X, numbers, weights * class_weights(model.class_weight, numbers, counted, model.classes_), balance
+
+
+def with_constant(X: Design, scale: float) -> Design:
+    """Return the design with a last column of ``scale``, which stands for the intercept."""
+    return _linalg.as_columns(X).with_column(scale)
+
+
+def dense(values: Any) -> Array:
+    """Return coefficients as a dense array of floats, however they are kept."""
+    return np.asarray(_linalg.as_columns(values).dense(), dtype=np.float64)
+
+
+def ridge_penalty(model: Any, y: Array) -> L2:
+    """One strength, that was chosen or given, or one for each output: (1, t)."""
+    strengths = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha, dtype=np.float64)
+    return L2(
+        strengths.reshape(1, -1) if y.ndim == 2 and strengths.size > 1 else float(strengths.reshape(-1)[0])
+    )
 
 
 # --- penalties ---------------------------------------------------------------------------------
@@ -158,6 +215,11 @@ def alpha_of(model: Any) -> float:
     return float((model.alpha if alpha is None else alpha) or 0.0)
 
 
+def mix_of(model: Any) -> float:
+    """Share of the ℓ1 norm, 1 where the class has no other."""
+    return float(getattr(model, "l1_ratio_", getattr(model, "l1_ratio", 1.0)))
+
+
 def with_signs(penalty: SeparablePenalty, given: Any) -> Penalty:
     """``positive=True`` is a bound at zero."""
     return penalty + Box(lower=0.0) if getattr(given, "positive", False) else penalty
@@ -169,7 +231,7 @@ def with_signs(penalty: SeparablePenalty, given: Any) -> Penalty:
 def refused(model: Any, X: Any, y: Any, sample_weight: Any, *, why: str) -> NoReturn:
     """Refuse every model of a class."""
     raise UnsupportedModelError(
-        f"no leave-one-out formula for {library_of(model)}'s {type(model).__name__}: {why}"
+        f"no leave-one-out formula for {library_of(type(model))}'s {type(model).__name__}: {why}"
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar, final
 
 from onefit.blocks import Block, Rows
@@ -25,9 +27,7 @@ class LocalSource(Rows):
         whole: Any = next(parts, None)
         if whole is None:
             raise ValueError("the source has no rows")
-        for one in parts:
-            whole = whole + one
-        return whole
+        return reduce(add, parts, whole)
 
     @final
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:

@@ -37,18 +37,13 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Rows | None:
         if y is not None or sample_weight is not None:
             raise TypeError("blocks bring their own target and weights: leave y and sample_weight out")
         return X if isinstance(X, Rows) else GeneratedSource(X)
-    library = type(X).__module__.partition(".")[0]
-    if isinstance(X, str | PathLike):
-        library = "pyarrow"
-    if library not in LIBRARIES or (library == "pyarrow" and not _is_stored(X)):
+    is_path = isinstance(X, str | PathLike)
+    library = "pyarrow" if is_path else type(X).__module__.partition(".")[0]
+    in_memory = library == "pyarrow" and not (is_path or hasattr(X, "get_fragments"))  # a pyarrow.Table
+    if library not in LIBRARIES or in_memory:
         return None
     if y is None:
         raise TypeError("fit() of a table needs y, the name of its target's column: fit(table, 'price')")
     module, name = LIBRARIES[library]
     source: Rows = getattr(import_module(module), name)(X, y, sample_weight)
     return source
-
-
-def _is_stored(X: Any) -> bool:
-    """Whether X is a path or a dataset; a pyarrow.Table is in memory."""
-    return isinstance(X, str | PathLike) or hasattr(X, "get_fragments")

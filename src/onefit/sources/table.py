@@ -97,7 +97,7 @@ class TableSource(LocalSource):
                 last = first + batch.num_rows - 1
                 X = np.column_stack([_numbers(batch.column(name)) for name in self._layout.names or ()])
                 y, weights = (
-                    None if name is None else _values(batch.column(name))
+                    None if name is None else batch.column(name).to_numpy(zero_copy_only=False)
                     for name in (self._target, self._weight)
                 )
                 yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights)
@@ -156,14 +156,13 @@ def _opened(path: Path) -> ds.Dataset:
     if not files:
         raise ValueError(f"the folder {str(path)!r} holds no file that ends in .parquet")
     try:
-        dataset = ds.dataset([str(file) for file in files], format="parquet")
+        return ds.dataset([str(file) for file in files], format="parquet")
     except (pa.ArrowInvalid, OSError) as error:
         kind = path.suffix[1:]
         other = f"; or pass pyarrow.dataset.dataset({str(path)!r}, format={kind!r})"
         raise ValueError(
             f"{path} is no Parquet file, or ends early{other if kind in OTHER_FORMATS else ''}: {error}"
         ) from error
-    return dataset
 
 
 def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
@@ -171,16 +170,15 @@ def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
         raise ValueError(f"{what}={name!r} is no column of the table: it has {', '.join(schema.names)}")
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
-    )
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers, or true and false."""
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(is_one(kind) for is_one in number)
 
 
 def _check_numeric(schema: pa.Schema, names: list[str], *, given: bool) -> None:
     other = [
-        f"{name!r} ({schema.field(name).type})" for name in names if not _is_number(schema.field(name).type)
+        f"{name!r} ({schema.field(name).type})" for name in names if not is_number(schema.field(name).type)
     ]
     if other:
         raise ValueError(
@@ -202,7 +200,7 @@ def _check_files(dataset: ds.Dataset, schema: pa.Schema, names: list[str]) -> No
                     f"{_name(fragment)} has no column {name!r}, which other files of the table have"
                 )
             kinds = own.field(name).type, schema.field(name).type
-            if _is_number(kinds[0]) != _is_number(kinds[1]):
+            if is_number(kinds[0]) != is_number(kinds[1]):
                 raise ValueError(
                     f"column {name!r} of {_name(fragment)} holds {kinds[0]}, in other files {kinds[1]}"
                 )
@@ -221,11 +219,6 @@ def _wide(schema: pa.Schema) -> pa.Schema:
 def _numbers(column: pa.Array) -> Any:
     kind = np.float32 if pa.types.is_float32(column.type) else np.float64
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=kind)
-
-
-def _values(column: pa.Array) -> Any:
-    """Return a column as NumPy has it, None where it is missing."""
-    return column.to_numpy(zero_copy_only=False)
 
 
 def write_rows(path: str | PathLike[str], parts: Iterator[dict[str, Any]]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn import kernel_ridge, svm
-from sklearn.base import clone
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from onefit._typing import Array, Design
@@ -19,10 +18,11 @@ from onefit.losses import EpsilonInsensitive, Hinge, Loss, Squared
 from onefit.metrics import HingeLoss, LinearMetric, SquaredError
 from onefit.penalties import L2
 from onefit.problem import Balance, Problem
-from onefit.readers.conventions import dense, ridge_penalty
 from onefit.readers.kernels import KernelGram
 from onefit.readers.reading import Reader, Reading, refuse
-from onefit.validation import check_new_rows, check_rows, check_weights, class_numbers
+from onefit.readers.refitting import tightly
+from onefit.readers.translation import checked_labels, dense, ridge_penalty
+from onefit.validation import check_new_rows, check_rows, check_weights
 
 
 def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -41,7 +41,7 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
     problem = Problem(
         Squared(),
-        ridge_penalty(model.alpha, y),
+        ridge_penalty(model, y),
         KernelGram(kernel, X, model.kernel),
         y,
         check_weights(sample_weight, X),
@@ -55,20 +55,15 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """C Σ w hinge + ½ ‖β‖², with an intercept that is not penalised."""
-    X, y = check_rows(model, X, y, numeric=False)
     if len(model.classes_) > 2:
         raise UnsupportedModelError(
             f"SVC with {len(model.classes_)} classes is many machines that vote, without a formula; take "
             "sklearn.multiclass.OneVsRestClassifier and one of its machines"
         )
-    numbers = class_numbers(y, model.classes_)
-    weights = check_weights(sample_weight, X)
-    balance = Balance(numbers, np.ones(len(y))) if model.class_weight == "balanced" else None
-    weights = weights * np.asarray(model.class_weight_, dtype=np.float64)[numbers]
-    target = numbers.astype(np.float64)
-    reading = _kernel_machine(model, X, target, weights, Hinge(), HingeLoss(np.asarray(model.classes_)))
-    problem = replace(reading.fit.problem, balance=balance)
-    return replace(reading, fit=replace(reading.fit, problem=problem), classes=model.classes_)
+    X, numbers, weights, balance = checked_labels(model, X, y, sample_weight)
+    target, metric = numbers.astype(np.float64), HingeLoss(np.asarray(model.classes_))
+    reading = _kernel_machine(model, X, target, weights, Hinge(), metric, balance)
+    return replace(reading, classes=model.classes_)
 
 
 def _svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -88,7 +83,13 @@ def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 
 
 def _kernel_machine(
-    model: Any, X: Design, y: Array, weights: Array, loss: Loss, metric: LinearMetric
+    model: Any,
+    X: Design,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    metric: LinearMetric,
+    balance: Balance | None = None,
 ) -> Reading:
     if model.shape_fit_ != X.shape:
         raise NotFittedToDataError(
@@ -98,14 +99,15 @@ def _kernel_machine(
     level = np.asarray(float(model.intercept_[0]))
     penalty = L2(1.0 / float(model.C))
     if model.kernel == "linear":
-        problem = Problem(loss, penalty, X, y, weights)
+        problem = Problem(loss, penalty, X, y, weights, balance=balance)
         return Reading(Fit(problem, dense(model.coef_)[0], level), metric, y)
     kernel = _kernel(model)
     dual = np.zeros(len(y))
     dual[np.flatnonzero(weights > 0)[model.support_]] = dense(model.dual_coef_)[
         0
     ]  # libsvm numbers the rows with weight
-    problem = Problem(loss, penalty, KernelGram(kernel, X, model.kernel, checked=True), y, weights)
+    gram = KernelGram(kernel, X, model.kernel, checked=True)
+    problem = Problem(loss, penalty, gram, y, weights, balance=balance)
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)
@@ -126,9 +128,8 @@ def _kernel(model: Any) -> Callable[[Design, Design], Array]:
 
 def _with_its_gamma(model: Any) -> Any:
     """Return the estimator whose refits keep the width of the kernel, solved tightly."""
-    tight = {"tol": min(model.tol, 1e-8), "max_iter": -1}
-    scales = model.kernel in ("rbf", "poly", "sigmoid")
-    return clone(model).set_params(**tight, **({"gamma": model._gamma} if scales else {}))
+    scales = {"gamma": model._gamma} if model.kernel in ("rbf", "poly", "sigmoid") else {}
+    return tightly(model, tol=1e-8).set_params(max_iter=-1, **scales)
 
 
 READINGS: dict[type, Reader] = {

@@ -21,21 +21,9 @@ class WithOffset(LinearMetric):
 
     inner: LinearMetric
 
-    @property
-    def method(self) -> str:  # type: ignore[override]
-        return self.inner.method
-
-    @property
-    def refit_method(self) -> str:  # type: ignore[override]
-        return self.inner.refit_method
-
-    @property
-    def loss_name(self) -> str:  # type: ignore[override]
-        return self.inner.loss_name
-
-    @property
-    def has_kinks(self) -> bool:  # type: ignore[override]
-        return self.inner.has_kinks
+    def __post_init__(self) -> None:
+        own = ("method", "refit_method", "loss_name", "has_kinks")
+        self.__dict__.update({name: getattr(self.inner, name) for name in own})
 
     def target(self, y: Any) -> Array:
         response = self.inner.target(y)

@@ -9,8 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich
-from onefit.curvature.one_output import OfColumns
+from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
 from onefit.numerics import EPS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,61 +11,32 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design
-from onefit.curvature.base import Direction, Sandwich, total_curvature
-from onefit.curvature.one_output import OfColumns
+from onefit.curvature.base import Direction, OfColumns, Sandwich, total_curvature
 from onefit.problem import Moments
 
 CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
 
 
 @dataclass(frozen=True)
-class Primal(OfColumns):
-    """k × k: Cholesky, or a generalised inverse where K has no factor.
+class OfFactor(OfColumns):
+    """k × k, in terms of a factor and of what its columns were centred by.
 
     Several right-hand sides are columns of the direction.
     """
-
-    moments: Moments | None = None  # with which K need not be summed over the rows
 
     @cached_property
     def _active(self) -> Design:
         return _linalg.active_columns(self.X, self.support)
 
-    @cached_property
+    @property
+    @abstractmethod
     def _means(self) -> Array | None:
-        if not self.intercept or not np.isfinite(total_curvature(self.d, True)):
-            return None
-        if self.moments is not None:
-            return self.moments.means if self.support is None else self.moments.means[self.support]
-        return _linalg.column_means(self._active, self.d)
-
-    @cached_property
-    def _gram(self) -> Array:
-        if self.moments is not None:
-            gram = self.moments.gram
-            K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
-        else:
-            K = _linalg.as_columns(self._active).weighted_gram(self._means, self.d)
-        if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
-            rounding = _linalg.as_columns(self._active).centring_error * np.abs(self.d.sum()) * self._means**2
-            constant = K.diagonal() <= rounding
-            K[constant], K[:, constant] = 0.0, 0.0
-        if self.hessian.ndim == 2:
-            return K + self.hessian
-        K[np.diag_indices_from(K)] += self.hessian
-        return K
+        """What was taken off the columns: (k,)."""
 
     @property
-    def _is_wide(self) -> bool:
-        """Whether more columns than rows, without curvature of the penalty, make K singular for sure."""
-        return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
-
-    @cached_property
+    @abstractmethod
     def _factored(self) -> Factorization:
-        if self._is_wide:
-            root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
-            return Factorization(root, False, CONDITION_OF_WIDE)
-        return Factorization.of(self._gram)
+        """K, factored."""
 
     @property
     def is_definite(self) -> bool:
@@ -128,3 +100,46 @@ class Primal(OfColumns):
         free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
         intercept = np.full(free.shape[1], self._offset)
         return Direction(free, intercept if self._means is None else intercept - self._means @ free)
+
+
+@dataclass(frozen=True)
+class Primal(OfFactor):
+    """k × k: Cholesky, or a generalised inverse where K has no factor."""
+
+    moments: Moments | None = None  # with which K need not be summed over the rows
+
+    @cached_property
+    def _means(self) -> Array | None:
+        if not self.intercept or not np.isfinite(total_curvature(self.d, True)):
+            return None
+        if self.moments is not None:
+            return self.moments.means if self.support is None else self.moments.means[self.support]
+        return _linalg.column_means(self._active, self.d)
+
+    @cached_property
+    def _gram(self) -> Array:
+        if self.moments is not None:
+            gram = self.moments.gram
+            K = gram.copy() if self.support is None else gram[np.ix_(self.support, self.support)]
+        else:
+            K = _linalg.as_columns(self._active).weighted_gram(self._means, self.d)
+        if self._means is not None:  # a constant column says nothing beside an intercept: only rounding
+            rounding = _linalg.as_columns(self._active).centring_error * np.abs(self.d.sum()) * self._means**2
+            constant = K.diagonal() <= rounding
+            K[constant], K[:, constant] = 0.0, 0.0
+        if self.hessian.ndim == 2:
+            return K + self.hessian
+        K[np.diag_indices_from(K)] += self.hessian
+        return K
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether more columns than rows, without curvature of the penalty, make K singular for sure."""
+        return len(self.hessian) > self.X.shape[0] and not np.any(self.hessian)
+
+    @cached_property
+    def _factored(self) -> Factorization:
+        if self._is_wide:
+            root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
+            return Factorization(root, False, CONDITION_OF_WIDE)
+        return Factorization.of(self._gram)

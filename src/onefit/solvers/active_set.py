@@ -17,6 +17,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.numerics import TINY
 from onefit.solvers.support import Support
 
 # Relative excess of a correlation over its strength that still counts as optimal; the duality gap
@@ -34,7 +35,6 @@ _ILL_CONDITIONED = 1e6
 _REFINEMENTS = 4
 # Strengths this near to one another, relatively, are not worth halving.
 _CLOSE = 0.02
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 @final
@@ -66,10 +66,8 @@ class ActiveSet(Support):
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
         super().__init__(X, y, weights, fit_intercept=fit_intercept)
-        self._barred: Mask = np.zeros(self._l1.size, dtype=np.bool_)
-        self._set_aside: Mask = np.zeros_like(self._barred)
-        self.rounds = 0
-        self._unresolved = 0
+        self._barred, self._set_aside = np.zeros((2, self._l1.size), dtype=np.bool_)
+        self.rounds = self._unresolved = 0
 
     def solve(self, l1: float | Array, l2: float | Array = 0.0) -> None:
         """Move to the optimum for new strengths.
@@ -91,8 +89,11 @@ class ActiveSet(Support):
         self._approach(np.full(p, l1) if np.ndim(l1) == 0 else np.array(l1, dtype=np.float64))
         self._refine()
         if self._unresolved and self.relative_gap() > 1e-8:
-            msg = f"stopped with {self._unresolved} correlations above their strength"
-            warnings.warn(msg, RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"stopped with {self._unresolved} correlations above their strength",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _approach(self, target: Array, halvings: int = _HALVINGS) -> None:
         """Go to the optimum for ``target``, by way of one half-way there if need be."""
@@ -115,7 +116,7 @@ class ActiveSet(Support):
     def _emptying(self, target: Array) -> Array:
         """Multiple of ``target`` at which no correlation with the response exceeds its strength."""
         proper = np.isfinite(target) & (target > 0)
-        correlations = np.abs(_linalg.transposed_times(self._X, self._weigh(self._response)))
+        correlations = np.abs(_linalg.transposed_times(self._X, self._weights * self._response))
         ratio = (correlations[proper] / target[proper]).max(initial=1.0)
         return target * float(ratio)
 
@@ -186,7 +187,7 @@ class ActiveSet(Support):
         share = np.full(target.size, np.inf)
         # A coordinate that just joined sits at zero and leaves at once if it heads the wrong way.
         held, beyond = np.abs(self._beta[wrong]), np.abs(target[wrong])
-        share[wrong] = held / np.maximum(held + beyond, _TINY)
+        share[wrong] = held / np.maximum(held + beyond, TINY)
         step = share.min()
         self._beta = self._beta + step * (target - self._beta)
         return share <= step
@@ -228,7 +229,7 @@ class ActiveSet(Support):
         fit, squared_distance = self._projection(slot)
         share = self._steps_to_zero(sign * fit)
         step = float(share.min(initial=np.inf))
-        if abs(correlation) - self._l1[column] < step * max(squared_distance, _TINY):
+        if abs(correlation) - self._l1[column] < step * max(squared_distance, TINY):
             joined = self._join(slot, 0.0, squared_distance)
         else:
             self._beta = self._beta - step * sign * fit
@@ -241,7 +242,7 @@ class ActiveSet(Support):
         fit = self._factor.solve(self._store.gram[self._slots, slot[0]])
         apart = self._store.times(slot, np.ones(1)) - self._store.times(self._slots, fit)
         ridge = self._l2[self._store.owner[slot[0]]] + fit @ (self._ridge() * fit)
-        return fit, float(apart @ self._weigh(apart) + ridge)
+        return fit, float(apart @ (self._weights * apart) + ridge)
 
     def _steps_to_zero(self, direction: Array) -> Array:
         """Step against ``direction`` at which each penalised coordinate is zero, or infinity."""
@@ -268,7 +269,7 @@ class ActiveSet(Support):
         rounding = self._rounding(beta)[self.support]
         slope = self._l1[self.support] * self._signs
         for _ in range(_REFINEMENTS):
-            c = self._store.correlations(self._weigh(residual))[self._slots]
+            c = self._store.correlations(self._weights * residual)[self._slots]
             gradient = c - slope - self._ridge() * beta
             step = self._factor.solve(gradient)
             beta = beta + step

@@ -9,13 +9,13 @@ from scipy.linalg import blas, lapack
 
 from onefit._typing import Array, Index
 from onefit.cholesky import UpdatableCholesky
+from onefit.numerics import EPS
 from onefit.solvers.column_store import ColumnStore
 
 # Relative rounding that following the leverages may gather before they are computed afresh, and the
 # relative squared length below which a direction that joined or left is not followed at all.
 _DRIFT = 1e-12
 _UNSAFE = 1e-4
-_EPS = float(np.finfo(np.float64).eps)
 
 
 @final
@@ -48,14 +48,12 @@ class Leverages:
         if value is None or self._drift > _DRIFT * value.max():
             value = self._base + _afresh(store, slots, factor)
             self._drift = 0.0
-        self._drift += _EPS * factor.condition() * float(value.max())
+        self._drift += EPS * factor.condition() * float(value.max())
         self._value, self._slots = value, slots
         return value.copy()
 
     def _follow(self, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array | None:
         """Leverages by way of those of the last call; None where afresh is cheaper or safer."""
-        if self._slots is None:
-            return None
         changed = directions_since(self._slots, store, slots, factor, l2)
         if changed is None:
             return None
@@ -67,12 +65,14 @@ class Leverages:
 
 
 def directions_since(
-    before: Index, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
+    before: Index | None, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
 ) -> tuple[Array, int] | None:
     """Coefficients on the stored columns of directions that joined and that left, and how many joined.
 
-    None where leverages afresh, k directions, are cheaper or safer.
+    None where leverages afresh, k directions, are cheaper or safer, or there was no support before.
     """
+    if before is None:
+        return None
     was, now = np.zeros((2, store.count), dtype=np.bool_)
     was[before] = now[slots] = True
     joined = np.flatnonzero(~was[slots])
@@ -88,9 +88,7 @@ def directions_since(
 
 def _afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
     """``a_i' K_SS^-1 a_i`` as the squared rows of ``A_S R^-1``, shape (n,)."""
-    columns = store.matrix.T[slots].T
-    if slots.size:
-        columns = _divide(columns, factor.upper)
+    columns = _divide(store.matrix.T[slots].T, factor.upper)
     return np.square(columns.T).sum(axis=0)
 
 

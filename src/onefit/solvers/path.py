@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from onefit import _linalg
-from onefit.curvature import Curvature, factor
+from onefit._linalg import Factorization
+from onefit._typing import Array
+from onefit.curvature import Curvature, OfFactor, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Polyhedral
 from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
-from onefit.solvers.active_curvature import ActiveSetCurvature
 from onefit.solvers.active_set import ActiveSet
 
 STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is surer
@@ -79,6 +82,25 @@ def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:
     return truncated.approach(start, approximately)
 
 
+@dataclass(frozen=True)
+class ActiveSetCurvature(OfFactor):
+    """The curvature that an active set keeps up to date along a path; valid until the set moves on."""
+
+    active: ActiveSet
+
+    @cached_property
+    def _means(self) -> Array | None:
+        return self.active.means if self.intercept else None
+
+    @cached_property
+    def _factored(self) -> Factorization:
+        L = np.asfortranarray(self.active.factor.T)
+        return Factorization(L, True, _linalg.condition(L))
+
+    def quadratic_forms(self) -> Array:
+        return self.active.quadratic_forms()
+
+
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve least-squares problems that differ in their penalty, by the exact active-set method."""
     active: ActiveSet | None = None
@@ -89,4 +111,6 @@ def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]
         fixed = np.isinf(l2)  # at zero, by either strength
         active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
         fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
-        yield newton.Solution(fit, ActiveSetCurvature(active, active.support.copy()))
+        X, own = problem.X, active.support.copy()
+        curved = (X, own, X.shape[1], l2[own], problem.weights, bool(problem.intercept))
+        yield newton.Solution(fit, ActiveSetCurvature(*curved, active))

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss
 from onefit.losses.piecewise import PiecewiseLinear
-from onefit.losses.smooth import Squared
-from onefit.losses.tweedie import Tweedie
+from onefit.losses.smooth import Squared, Tweedie
 from onefit.pieces import Pieces
 
 STEPS = 50  # of Newton's method for the constant model, which halves an interval where it fails

@@ -134,7 +134,7 @@ class ActiveSet(Support):
         if np.array_equal(l2, self._l2):
             return
         self._l2 = l2
-        self._leverages.invalidate()
+        self._known_leverages = None
         self._refactor()
 
     def _pivot(self, *, careful: bool) -> bool:

@@ -22,8 +22,9 @@ from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
 from onefit.problem import Problem
 from onefit.solvers import conic
+from onefit.solvers.kinks import on_kinks
 from onefit.solvers.line_search import toward
-from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
+from onefit.solvers.quadratic_program import minimum, rows_of_loss
 from onefit.solvers.stationary import is_stationary
 
 STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already

@@ -32,6 +32,7 @@ from onefit._typing import Array, Design, Index
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import PiecewiseLinear
+from onefit.losses.composed import straight_part
 from onefit.numerics import CERTIFIED, rounding_of_slack
 from onefit.problem import Problem
 from onefit.solvers.dual_active_set import DualActiveSet
@@ -51,7 +52,7 @@ def solve(start: Fit) -> Fit:
     Returns
     -------
     Fit
-        With ``eta``, ``slope`` (the duals of rows on kinks included) and ``pinned`` (the independent rows
+        With ``eta``, ``gradient`` (the duals of rows on kinks included) and ``pinned`` (the independent rows
         on kinks) known.
 
     Raises
@@ -104,22 +105,32 @@ def _known_duals(start: Fit, rows: Index) -> Array | None:
 
 
 def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
-    slope, pinned = np.zeros(problem.n), np.zeros(problem.n, dtype=bool)
-    slope[rows], pinned[rows[dual.pins]] = dual.duals, True
     coef, extra = dual.primal()
     if not _linalg.has_columns(problem.X):
         coef, held = np.zeros(problem.n), coef
         coef[rows] = held
-    level = np.asarray(extra.sum())
-    eta = problem.linear_predictor(coef, level)
-    held = dual.held_at(dual.pins)
-    off = np.abs(eta[rows[dual.pins]] - held)
-    if np.any(
-        off > CERTIFIED * (1.0 + np.abs(held)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
-    ):
+    fit = Fit(problem, coef, np.asarray(extra.sum()))
+    eta, fit = fit.eta, on_kinks(fit, dual, rows)
+    allowed = CERTIFIED * (1.0 + np.abs(fit.eta)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
+    if np.any(np.abs(eta - fit.eta) > allowed):
         raise SolverError(
             "the coefficients do not bring rows onto the kinks of the loss that they hold: the columns of "
             "X are of very different size, or very large; standardise them"
         )
-    eta[rows[dual.pins]] = held
-    return Fit(problem, coef, level).known(eta=eta, gradient=slope, pinned=pinned)
+    return fit
+
+
+def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
+    """Return the fit with the duals of its rows, and exactly on the kinks where the program has them.
+
+    The rows of the loss are the first of the program.
+    """
+    problem = fit.problem
+    slope, pinned, eta = np.zeros(problem.n), np.zeros(problem.n, dtype=bool), fit.eta.copy()
+    pins = dual.pins[dual.pins < len(rows)]
+    slope[rows], pinned[rows[pins]] = dual.duals[: len(rows)], True
+    straight = straight_part(problem.loss)
+    assert straight is not None
+    held = rows[pins]
+    eta[held] = straight.kinks(problem.y[held])[np.arange(len(held)), dual.state[pins]]
+    return fit.known(eta=eta, gradient=slope, pinned=pinned)

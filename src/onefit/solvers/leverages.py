@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import final
-
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from onefit._typing import Array, Index
 from onefit.cholesky import UpdatableCholesky
-from onefit.numerics import EPS
 from onefit.solvers.column_store import ColumnStore
 
-# Relative rounding that following the leverages may gather before they are computed afresh, and the
-# relative squared length below which a direction that joined or left is not followed at all.
-_DRIFT = 1e-12
+# Relative squared length below which a direction that joined or left is not followed at all.
 _UNSAFE = 1e-4
 
 
-@final
-class Leverages:
-    """Leverages that follow the support.
+def followed(
+    before: Index, value: Array, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
+) -> Array | None:
+    """Leverages of a support by way of those of an earlier one; None where afresh is cheaper or safer.
 
     Between supports ``S0`` and ``S1`` with intersection ``I``, only the directions that left and
     those that joined matter:
@@ -30,49 +26,23 @@ class Leverages:
     where ``P`` holds the columns outside ``I``, made orthogonal to ``A_I`` and to one another in
     the metric of ``K``.
     """
-
-    def __init__(self, n: int, base: float) -> None:
-        self._base = base
-        self._slots: Index | None = None
-        self._value: Array = np.full(n, base)
-        self._drift = 0.0
-
-    def invalidate(self) -> None:
-        """Weights or ridge strengths changed: start afresh at the next call."""
-        self._slots = None
-
-    def at(self, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array:
-        """Leverages on the columns in ``slots``, in the order of ``factor``; shape (n,)."""
-        value = self._follow(store, slots, factor, l2)
-        # Rounding was relative to leverages that may have been larger than these.
-        if value is None or self._drift > _DRIFT * value.max():
-            value = self._base + _afresh(store, slots, factor)
-            self._drift = 0.0
-        self._drift += EPS * factor.condition() * float(value.max())
-        self._value, self._slots = value, slots
-        return value.copy()
-
-    def _follow(self, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array | None:
-        """Leverages by way of those of the last call; None where afresh is cheaper or safer."""
-        changed = directions_since(self._slots, store, slots, factor, l2)
-        if changed is None:
-            return None
-        directions, joined = changed
-        if directions.shape[1] == 0:
-            return self._value
-        squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
-        return self._value + squares[:joined].sum(axis=0) - squares[joined:].sum(axis=0)
+    changed = directions_since(before, store, slots, factor, l2)
+    if changed is None:
+        return None
+    directions, joined = changed
+    if directions.shape[1] == 0:
+        return value
+    squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
+    return value + squares[:joined].sum(axis=0) - squares[joined:].sum(axis=0)
 
 
 def directions_since(
-    before: Index | None, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
+    before: Index, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
 ) -> tuple[Array, int] | None:
     """Coefficients on the stored columns of directions that joined and that left, and how many joined.
 
-    None where leverages afresh, k directions, are cheaper or safer, or there was no support before.
+    None where leverages afresh, k directions, are cheaper or safer.
     """
-    if before is None:
-        return None
     was, now = np.zeros((2, store.count), dtype=np.bool_)
     was[before] = now[slots] = True
     joined = np.flatnonzero(~was[slots])
@@ -86,7 +56,7 @@ def directions_since(
     return None if directions is None else (directions, joined.size)
 
 
-def _afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
+def afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
     """``a_i' K_SS^-1 a_i`` as the squared rows of ``A_S R^-1``, shape (n,)."""
     columns = _divide(store.matrix.T[slots].T, factor.upper)
     return np.square(columns.T).sum(axis=0)

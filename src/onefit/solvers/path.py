@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array
-from onefit.curvature import Curvature, OfFactor, factor
+from onefit.curvature import Curvature, OfFactor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Polyhedral
@@ -49,13 +49,12 @@ def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     """
     near = approached(start, last)
     if near.is_there:
-        return newton.Solution(near.fit, factor(near.fit))
+        return newton.Solution.of(near.fit)
     if start.problem.loss.is_smooth or not _is_small_program(start):
         return newton.solve(near.fit)
     with suppress(SolverError):
         return newton.solve(near.fit, max_steps=STEPS_OF_JUMPS)
-    fit = quadratic_program.solve(near.fit)
-    return newton.Solution(fit, factor(fit))
+    return newton.Solution.of(quadratic_program.solve(near.fit))
 
 
 def _is_small_program(start: Fit) -> bool:

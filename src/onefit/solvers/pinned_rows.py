@@ -100,19 +100,15 @@ class PinnedRows:
         """Take as many independent rows onto their kinks as there are, and enough to fix θ."""
         self.pins = np.empty(0, dtype=np.intp)
         self._factor.clear()
-        refused = candidates[~self._join(candidates)]
-        self._to_nearest_end(refused)
+        refused = candidates[~self._join(candidates)]  # held on their kinks by others: to the nearer piece
+        k = self.state[refused]
+        below, above = (np.abs(self.duals[refused] - self.ends[refused, k + end]) for end in (0, 1))
+        self.state[refused] = k + (above < below)
         if len(missing := self._missing_directions()) > 0:
             self._join(missing)
         self.duals = np.take_along_axis(self.ends, self.state[:, None], axis=1)[:, 0]
         self.duals[self.pins] = np.clip(0.0, *self._interval(self.pins))
         self.pull = self.rows.times(self.duals)
-
-    def _to_nearest_end(self, rows: Index) -> None:
-        """Put rows that are on a kink, but held there by others, on the piece nearer to their dual."""
-        k = self.state[rows]
-        below, above = (np.abs(self.duals[rows] - self.ends[rows, k + end]) for end in (0, 1))
-        self.state[rows] = k + (above < below)
 
     def _join(self, rows: Index) -> Mask:
         """Add the independent ones among some rows to those on kinks; say which they are."""

@@ -17,7 +17,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
 from onefit.numerics import EPS, TINY
 from onefit.solvers.column_store import ColumnStore
-from onefit.solvers.leverages import Leverages, directions_since
+from onefit.solvers.leverages import afresh, directions_since, followed
 
 # A column whose squared distance from the span of the support is below this share of its squared
 # length counts as dependent: rounding in the Gram matrix, amplified by an ill-conditioned support,
@@ -25,6 +25,8 @@ from onefit.solvers.leverages import Leverages, directions_since
 _DEPENDENT = 1e-10
 # The same where the ridge part keeps K positive definite: only rounding in K itself is left.
 _DEPENDENT_WITH_RIDGE = 1e-13
+# Relative rounding that following the leverages may gather before they are computed afresh.
+_DRIFT = 1e-12
 
 
 class Support:
@@ -55,7 +57,8 @@ class Support:
         lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)
         self._noise = 8 * EPS * float(self._weights.max()) * lengths
         self._spread = float(np.linalg.norm(self._response))
-        self._leverages = Leverages(self._response.size, self.intercept_leverage)
+        self._known_leverages: tuple[Index, Array] | None = None
+        self._drift = 0.0
         self._forget_residual()
 
     def _average(self, v: Array) -> float:
@@ -156,7 +159,16 @@ class Support:
         term only with an intercept.  The leverages follow the support from one call to the next
         where that is cheaper than computing them afresh.
         """
-        return self._leverages.at(self._store, self._slots, self._factor, self._l2)
+        known, value = self._known_leverages, None
+        if known is not None:
+            value = followed(*known, self._store, self._slots, self._factor, self._l2)
+        # Rounding was relative to leverages that may have been larger than these.
+        if value is None or self._drift > _DRIFT * value.max():
+            value = self.intercept_leverage + afresh(self._store, self._slots, self._factor)
+            self._drift = 0.0
+        self._drift += EPS * self._factor.condition() * float(value.max())
+        self._known_leverages = self._slots, value
+        return value.copy()
 
     def directions_since(self, slots: Index) -> tuple[Array, Array, bool]:
         """By which directions leverages change, from those of an earlier support to those of this one.

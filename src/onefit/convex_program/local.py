@@ -93,22 +93,14 @@ class ProgramLoss(Loss, SelfSolved):
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
             return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
-        coef = self._cleared(found.coef)
-        fit = self._with_duals(Fit(problem, coef, found.intercept), np.where(kept, -found.dual, 0.0))
+        moves = np.abs(found.coef) * np.abs(self.program.X).max(axis=0, initial=0.0)
+        nothing = NOTHING * float(np.abs(self.eta).max(initial=0.0))  # what a solver means to be zero
+        fit = Fit(problem, np.where(moves <= nothing, 0.0, found.coef), found.intercept)
+        dual = np.where(kept, -found.dual, 0.0)
+        pinned = _on_kink(replace(self, eta=fit.eta), dual) & kept
+        slope = problem.weights * self.gradient(problem.y, fit.eta)
+        fit.known(gradient=np.where(pinned, dual, slope), pinned=pinned)
         return Solution(fit, Deferred(fit))
-
-    def _cleared(self, coef: Array) -> Array:
-        """Coefficients without those that move predictors by nothing: a solver's zeros."""
-        X = self.program.X
-        moves = np.abs(coef) * np.abs(X).max(axis=0, initial=0.0)
-        return np.where(moves <= NOTHING * float(np.abs(self.eta).max(initial=0.0)), 0.0, coef)
-
-    def _with_duals(self, fit: Fit, dual: Array) -> Fit:
-        """Rows on a kink have the slopes that the solver found."""
-        here = replace(self, eta=fit.eta)
-        pinned = _on_kink(here, dual) & (fit.problem.weights > 0)
-        slope = fit.problem.weights * self.gradient(fit.problem.y, fit.eta)
-        return fit.known(gradient=np.where(pinned, dual, slope), pinned=pinned)
 
     @cached_property
     def _total(self) -> float:

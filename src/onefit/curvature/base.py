@@ -203,7 +203,5 @@ class OfColumns(ScalarCurvature):
 
 def total_curvature(d: Array, intercept: bool) -> float:
     """Σ d, by which an intercept is curved; infinite where there is none to move."""
-    if not intercept:
-        return np.inf
-    total = float(d.sum())
+    total = float(d.sum()) if intercept else 0.0
     return total if total > 0 else np.inf

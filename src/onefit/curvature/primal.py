@@ -39,6 +39,11 @@ class OfFactor(OfColumns):
         """K, factored."""
 
     @property
+    def _centre(self) -> Array:
+        """What was taken off the columns, zeros where nothing was: (k,)."""
+        return np.zeros(len(self.hessian)) if self._means is None else self._means
+
+    @property
     def is_definite(self) -> bool:
         return self._factored.is_definite and (not self.intercept or self._means is not None)
 
@@ -55,9 +60,8 @@ class OfFactor(OfColumns):
 
     def solve(self, gradient: Direction) -> Direction:
         rhs = self._restrict(gradient.coef)
-        means = np.zeros(len(rhs)) if self._means is None else self._means
-        free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
-        return Direction(self._spread(free), gradient.intercept / self._total - means @ free)
+        free = self._factored.solve(rhs - np.multiply.outer(self._centre, gradient.intercept))
+        return Direction(self._spread(free), gradient.intercept / self._total - self._centre @ free)
 
     def predict(self, direction: Direction) -> Array:
         return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
@@ -65,9 +69,8 @@ class OfFactor(OfColumns):
     def hat(self, rows: Array) -> Array:
         total = rows.sum(axis=0)
         gradient = _linalg.transposed_times(self._active, rows)
-        means = np.zeros(len(gradient)) if self._means is None else self._means
-        free = self._factored.solve(gradient - np.outer(means, total))
-        return _linalg.times(self._active, free) - means @ free + total * self._offset
+        free = self._factored.solve(gradient - np.outer(self._centre, total))
+        return _linalg.times(self._active, free) - self._centre @ free + total * self._offset
 
     def hat_matrix(self) -> Array:
         Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
@@ -80,8 +83,7 @@ class OfFactor(OfColumns):
         for rows, block in _linalg.as_columns(self._active).blocks(self._means):
             inner += _linalg.product(block.T, block * middle[rows, None])
         Q = factored.solve(factored.solve(inner).T)
-        means = np.zeros(k) if self._means is None else self._means
-        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
+        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * self._centre)
         forms = np.empty(self.n)
         for rows, block in _linalg.as_columns(self._active).blocks(self._means):
             along = _linalg.product(block, Q) + 2.0 * offset * side
@@ -98,8 +100,7 @@ class OfFactor(OfColumns):
     def responses(self) -> Direction:
         blocks = _linalg.as_columns(self._active).blocks(self._means)
         free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
-        intercept = np.full(free.shape[1], self._offset)
-        return Direction(free, intercept if self._means is None else intercept - self._means @ free)
+        return Direction(free, self._offset - self._centre @ free)
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,9 @@ class ActiveSet(Support):
         correlation = self._current_correlations()[column]
         sign = float(np.sign(correlation))
         fit, squared_distance = self._projection(slot)
-        share = self._steps_to_zero(sign * fit)
+        shrinking = (sign * fit * self._signs > 0) & (self._l1[self.support] > 0)
+        share = np.full(fit.size, np.inf)  # of the penalised coordinates to zero
+        share[shrinking] = self._beta[shrinking] / (sign * fit)[shrinking]
         step = float(share.min(initial=np.inf))
         if abs(correlation) - self._l1[column] < step * max(squared_distance, TINY):
             joined = self._join(slot, 0.0, squared_distance)
@@ -243,13 +245,6 @@ class ActiveSet(Support):
         apart = self._store.times(slot, np.ones(1)) - self._store.times(self._slots, fit)
         ridge = self._l2[self._store.owner[slot[0]]] + fit @ (self._ridge() * fit)
         return fit, float(apart @ (self._weights * apart) + ridge)
-
-    def _steps_to_zero(self, direction: Array) -> Array:
-        """Step against ``direction`` at which each penalised coordinate is zero, or infinity."""
-        shrinking = (direction * self._signs > 0) & (self._l1[self.support] > 0)
-        share = np.full(direction.size, np.inf)
-        share[shrinking] = self._beta[shrinking] / direction[shrinking]
-        return share
 
     def _refine(self) -> None:
         """End on correlations of the support that are right to the last digits."""

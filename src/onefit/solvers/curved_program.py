@@ -127,7 +127,7 @@ def _straight(slopes: Array) -> PiecewiseRows:
 
 def _coordinates(tangent: Tangent) -> tuple[Array, Array, Array]:
     """Directions in which the curvature is diagonal, the gradient along them, and the curvature."""
-    B = np.column_stack([*tangent.directions]) if tangent.size else np.empty((len(tangent.support), 0))
+    B = np.reshape([*tangent.directions], (-1, len(tangent.support))).T
     curved = tangent.hessian[tangent.support] if isinstance(tangent, Coordinates) else tangent.hessian
     if curved.ndim == 2:
         curved, V = np.linalg.eigh(0.5 * (curved + curved.T))

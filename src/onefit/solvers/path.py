@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,12 +26,17 @@ STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is 
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
+    return from_the_last(problems, solved)
+
+
+def from_the_last(
+    problems: Iterable[Problem], solve: Callable[[Fit, Curvature | None], newton.Solution]
+) -> Iterator[newton.Solution]:
+    """Solve problems that differ in their penalty, each from the solution of the last and its curvature."""
     last: newton.Solution | None = None
     for problem in problems:
-        start = Fit.at_start(problem)
-        if last is not None:
-            start = Fit(problem, last.fit.coef, last.fit.intercept)
-        last = solved(start, None if last is None else last.curvature)
+        start = Fit.at_start(problem) if last is None else Fit(problem, last.fit.coef, last.fit.intercept)
+        last = solve(start, None if last is None else last.curvature)
         yield last
 
 

@@ -34,10 +34,9 @@ from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
-from onefit.solvers import held_kinks
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
-from onefit.solvers.kinks import intervals, on_kinks
+from onefit.solvers.kinks import intervals, on_kinks, on_pattern
 from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
@@ -241,7 +240,7 @@ def _solve_by_newton(start: Fit) -> Fit:
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
             return target
         known = straight is not None and change <= NEAR * (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
-        if known and (settled := held_kinks.solve(target)) is not None:
+        if known and (settled := on_pattern(target)) is not None:
             return settled
         fit = toward(fit, target)
     raise SolverError(

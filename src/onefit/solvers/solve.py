@@ -18,7 +18,7 @@ from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
-from onefit.solvers.path import least_squares_path, newton_path, solved
+from onefit.solvers.path import from_the_last, least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
@@ -127,7 +127,7 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
     if coordinates is not None and not stacked and not first.loss.has_kinks:
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
-        return _path_of_starts(problems)
+        return from_the_last(problems, lambda start, _: solve(start))
     of_one = first.loss.is_quadratic and not first.intercept.ndim
     return least_squares_path(problems) if of_one else newton_path(problems)
 
@@ -140,14 +140,6 @@ def _path_in_lasso_coordinates(
     found = follow(coordinates.restated(problem) for problem in restated)
     for problem, solution in zip(own, found, strict=True):
         yield coordinates.solution(problem, solution)
-
-
-def _path_of_starts(problems: Iterable[Problem]) -> Iterator[Solution]:
-    last: Fit | None = None
-    for problem in problems:
-        solution = solve(Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept))
-        last = solution.fit
-        yield solution
 
 
 class Polished(NamedTuple):

@@ -88,10 +88,7 @@ class _Clusters:
 
     def totals(self, weights: Array) -> Array:
         """Sum of the weights of each cluster: (k,)."""
-        sums = np.append(0.0, np.cumsum(weights))
-        return (
-            sums[np.append(self.starts[1:], self.held)] - sums[self.starts] if len(self.starts) else sums[:0]
-        )
+        return np.add.reduceat(weights[: self.held], self.starts) if len(self.starts) else weights[:0]
 
     def split(self, slopes: Array, weights: Array, tie: Array) -> Self | None:
         """Return the face on which the cluster that is held least well is in two; None if all are held.

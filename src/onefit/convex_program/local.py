@@ -246,15 +246,13 @@ class ProgramPenalty(Penalty):
         slope, unit = self.program.smooth_slope, float(np.abs(coef).max(initial=0.0)) or 1.0
         bent = [slope(coef + unit * e) - slope(coef - unit * e) for e in np.eye(len(coef))]
         smooth = basis.T @ np.column_stack(bent) @ basis / (2.0 * unit)
-        piece = Subspace.along(basis, self._slope(coef, loss_gradient), curved + smooth)
-        known[:] = [(coef, loss_gradient, piece)]
-        return piece
-
-    def _slope(self, coef: Array, loss_gradient: Array) -> Array:
-        """A subgradient next to the coefficients: (β − t g − z)/t at z = prox_tP(β − t g)."""
         extent, force = (float(np.abs(v).max(initial=0.0)) for v in (coef, loss_gradient))
         t = extent / force if extent > 0 and force > 0 else 1.0
-        return (coef - self.program.proximal(coef - t * loss_gradient, t)) / t - loss_gradient
+        # a subgradient next to the coefficients: (β − t g − z)/t at z = prox_tP(β − t g)
+        subgradient = (coef - self.program.proximal(coef - t * loss_gradient, t)) / t - loss_gradient
+        piece = Subspace.along(basis, subgradient, curved + smooth)
+        known[:] = [(coef, loss_gradient, piece)]
+        return piece
 
     def is_stationary(
         self, coef: Array, loss_gradient: Array, rtol: float = PROX_ERROR, size: Array | None = None

@@ -214,7 +214,7 @@ class Tweedie(Loss):
 
     def mean(self, eta: Array) -> Array:
         """Return the mean response μ, of the shape of ``eta``."""
-        return _power_of_mean(1.0, eta, 1.0, self.link)
+        return self._term(1.0, eta, 1.0)
 
     def value(self, y: Array, eta: Array) -> Array:
         q = self.power
@@ -247,7 +247,16 @@ class Tweedie(Loss):
         return -self._term(q * (1 - q), eta, -q - 1) - self._term(q * (q + 1) * y, eta, -q - 2)
 
     def _term(self, factor: Array | float, eta: Array, power: float) -> Array:
-        return _power_of_mean(factor, eta, power, self.link)
+        """Factor · μ^power, 0 where the factor is 0 whatever μ is; infinite, without a word, out of range.
+
+        A solver that tries too long a step sees an objective that is infinite, and shortens the step.
+        """
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            powers = np.exp(power * eta) if self.link == "log" else eta**power
+        if np.all(factor == 1.0):
+            return powers
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(factor == 0.0, 0.0, factor * powers)
 
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)
@@ -257,21 +266,6 @@ class Tweedie(Loss):
         if self.link == "identity":
             return 0.0 if self.power == 0 else None
         return max(2.0 - self.power, self.power - 1.0) if 1 <= self.power <= 2 else None
-
-
-def _power_of_mean(
-    factor: Array | float, eta: Array, power: float, link: Literal["log", "identity"]
-) -> Array:
-    """Factor · μ^power, 0 where the factor is 0 whatever μ is; infinite, without a word, out of range.
-
-    A solver that tries too long a step sees an objective that is infinite, and shortens the step.
-    """
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        powers = np.exp(power * eta) if link == "log" else eta**power
-    if np.all(factor == 1.0):
-        return powers
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(factor == 0.0, 0.0, factor * powers)
 
 
 @dataclass(frozen=True)

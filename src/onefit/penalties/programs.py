@@ -71,24 +71,24 @@ class PiecewiseRows:
             gains = np.column_stack([self.ends[:, :2], np.diff(self.ends[:, 1:], axis=1)])
         return float(np.sum(gains[past != 0] * past[past != 0]))
 
-    def densified(self) -> PiecewiseRows:
-        """Return the same with dense rows, whose products cost less by far unless they are many."""
-        return replace(self, X=_linalg.densified(self.X, DENSE))
-
     def beside(self, sizes: Array) -> PiecewiseRows:
         """Return the same with each row in units of linear predictors, beside columns of these sizes, (p,).
 
         A row z with the loss f(z) is one of cz with f(z/c): without it, columns in units far from 1 are lost
-        beside rows of ones.
+        beside rows of ones.  The rows are dense unless they are many: their products cost less by far.
         """
         if not len(sizes):
-            return self
+            return replace(self, X=_linalg.densified(self.X, DENSE))
         reach = np.ravel(abs(sp.csr_array(self.X) * (1.0 / sizes)).max(axis=1).toarray())
         reach = np.maximum(reach, np.abs(self.extra).max(axis=1, initial=0.0) / np.median(sizes))
         c = np.divide(1.0, reach, out=np.ones_like(reach), where=reach > 0)
         X, factors = sp.csr_array(sp.diags_array(c) @ sp.csr_array(self.X)), c[:, None]
         return PiecewiseRows(
-            X, self.extra * factors, self.kinks * factors, self.ends / factors, self.hessian * c**2
+            _linalg.densified(X, DENSE),
+            self.extra * factors,
+            self.kinks * factors,
+            self.ends / factors,
+            self.hessian * c**2,
         )
 
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:

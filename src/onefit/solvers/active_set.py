@@ -97,12 +97,12 @@ class ActiveSet(Support):
 
     def _approach(self, target: Array, halvings: int = _HALVINGS) -> None:
         """Go to the optimum for ``target``, by way of one half-way there if need be."""
-        origin, state = self._l1, (self._slots, self._signs, self._beta)
+        origin, state = self._l1, (self.slots, self.signs, self._beta)
         self._take_strengths(target)
         if self._pivot(careful=False):
             return
         # The method cycled: its state is worth less than the one it came from.
-        self._slots, self._signs, self._beta = state
+        self.slots, self.signs, self._beta = state
         self._refactor()
         self._forget_residual()
         halfway = _halfway(origin if state[0].size else self._emptying(target), target)
@@ -128,7 +128,7 @@ class ActiveSet(Support):
         if excluded.any():
             self._drop(excluded)
         # An unpenalised coordinate may have crossed zero.
-        self._signs = np.where(self._beta == 0, self._signs, np.sign(self._beta))
+        self.signs = np.where(self._beta == 0, self.signs, np.sign(self._beta))
 
     def _take_ridge(self, l2: Array) -> None:
         if np.array_equal(l2, self._l2):
@@ -166,7 +166,7 @@ class ActiveSet(Support):
         """Solve on the support, dropping coordinates until the signs agree."""
         while True:
             target, residual = self._stationary_point()
-            wrong = (target * self._signs <= 0) & (self._l1[self.support] > 0)
+            wrong = (target * self.signs <= 0) & (self._l1[self.support] > 0)
             if not wrong.any():
                 break
             if one_at_a_time:
@@ -176,9 +176,9 @@ class ActiveSet(Support):
 
     def _stationary_point(self) -> tuple[Array, Array | None]:
         """``beta_S`` that solves the normal equations, and its residual if that was needed."""
-        slope = self._l1[self.support] * self._signs
-        beta = self._factor.solve(self._store.targets[self._slots] - slope)
-        if self._factor.condition() > _ILL_CONDITIONED:
+        slope = self._l1[self.support] * self.signs
+        beta = self.factor.solve(self._store.targets[self.slots] - slope)
+        if self.factor.condition() > _ILL_CONDITIONED:
             return self._polished(beta)
         return beta, None
 
@@ -204,7 +204,7 @@ class ActiveSet(Support):
         found = np.flatnonzero(excess > 0)
         found = found[np.argsort(-excess[found], kind="stable")]
         # A support that at most doubles does not fill up with columns that must leave again.
-        return found[: max(_BLOCK, self._slots.size)]
+        return found[: max(_BLOCK, self.slots.size)]
 
     def _enter(self, columns: Index) -> None:
         """Let independent violators join; if there is none, exchange the worst."""
@@ -227,7 +227,7 @@ class ActiveSet(Support):
         correlation = self._current_correlations()[column]
         sign = float(np.sign(correlation))
         fit, squared_distance = self._projection(slot)
-        shrinking = (sign * fit * self._signs > 0) & (self._l1[self.support] > 0)
+        shrinking = (sign * fit * self.signs > 0) & (self._l1[self.support] > 0)
         share = np.full(fit.size, np.inf)  # of the penalised coordinates to zero
         share[shrinking] = self._beta[shrinking] / (sign * fit)[shrinking]
         step = float(share.min(initial=np.inf))
@@ -241,8 +241,8 @@ class ActiveSet(Support):
 
     def _projection(self, slot: Index) -> tuple[Array, float]:
         """Fit of a column by the support, and its squared distance without cancellation."""
-        fit = self._factor.solve(self._store.gram[self._slots, slot[0]])
-        apart = self._store.times(slot, np.ones(1)) - self._store.times(self._slots, fit)
+        fit = self.factor.solve(self._store.gram[self.slots, slot[0]])
+        apart = self._store.times(slot, np.ones(1)) - self._store.times(self.slots, fit)
         ridge = self._l2[self._store.owner[slot[0]]] + fit @ (self._ridge() * fit)
         return fit, float(apart @ (self._weights * apart) + ridge)
 
@@ -250,7 +250,7 @@ class ActiveSet(Support):
         """End on correlations of the support that are right to the last digits."""
         beta, self._residual = self._polished(self._beta)
         # A coordinate within rounding of zero must not end on the wrong side of it.
-        wrong = (beta * self._signs < 0) & (self._l1[self.support] > 0)
+        wrong = (beta * self.signs < 0) & (self._l1[self.support] > 0)
         self._beta = np.where(wrong, 0.0, beta)
         self._correlation = None
 
@@ -262,11 +262,11 @@ class ActiveSet(Support):
         """
         residual = self._residual_at(beta)
         rounding = self._rounding(beta)[self.support]
-        slope = self._l1[self.support] * self._signs
+        slope = self._l1[self.support] * self.signs
         for _ in range(_REFINEMENTS):
-            c = self._store.correlations(self._weights * residual)[self._slots]
+            c = self._store.correlations(self._weights * residual)[self.slots]
             gradient = c - slope - self._ridge() * beta
-            step = self._factor.solve(gradient)
+            step = self.factor.solve(gradient)
             beta = beta + step
             # Taken off the residual rather than formed from ``y`` again, the step leaves
             # correlations right to rounding in the residual, which may be far smaller than ``y``.

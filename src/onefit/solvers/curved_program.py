@@ -113,16 +113,12 @@ def _step(fit: Fit) -> Fit:
     moved = replace(own, X=_linalg.as_columns(own.X).along(basis), kinks=own.kinks - offset[:, None])
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
     known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
-    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)
+    k = len(slopes)  # linear terms are rows that have no kink
+    straight = PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
+    dual = minimum(moved + straight, curvature, np.zeros(k), level, known)
     u, extra = dual.primal()
     found = fit.moved(fit.coef + basis @ u, np.asarray(extra[0] if level.size and len(extra) else 0.0))
     return on_kinks(found, dual, rows) if problem.loss.is_kinked else found
-
-
-def _straight(slopes: Array) -> PiecewiseRows:
-    """Linear terms, as rows that have no kink."""
-    k = len(slopes)
-    return PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
 
 
 def _coordinates(tangent: Tangent) -> tuple[Array, Array, Array]:

@@ -16,6 +16,7 @@ from onefit import _linalg
 from onefit.curvature import Direction, curved_along, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.numerics import TINY
 from onefit.solvers.line_search import ROUNDING, falls_along
 from onefit.solvers.newton import Solution, is_short
 from onefit.solvers.proximal_newton import bend, model_minimum
@@ -80,10 +81,11 @@ def solve(start: Fit) -> Solution:
 def approach(start: Fit) -> Approach:
     """Go as near to the optimum as these steps lead."""
     constant = Fit.at_start(start.problem)
-    scale = max(constant.objective, np.finfo(float).tiny)
-    metric = _metric(start)
-    size, damping = _size_of_gradients(constant, metric), DAMPING / metric.coef
-    here = _Point.at(start)
+    scale = max(constant.objective, TINY)
+    metric, at, here = _metric(start), _Point.at(constant), _Point.at(start)
+    # how large subgradients are at the constant model; gradients where that is the optimum
+    size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
+    damping = DAMPING / metric.coef
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here, size)
@@ -101,13 +103,6 @@ def approach(start: Fit) -> Approach:
             metric = _metric(moved.fit)
         here = moved
     return Approach(here.fit, False)
-
-
-def _size_of_gradients(constant: Fit, metric: _Metric) -> float:
-    """How large subgradients are at the constant model; gradients where that is the optimum."""
-    at = _Point.at(constant)
-    error = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)))
-    return max(error, np.finfo(float).tiny)
 
 
 # --- Newton steps on the piece ---------------------------------------------------------------------

@@ -98,7 +98,7 @@ class ActiveSetCurvature(OfFactor):
 
     @cached_property
     def _factored(self) -> Factorization:
-        L = np.asfortranarray(self.active.factor.T)
+        L = np.asfortranarray(self.active.factor.upper.T)
         return Factorization(L, True, _linalg.condition(L))
 
     def quadratic_forms(self) -> Array:

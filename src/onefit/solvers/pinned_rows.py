@@ -124,7 +124,10 @@ class PinnedRows:
     def _missing_directions(self) -> Index:
         """Rows that with the pinned ones determine θ, near to their kinks, and put into them."""
         added: list[int] = []
-        free, (nearest, distance) = self.rows.free, self._adjacent_kinks()
+        places, state, free = np.arange(self.kinks.shape[1]), self.state[:, None], self.rows.free
+        beside = (places == state) | (places == state - 1)  # the two kinks of a row on a piece
+        gap = np.where(beside, np.abs(self.eta[:, None] - self.kinks), np.inf)
+        nearest, distance = gap.argmin(axis=1), gap.min(axis=1)
         scale, held = float(np.max(np.sum(free**2, axis=1), initial=0.0)), free[self.pins]
         values, vectors = np.linalg.eigh(held.T @ held)
         lost = free @ vectors[:, values <= 1e-9 * scale]  # of every row, along what no pinned one holds
@@ -135,13 +138,6 @@ class PinnedRows:
             added.append(row)
             lost = _across(lost, lost[row])
         return np.array(added, dtype=np.intp)
-
-    def _adjacent_kinks(self) -> tuple[Index, Array]:
-        """For rows on a piece, the nearer one of its two kinks, and how far it is."""
-        places = np.arange(self.kinks.shape[1])
-        beside = (places == self.state[:, None]) | (places == self.state[:, None] - 1)
-        gap = np.where(beside, np.abs(self.eta[:, None] - self.kinks), np.inf)
-        return gap.argmin(axis=1), gap.min(axis=1)
 
     # The solution for some rows on kinks
 

@@ -118,7 +118,7 @@ def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tupl
     """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
     problem = start.problem
     l2, sizes = problem.penalty.ridge(start.coef.shape), _sizes(own)
-    program = own + penalised.beside(sizes).densified()
+    program = own + penalised.beside(sizes)
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
     dual = minimum(program, l2, start.coef, extra)

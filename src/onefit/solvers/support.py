@@ -33,6 +33,15 @@ class Support:
     """Columns that are in, their signs and coefficients, and the factor of their normal equations.
 
     ``ActiveSet`` says what it is made of.
+
+    Attributes
+    ----------
+    slots : (k,) int array
+        Places of the support's columns in the store, in the order of the factor.
+    signs : (k,) array
+        Signs of ``beta`` on the support.
+    factor : UpdatableCholesky
+        Of ``K_SS``, with the intercept profiled out.
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
@@ -41,9 +50,9 @@ class Support:
         n, p = self._X.shape
         self._l1: Array = np.zeros(p)
         self._l2: Array = np.zeros(p)
-        self._factor = UpdatableCholesky(min(p, 32))
-        self._slots: Index = np.empty(0, dtype=np.intp)
-        self._signs: Array = np.empty(0)
+        self.factor = UpdatableCholesky(min(p, 32))
+        self.slots: Index = np.empty(0, dtype=np.intp)
+        self.signs: Array = np.empty(0)
         self._beta: Array = np.empty(0)
         self._weights = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
         self._mass = float(self._weights.sum())
@@ -64,22 +73,12 @@ class Support:
     def _average(self, v: Array) -> float:
         return float(self._weights @ v) / self._mass
 
-    @property
-    def intercept_leverage(self) -> float:
-        """Leverage of the intercept, 1 / sum(w) times each weight, or 0 without one."""
-        return 1.0 / self._mass if self._fit_intercept else 0.0
-
     # --- the solution ---------------------------------------------------------------------------
 
     @property
     def support(self) -> Index:
         """Active columns of ``X``, shape (k,), in the order of the factor."""
-        return self._store.owner[self._slots]
-
-    @property
-    def slots(self) -> Index:
-        """Places of the support's columns in the store, shape (k,)."""
-        return self._slots
+        return self._store.owner[self.slots]
 
     @property
     def coef(self) -> Array:
@@ -91,17 +90,12 @@ class Support:
     @property
     def intercept(self) -> float:
         """``b``."""
-        return self._mean - float(self._store.means[self._slots] @ self._beta)
+        return self._mean - float(self._store.means[self.slots] @ self._beta)
 
     @property
     def eta(self) -> Array:
         """Linear predictor ``X beta + b``, shape (n,)."""
         return self._mean + self._response - self._current_residual()
-
-    @property
-    def signs(self) -> Array:
-        """Signs of ``beta`` on the support, shape (k,)."""
-        return self._signs
 
     def relative_gap(self) -> float:
         """Duality gap at the current strengths, relative to the objective.
@@ -134,23 +128,14 @@ class Support:
 
     # --- the factor -----------------------------------------------------------------------------
 
-    def solve_factor(self, rhs: Array) -> Array:
-        """``K_SS^-1 rhs`` for ``rhs`` of shape (k,) or (k, r), with the intercept profiled out."""
-        return self._factor.solve(rhs)
-
-    @property
-    def factor(self) -> Array:
-        """Upper factor ``R`` of ``K_SS``, shape (k, k); a view, meaningful on and above its diagonal only."""
-        return self._factor.upper
-
     def design_times(self, v: Array) -> Array:
         """``A_S v``, shape (n,), with the centred columns of the support."""
-        return self._store.times(self._slots, v)
+        return self._store.times(self.slots, v)
 
     @property
     def means(self) -> Array:
         """Weighted means of the support's columns, shape (k,); zeros without an intercept."""
-        return self._store.means[self._slots]
+        return self._store.means[self.slots]
 
     def quadratic_forms(self) -> Array:
         """``h_i = z_i' K^-1 z_i``, shape (n,), with ``Z = [X_S, 1]``.
@@ -161,13 +146,13 @@ class Support:
         """
         known, value = self._known_leverages, None
         if known is not None:
-            value = followed(*known, self._store, self._slots, self._factor, self._l2)
+            value = followed(*known, self._store, self.slots, self.factor, self._l2)
         # Rounding was relative to leverages that may have been larger than these.
         if value is None or self._drift > _DRIFT * value.max():
-            value = self.intercept_leverage + afresh(self._store, self._slots, self._factor)
+            value = self._fit_intercept / self._mass + afresh(self._store, self.slots, self.factor)
             self._drift = 0.0
-        self._drift += EPS * self._factor.condition() * float(value.max())
-        self._known_leverages = self._slots, value
+        self._drift += EPS * self.factor.condition() * float(value.max())
+        self._known_leverages = self.slots, value
         return value.copy()
 
     def directions_since(self, slots: Index) -> tuple[Array, Array, bool]:
@@ -186,10 +171,10 @@ class Support:
         afresh : bool
             Whether they are to be added to nothing.
         """
-        k = self._slots.size
-        changed = directions_since(slots, self._store, self._slots, self._factor, self._l2)
+        k = self.slots.size
+        changed = directions_since(slots, self._store, self.slots, self.factor, self._l2)
         if changed is None:
-            columns, directions, joined = self.support, self._factor.back_solve(np.eye(k)), k
+            columns, directions, joined = self.support, self.factor.back_solve(np.eye(k)), k
         else:
             columns, (directions, joined) = self._store.owner[: self._store.count], changed
         own = np.zeros((self._l1.size, directions.shape[1]))
@@ -209,16 +194,16 @@ class Support:
         block = gram[np.ix_(slots, slots)]
         ridge = self._l2[self._store.owner[slots]]
         block[np.diag_indices_from(block)] += ridge
-        cross = gram[np.ix_(slots, self._slots)].T
+        cross = gram[np.ix_(slots, self.slots)].T
         if distance > EPS * block[0, 0]:
-            accepted = self._factor.append_at(cross, distance)
+            accepted = self.factor.append_at(cross, distance)
         else:
             floor = _pivot_floor(block.diagonal(), ridge)
-            accepted = self._factor.append(cross, block.T, floor)
+            accepted = self.factor.append(cross, block.T, floor)
         joined = slots[accepted]
         signs = np.sign(self._current_correlations()[self._store.owner[joined]])
-        self._slots = np.concatenate([self._slots, joined])
-        self._signs = np.concatenate([self._signs, signs])
+        self.slots = np.concatenate([self.slots, joined])
+        self.signs = np.concatenate([self.signs, signs])
         self._beta = np.concatenate([self._beta, beta * signs])
         return joined.size > 0
 
@@ -226,22 +211,22 @@ class Support:
         return self._l2[self.support]
 
     def _drop(self, leaving: Mask) -> None:
-        self._factor.delete(np.flatnonzero(leaving))
+        self.factor.delete(np.flatnonzero(leaving))
         self._keep(~leaving)
 
     def _keep(self, which: Mask | Index) -> None:
-        self._slots = self._slots[which]
-        self._signs = self._signs[which]
+        self.slots = self.slots[which]
+        self.signs = self.signs[which]
         self._beta = self._beta[which]
 
     def _refactor(self) -> None:
         """Factor ``K_SS`` from the Gram matrix, shedding columns that have become dependent."""
-        self._factor.clear()
+        self.factor.clear()
         ridge = self._ridge()
         if ridge.size:
-            block = self._store.gram[np.ix_(self._slots, self._slots)] + np.diag(ridge)
+            block = self._store.gram[np.ix_(self.slots, self.slots)] + np.diag(ridge)
             floor = _pivot_floor(block.diagonal(), ridge)
-            self._keep(self._factor.append(np.empty((0, ridge.size)), block.T, floor))
+            self._keep(self.factor.append(np.empty((0, ridge.size)), block.T, floor))
 
     def _forget_residual(self) -> None:
         self._residual: Array | None = None
@@ -268,7 +253,7 @@ class Support:
 
     def _rounding(self, beta: Array) -> Array:
         """Error to expect in each correlation, from the terms that cancel in the residual; (p,)."""
-        squares = self._store.gram[self._slots, self._slots]  # of the centred columns: only they are fitted
+        squares = self._store.gram[self.slots, self.slots]  # of the centred columns: only they are fitted
         fitted = float(np.sqrt(squares @ beta**2))
         return (self._spread + fitted) * self._noise
 

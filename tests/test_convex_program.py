@@ -17,7 +17,7 @@ from onefit.losses import Huber
 from onefit.penalties import L1, L2, Box, FusedLasso, GroupLasso
 from onefit.readers import read
 from onefit.refits import left_out_predictions
-from onefit.solvers.polish import polish
+from onefit.solvers.solve import polish
 
 cp = pytest.importorskip("cvxpy")
 

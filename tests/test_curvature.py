@@ -38,8 +38,7 @@ from onefit.penalties import (
     TrendFilter,
 )
 from onefit.problem import Problem
-from onefit.solvers.active_curvature import ActiveSetCurvature
-from onefit.solvers.path import least_squares_path
+from onefit.solvers.path import ActiveSetCurvature, least_squares_path
 
 N = 90
 einsum = partial(np.einsum, optimize=True)

@@ -11,7 +11,7 @@ from onefit.exceptions import NotFittedToDataError, NotOptimalWarning
 from onefit.numerics import EPS_SINGLE, TINY
 from onefit.readers import Reading
 from onefit.solvers.newton import Solution
-from onefit.solvers.polish import polish
+from onefit.solvers.solve import polish
 
 # share of the objective that no solver misses which calls itself converged, or which does not iterate
 OTHER_DATA, OTHER_DATA_EXACT = 0.05, 1e-3

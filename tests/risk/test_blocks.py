@@ -33,8 +33,7 @@ from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Balance, Problem
 from onefit.readers import read
 from onefit.risk.folds import as_folds, by_group, by_split, k_fold, monte_carlo
-from onefit.solvers.polish import polish
-from onefit.solvers.solve import solve
+from onefit.solvers.solve import polish, solve
 
 N = 60
 GROUPS = by_group(np.repeat(np.arange(23), [1, 1, 2, 3, 5] * 4 + [3, 5, 4]), N)

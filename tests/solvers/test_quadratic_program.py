@@ -37,7 +37,7 @@ from onefit.penalties import (
     TrendFilter,
 )
 from onefit.problem import Problem
-from onefit.solvers import held_kinks, quadratic_program
+from onefit.solvers import kinks, quadratic_program
 from onefit.solvers.solve import solve
 
 N, P = 40, 8
@@ -246,12 +246,12 @@ def test_newton_on_a_pattern_that_is_none_of_the_optimum(loss, name):
     """It says so, and takes the pattern of the optimum."""
     fit = _solve(_problem(LOSSES[loss], PENALTIES[name]))
     known = {"eta": fit.eta, "gradient": fit.gradient, "pinned": fit.pinned}
-    again = held_kinks.solve(Fit(fit.problem, fit.coef, fit.intercept).known(**known))
+    again = kinks.on_pattern(Fit(fit.problem, fit.coef, fit.intercept).known(**known))
     if again is not None:  # a coefficient that is held beside others is not told by Newton's method
         np.testing.assert_allclose(again.coef, fit.coef, atol=1e-9)
     if fit.pinned.any():  # other rows where they are: they are on no kink, and hold more than a kink can
         moved = known | {"pinned": np.roll(fit.pinned, 1)}
-        assert held_kinks.solve(Fit(fit.problem, fit.coef, fit.intercept).known(**moved)) is None
+        assert kinks.on_pattern(Fit(fit.problem, fit.coef, fit.intercept).known(**moved)) is None
 
 
 @pytest.mark.parametrize("units", [1.0, 1e-12])

@@ -26,8 +26,7 @@ from onefit.losses import CoupledLoss
 from onefit.problem import Problem
 from onefit.readers import Reading, read
 from onefit.refits import reference
-from onefit.solvers.polish import polish
-from onefit.solvers.solve import solve
+from onefit.solvers.solve import polish, solve
 from zoo import conic
 from zoo.draw import Case
 

@@ -71,7 +71,7 @@ def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Arr
             K = sums.gram[np.ix_(support, support)] + shrink * l2[j] * np.eye(len(support))
             drifts[support, j] = np.linalg.solve(K, gradient) / sums.weight
         else:
-            drifts[support, j] = active.solve_factor(gradient) / sums.weight
+            drifts[support, j] = active.factor.solve(gradient) / sums.weight
             follow.add(active)
     if l1_ratio < 1:
         return coefs, drifts, tuple(_shared(sums.gram, shrink * l2, supports))

@@ -93,22 +93,14 @@ class ProgramLoss(Loss, SelfSolved):
         if is_whole and np.all(kept) and np.array_equal(start.eta, self.eta):
             return Solution(start, Deferred(start))
         found = penalty.program.solve(kept, self.eta)
-        coef = self._cleared(found.coef)
-        fit = self._with_duals(Fit(problem, coef, found.intercept), np.where(kept, -found.dual, 0.0))
+        moves = np.abs(found.coef) * np.abs(self.program.X).max(axis=0, initial=0.0)
+        nothing = NOTHING * float(np.abs(self.eta).max(initial=0.0))  # what a solver means to be zero
+        fit = Fit(problem, np.where(moves <= nothing, 0.0, found.coef), found.intercept)
+        dual = np.where(kept, -found.dual, 0.0)
+        pinned = _on_kink(replace(self, eta=fit.eta), dual) & kept
+        slope = problem.weights * self.gradient(problem.y, fit.eta)
+        fit.known(gradient=np.where(pinned, dual, slope), pinned=pinned)
         return Solution(fit, Deferred(fit))
-
-    def _cleared(self, coef: Array) -> Array:
-        """Coefficients without those that move predictors by nothing: a solver's zeros."""
-        X = self.program.X
-        moves = np.abs(coef) * np.abs(X).max(axis=0, initial=0.0)
-        return np.where(moves <= NOTHING * float(np.abs(self.eta).max(initial=0.0)), 0.0, coef)
-
-    def _with_duals(self, fit: Fit, dual: Array) -> Fit:
-        """Rows on a kink have the slopes that the solver found."""
-        here = replace(self, eta=fit.eta)
-        pinned = _on_kink(here, dual) & (fit.problem.weights > 0)
-        slope = fit.problem.weights * self.gradient(fit.problem.y, fit.eta)
-        return fit.known(gradient=np.where(pinned, dual, slope), pinned=pinned)
 
     @cached_property
     def _total(self) -> float:
@@ -254,15 +246,13 @@ class ProgramPenalty(Penalty):
         slope, unit = self.program.smooth_slope, float(np.abs(coef).max(initial=0.0)) or 1.0
         bent = [slope(coef + unit * e) - slope(coef - unit * e) for e in np.eye(len(coef))]
         smooth = basis.T @ np.column_stack(bent) @ basis / (2.0 * unit)
-        piece = Subspace.along(basis, self._slope(coef, loss_gradient), curved + smooth)
-        known[:] = [(coef, loss_gradient, piece)]
-        return piece
-
-    def _slope(self, coef: Array, loss_gradient: Array) -> Array:
-        """A subgradient next to the coefficients: (β − t g − z)/t at z = prox_tP(β − t g)."""
         extent, force = (float(np.abs(v).max(initial=0.0)) for v in (coef, loss_gradient))
         t = extent / force if extent > 0 and force > 0 else 1.0
-        return (coef - self.program.proximal(coef - t * loss_gradient, t)) / t - loss_gradient
+        # a subgradient next to the coefficients: (β − t g − z)/t at z = prox_tP(β − t g)
+        subgradient = (coef - self.program.proximal(coef - t * loss_gradient, t)) / t - loss_gradient
+        piece = Subspace.along(basis, subgradient, curved + smooth)
+        known[:] = [(coef, loss_gradient, piece)]
+        return piece
 
     def is_stationary(
         self, coef: Array, loss_gradient: Array, rtol: float = PROX_ERROR, size: Array | None = None

@@ -74,7 +74,7 @@ class ProgramObjective(Objective):
         gradient = np.zeros(len(t))
         if not np.isfinite(value):
             return value, gradient
-        adjoints = [one.adjoint(self._slopes(k, one)) for k, one in enumerate(solutions)]
+        adjoints = [(one, one.adjoint(self._slopes(k, one))) for k, one in enumerate(solutions)]
         for domain, s in self.space.parts():
             assert isinstance(domain, Domain), domain.name
             gradient[s] = [self._along(t, domain, unit, adjoints) for unit in np.eye(domain.size)]
@@ -113,7 +113,9 @@ class ProgramObjective(Objective):
         slopes[tested] = self._shares(k) * found
         return slopes
 
-    def _along(self, t: Array, domain: Domain, unit: Array, adjoints: list[Adjoint]) -> float:
+    def _along(
+        self, t: Array, domain: Domain, unit: Array, adjoints: list[tuple[ConicSolution, tuple[Array, Array]]]
+    ) -> float:
         """Derivative in one component: all splits' data, a little above its value and a little below."""
         values = self.space.values(t)
         own = np.asarray(values[domain.name], dtype=np.float64)
@@ -126,8 +128,8 @@ class ProgramObjective(Objective):
         ahead = self._program({**values, domain.name: own + high * shift})
         behind = self._program({**values, domain.name: own - low * shift})
         total = sum(
-            adjoint.along(self._data(ahead, k), self._data(behind, k), high + low)
-            for k, adjoint in enumerate(adjoints)
+            one.along(adjoint, self._data(ahead, k), self._data(behind, k), high + low)
+            for k, (one, adjoint) in enumerate(adjoints)
         )
         return total * (size if domain.scale == "log" else 1.0)
 
@@ -208,15 +210,18 @@ class ConicSolution:
         """Linear predictors of all rows, of those that were left out too: (n,)."""
         return self.x[self.data.predictors]
 
-    def adjoint(self, slopes: Array) -> Adjoint:
-        """Solve for the derivative of a function of the linear predictors with these slopes in them: (n,)."""
+    def adjoint(self, slopes: Array) -> tuple[Array, Array]:
+        """What a change of the data is worth to a function of the linear predictors with these slopes, (n,).
+
+        By its optimality conditions, one a variable, and by those of feasibility, one a row.
+        """
         data, J = self.data, self._projected()
         eye = sp.eye_array(len(self.z), format="csc")
         M = sp.block_array([[data.P, data.A.T @ J], [data.A, J - eye]], format="csc")
         owed = np.zeros(M.shape[0])
         owed[data.predictors] = slopes
         w = _transposed_solve(M, owed)
-        return Adjoint(self, w[: len(self.x)], w[len(self.x) :])
+        return w[: len(self.x)], w[len(self.x) :]
 
     def _projected(self) -> Any:
         """Derivative of the projection on the dual cone: I minus that of the projection on K at s − z."""
@@ -232,16 +237,9 @@ class ConicSolution:
         blocks = [sp.csc_array(np.eye(size) - derivative(s, z)) for (derivative, size), s, z in parts]
         return sp.block_diag(blocks, format="csc")
 
-
-@dataclass(frozen=True, eq=False)
-class Adjoint:
-    """What a change of the data is worth to a function of the solution."""
-
-    solution: ConicSolution
-    of_x: Array
-    of_rows: Array
-
-    def along(self, ahead: ConicData, behind: ConicData, distance: float) -> float:
+    def along(
+        self, adjoint: tuple[Array, Array], ahead: ConicData, behind: ConicData, distance: float
+    ) -> float:
         """Derivative along data that change from ``behind`` to ``ahead`` over a distance.
 
         Raises
@@ -249,13 +247,12 @@ class Adjoint:
         UnsupportedModelError
             If the programs differ in more than numbers.
         """
-        x, z = self.solution.x, self.solution.z
         if ahead.A.shape != behind.A.shape or vars(ahead.cones) != vars(behind.cones):
             raise UnsupportedModelError("a parameter changes the form of the program: it has no gradient")
         dP, dA = ahead.P - behind.P, ahead.A - behind.A
-        optimality = dP @ x + (ahead.q - behind.q) + dA.T @ z
-        feasibility = (ahead.b - behind.b) - dA @ x
-        return float(self.of_rows @ feasibility - self.of_x @ optimality) / distance
+        optimality = dP @ self.x + (ahead.q - behind.q) + dA.T @ self.z
+        feasibility = (ahead.b - behind.b) - dA @ self.x
+        return float(adjoint[1] @ feasibility - adjoint[0] @ optimality) / distance
 
 
 def _transposed_solve(M: Any, owed: Array) -> Array:

@@ -19,7 +19,7 @@ from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
 from onefit.curvature.outputs import CoupledBlock, Independent
-from onefit.curvature.primal import Primal
+from onefit.curvature.primal import OfFactor, Primal
 
 __all__ = [
     "Along",
@@ -28,6 +28,7 @@ __all__ = [
     "Direction",
     "Dual",
     "Independent",
+    "OfFactor",
     "Pinned",
     "Primal",
     "Sandwich",

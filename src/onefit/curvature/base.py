@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -167,9 +168,40 @@ class ScalarCurvature(Curvature):
         return self.cross(new) * slopes
 
 
+@dataclass(frozen=True)
+class OfColumns(ScalarCurvature):
+    """K of free columns, in the terms of all p coefficients."""
+
+    X: Design
+    support: Index | None  # None: all columns
+    p: int
+    hessian: Array  # (k,), or (k, k) where it is not diagonal
+    d: Array  # (n,)
+    intercept: bool
+
+    @property
+    def _total(self) -> float:
+        """By what the intercept is curved."""
+        return total_curvature(self.d, self.intercept)
+
+    @property
+    def _offset(self) -> float:
+        """What the intercept adds to every form."""
+        return 1.0 / self._total
+
+    def _restrict(self, coef: Array) -> Array:
+        return coef if self.support is None else coef[self.support]
+
+    def _spread(self, free: Array) -> Array:
+        """Values of the free columns among all columns, zero elsewhere: (p,), or (p, r)."""
+        if self.support is None:
+            return free
+        full = np.zeros((self.p, *free.shape[1:]))
+        full[self.support] = free
+        return full
+
+
 def total_curvature(d: Array, intercept: bool) -> float:
     """Σ d, by which an intercept is curved; infinite where there is none to move."""
-    if not intercept:
-        return np.inf
-    total = float(d.sum())
+    total = float(d.sum()) if intercept else 0.0
     return total if total > 0 else np.inf

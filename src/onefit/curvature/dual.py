@@ -9,8 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich
-from onefit.curvature.one_output import OfColumns
+from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
 from onefit.numerics import EPS
 
@@ -132,11 +131,8 @@ class Dual(OfColumns):
     def _explained(self, rows: Array) -> Array:
         """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
         bent = np.asfortranarray((self._root * rows[self._bent].T).T)
-        inner = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
-        if isinstance(self._bent, slice):
-            return inner
         explained = np.zeros_like(rows)
-        explained[self._bent] = inner
+        explained[self._bent] = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
         return explained
 
     def _fitted(self, rows: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,25 +11,103 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design
-from onefit.curvature.base import Direction, Sandwich, total_curvature
-from onefit.curvature.one_output import OfColumns
+from onefit.curvature.base import Direction, OfColumns, Sandwich, total_curvature
 from onefit.problem import Moments
 
 CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
 
 
 @dataclass(frozen=True)
-class Primal(OfColumns):
-    """k × k: Cholesky, or a generalised inverse where K has no factor.
+class OfFactor(OfColumns):
+    """k × k, in terms of a factor and of what its columns were centred by.
 
     Several right-hand sides are columns of the direction.
     """
 
-    moments: Moments | None = None  # with which K need not be summed over the rows
-
     @cached_property
     def _active(self) -> Design:
         return _linalg.active_columns(self.X, self.support)
+
+    @property
+    @abstractmethod
+    def _means(self) -> Array | None:
+        """What was taken off the columns: (k,)."""
+
+    @property
+    @abstractmethod
+    def _factored(self) -> Factorization:
+        """K, factored."""
+
+    @property
+    def _centre(self) -> Array:
+        """What was taken off the columns, zeros where nothing was: (k,)."""
+        return np.zeros(len(self.hessian)) if self._means is None else self._means
+
+    @property
+    def is_definite(self) -> bool:
+        return self._factored.is_definite and (not self.intercept or self._means is not None)
+
+    @property
+    def condition(self) -> float:
+        return self._factored.condition
+
+    def quadratic_forms(self) -> Array:
+        return self._forms
+
+    @cached_property
+    def _forms(self) -> Array:
+        return self._factored.row_forms(self._active, self._means) + self._offset
+
+    def solve(self, gradient: Direction) -> Direction:
+        rhs = self._restrict(gradient.coef)
+        free = self._factored.solve(rhs - np.multiply.outer(self._centre, gradient.intercept))
+        return Direction(self._spread(free), gradient.intercept / self._total - self._centre @ free)
+
+    def predict(self, direction: Direction) -> Array:
+        return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
+
+    def hat(self, rows: Array) -> Array:
+        total = rows.sum(axis=0)
+        gradient = _linalg.transposed_times(self._active, rows)
+        free = self._factored.solve(gradient - np.outer(self._centre, total))
+        return _linalg.times(self._active, free) - self._centre @ free + total * self._offset
+
+    def hat_matrix(self) -> Array:
+        Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
+        half = self._factored.half(Z)
+        return _linalg.product(half, half.T) + self._offset
+
+    def sandwich(self, middle: Array) -> Sandwich:
+        offset, k, factored = self._offset, len(self.hessian), self._factored
+        inner = np.zeros((k, k))
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+            inner += _linalg.product(block.T, block * middle[rows, None])
+        Q = factored.solve(factored.solve(inner).T)
+        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * self._centre)
+        forms = np.empty(self.n)
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+            along = _linalg.product(block, Q) + 2.0 * offset * side
+            forms[rows] = np.einsum("ij,ij->i", along, block)
+        return Sandwich(
+            forms + offset**2 * middle.sum(),
+            Q if self.hessian.ndim == 2 else self._spread(Q.diagonal().copy()),
+        )
+
+    def cross(self, new: Design) -> Array:
+        columns = _linalg.as_design(new).basis_of_rows()
+        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
+
+    def responses(self) -> Direction:
+        blocks = _linalg.as_columns(self._active).blocks(self._means)
+        free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
+        return Direction(free, self._offset - self._centre @ free)
+
+
+@dataclass(frozen=True)
+class Primal(OfFactor):
+    """k × k: Cholesky, or a generalised inverse where K has no factor."""
+
+    moments: Moments | None = None  # with which K need not be summed over the rows
 
     @cached_property
     def _means(self) -> Array | None:
@@ -65,66 +144,3 @@ class Primal(OfColumns):
             root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
             return Factorization(root, False, CONDITION_OF_WIDE)
         return Factorization.of(self._gram)
-
-    @property
-    def is_definite(self) -> bool:
-        return self._factored.is_definite and (not self.intercept or self._means is not None)
-
-    @property
-    def condition(self) -> float:
-        return self._factored.condition
-
-    def quadratic_forms(self) -> Array:
-        return self._forms
-
-    @cached_property
-    def _forms(self) -> Array:
-        return self._factored.row_forms(self._active, self._means) + self._offset
-
-    def solve(self, gradient: Direction) -> Direction:
-        rhs = self._restrict(gradient.coef)
-        means = np.zeros(len(rhs)) if self._means is None else self._means
-        free = self._factored.solve(rhs - np.multiply.outer(means, gradient.intercept))
-        return Direction(self._spread(free), gradient.intercept / self._total - means @ free)
-
-    def predict(self, direction: Direction) -> Array:
-        return _linalg.times(self._active, self._restrict(direction.coef)) + direction.intercept
-
-    def hat(self, rows: Array) -> Array:
-        total = rows.sum(axis=0)
-        gradient = _linalg.transposed_times(self._active, rows)
-        means = np.zeros(len(gradient)) if self._means is None else self._means
-        free = self._factored.solve(gradient - np.outer(means, total))
-        return _linalg.times(self._active, free) - means @ free + total * self._offset
-
-    def hat_matrix(self) -> Array:
-        Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
-        half = self._factored.half(Z)
-        return _linalg.product(half, half.T) + self._offset
-
-    def sandwich(self, middle: Array) -> Sandwich:
-        offset, k, factored = self._offset, len(self.hessian), self._factored
-        inner = np.zeros((k, k))
-        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
-            inner += _linalg.product(block.T, block * middle[rows, None])
-        Q = factored.solve(factored.solve(inner).T)
-        means = np.zeros(k) if self._means is None else self._means
-        side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * means)
-        forms = np.empty(self.n)
-        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
-            along = _linalg.product(block, Q) + 2.0 * offset * side
-            forms[rows] = np.einsum("ij,ij->i", along, block)
-        return Sandwich(
-            forms + offset**2 * middle.sum(),
-            Q if self.hessian.ndim == 2 else self._spread(Q.diagonal().copy()),
-        )
-
-    def cross(self, new: Design) -> Array:
-        columns = _linalg.as_design(new).basis_of_rows()
-        return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
-
-    def responses(self) -> Direction:
-        blocks = _linalg.as_columns(self._active).blocks(self._means)
-        free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
-        intercept = np.full(free.shape[1], self._offset)
-        return Direction(free, intercept if self._means is None else intercept - self._means @ free)

@@ -22,8 +22,15 @@ from onefit.losses.rounded import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
 )
-from onefit.losses.smooth import Exponential, Logistic, Multinomial, Squared
-from onefit.losses.tweedie import Gamma, Poisson, Tweedie
+from onefit.losses.smooth import (
+    Exponential,
+    Gamma,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Squared,
+    Tweedie,
+)
 
 # By name, from the number of classes: what ``GeneralizedLinear(loss="…")`` takes.  A new loss adds its line.
 LOSSES: dict[str, Callable[[int], Loss]] = {  # from the number of classes

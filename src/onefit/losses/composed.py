@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, PiecewiseLoss
 from onefit.losses.piecewise import PiecewiseLinear
-from onefit.losses.smooth import Squared
-from onefit.losses.tweedie import Tweedie
+from onefit.losses.smooth import Squared, Tweedie
 from onefit.pieces import Pieces
 
 STEPS = 50  # of Newton's method for the constant model, which halves an interval where it fails
@@ -205,10 +204,7 @@ class Mixture(Composed):
         return np.sum([np.zeros_like(eta), *parts], axis=0)
 
     def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
-        total: Array = np.zeros(())
-        for share, loss in self._acting:
-            total = total + share * getattr(loss, method)(y, eta)
-        return total
+        return sum((share * getattr(loss, method)(y, eta) for share, loss in self._acting), np.zeros(()))
 
     def start(self, y: Array, weights: Array) -> Array:
         """Near the best constant: the mean of those of the parts."""
@@ -241,7 +237,21 @@ def _check_mixable(loss: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Offset(Composed):
+class OfOneLoss(Composed):
+    """A loss that is another one, of other linear predictors or on some of the rows."""
+
+    loss: Loss
+
+    @property
+    def pieces(self) -> Pieces:
+        return self.loss.pieces
+
+    def self_concordance(self) -> float | None:
+        return self.loss.self_concordance()
+
+
+@dataclass(frozen=True)
+class Offset(OfOneLoss):
     """ℓ(y, η + o): the response and the offset of a row are the two columns of ``y``, (n, 2).
 
     Whoever takes rows, or leaves some out, takes their offsets along, so that nothing else has to know.
@@ -261,8 +271,6 @@ class Offset(Composed):
     2.0
     """
 
-    loss: Loss
-
     def __post_init__(self) -> None:
         inner: Any = self.loss
         if isinstance(inner, CoupledLoss | PiecewiseLoss) or not inner.is_smooth:
@@ -275,15 +283,8 @@ class Offset(Composed):
     def of_two_classes(self) -> bool:  # type: ignore[override]
         return self.loss.of_two_classes
 
-    @property
-    def pieces(self) -> Pieces:
-        return self.loss.pieces
-
     def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
         return getattr(self.loss, method)(y[:, 0], eta + y[:, 1])
-
-    def self_concordance(self) -> float | None:
-        return self.loss.self_concordance()
 
     def start(self, y: Array, weights: Array) -> Array:
         """Level of the constant model: Newton's method on Σ w ℓ(y, b + o), kept within a bracket."""
@@ -303,7 +304,7 @@ class Offset(Composed):
 
 
 @dataclass(frozen=True)
-class WithRidgeRows(Loss):
+class WithRidgeRows(OfOneLoss):
     """A loss on the first n rows, and ½ (y − η)² on those that stand for an ℓ2 penalty.
 
     Parameters
@@ -312,31 +313,11 @@ class WithRidgeRows(Loss):
     n : int
     """
 
-    loss: Loss
     n: int
-
-    @property
-    def pieces(self) -> Pieces:
-        return self.loss.pieces
-
-    def value(self, y: Array, eta: Array) -> Array:
-        return self._joined("value", y, eta)
-
-    def gradient(self, y: Array, eta: Array) -> Array:
-        return self._joined("gradient", y, eta)
-
-    def hessian(self, y: Array, eta: Array) -> Array:
-        return self._joined("hessian", y, eta)
-
-    def third(self, y: Array, eta: Array) -> Array:
-        return self._joined("third", y, eta)
-
-    def self_concordance(self) -> float | None:
-        return self.loss.self_concordance()
 
     def start(self, y: Array, weights: Array) -> Array:
         return np.zeros(())
 
-    def _joined(self, what: str, y: Array, eta: Array) -> Array:
-        rows = getattr(self.loss, what)(y[: self.n], eta[: self.n])
-        return np.concatenate([rows, getattr(Squared(), what)(y[self.n :], eta[self.n :])])
+    def _of_parts(self, method: str, y: Array, eta: Array) -> Array:
+        rows = getattr(self.loss, method)(y[: self.n], eta[: self.n])
+        return np.concatenate([rows, getattr(Squared(), method)(y[self.n :], eta[self.n :])])

@@ -10,10 +10,7 @@ import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss
-from onefit.losses.piecewise import (
-    OfMargin,
-    QuadraticPieces,
-)
+from onefit.losses.piecewise import OfMargin, QuadraticPieces
 from onefit.pieces import Pieces
 
 LEAST_WIDTH = 0.05  # of a kink that is rounded
@@ -55,18 +52,14 @@ class RoundedKinks(QuadraticPieces):
             yield past, np.minimum(np.maximum(past / self.rounding, low), high), low, high
 
     def value(self, y: Array, eta: Array) -> Array:
-        total = first = np.zeros(())
-        for k, (past, climbed, low, _) in enumerate(self._climbs(y, eta)):
-            total = total + climbed * (past - 0.5 * self.rounding * climbed)
-            first = past if k == 0 else first
-            total = total - low * first if k > 0 else total  # the slope between two kinks counts with both
-        return total
+        climbs = list(self._climbs(y, eta))
+        total = sum(climbed * (past - 0.5 * self.rounding * climbed) for past, climbed, _, _ in climbs)
+        return total - sum(low for _, _, low, _ in climbs[1:]) * climbs[0][0]  # it counts with both kinks
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        total = np.zeros(())
-        for k, (_, climbed, low, _) in enumerate(self._climbs(y, eta)):
-            total = total + (climbed if k == 0 else climbed - low)
-        return total
+        climbs = list(self._climbs(y, eta))
+        total = sum(climbed for _, climbed, _, _ in climbs)
+        return np.asarray(total - sum(low for _, _, low, _ in climbs[1:]))
 
     def hessian(self, y: Array, eta: Array) -> Array:
         climbs = [(low < climbed) & (climbed < high) for _, climbed, low, high in self._climbs(y, eta)]

@@ -4,9 +4,8 @@ One metric serves formulas, which know linear predictors, and refits, which know
 returned.  A new metric is one class here.
 """
 
-from onefit.metrics.base import LinearMetric, Metric, farther
+from onefit.metrics.base import LinearMetric, Metric, WithOffset, farther
 from onefit.metrics.classification import HingeLoss, LogLoss, ShareLogLoss, ZeroOneLoss
-from onefit.metrics.offset import WithOffset
 from onefit.metrics.regression import Deviance, LocationError, PinballLoss, SquaredError
 
 __all__ = [

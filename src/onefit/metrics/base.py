@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from onefit._typing import Array
+from onefit.losses import Loss
 from onefit.validation import class_numbers
 
 
@@ -42,11 +44,11 @@ class LinearMetric(Metric):
     refit_method : str
         The method that refits are asked for: one whose outputs lose nothing of the linear predictors.
     has_kinks : bool
-        Whether its derivative jumps.
+        Whether its derivative jumps; for most it does not.
     """
 
     refit_method: str
-    has_kinks: bool
+    has_kinks: bool = False
 
     @abstractmethod
     def predictions(self, eta: Array) -> Array:
@@ -56,9 +58,9 @@ class LinearMetric(Metric):
     def predictors(self, predictions: Array) -> Array:
         """Linear predictors with these predictions, the link."""
 
-    @abstractmethod
     def decision(self, eta: Array) -> Array:
         """Return the linear predictors that users know, without a scale that is estimated along."""
+        return eta
 
     @abstractmethod
     def losses(self, target: Array, eta: Array) -> Array:
@@ -110,17 +112,73 @@ class IdentityLink(LinearMetric):
     def predictors(self, predictions: Array) -> Array:
         return predictions
 
-    @final
-    def decision(self, eta: Array) -> Array:
-        return eta
-
 
 class OfNumbers(Metric):
-    """A metric of responses that are numbers."""
+    """A metric of responses that are numbers, which estimators predict."""
+
+    method = refit_method = "predict"
 
     @final
     def target(self, y: Any) -> Array:
         return np.asarray(y, dtype=np.float64)
+
+
+class OfLoss(LinearMetric):
+    """A metric that is a multiple of a loss with derivatives."""
+
+    times: float = 1.0
+
+    @abstractmethod
+    def loss(self, eta: Array) -> Loss:
+        """Return the loss of linear predictors of this shape."""
+
+    @final
+    def losses(self, target: Array, eta: Array) -> Array:
+        return self.times * self.loss(eta).value(target, eta)
+
+    @final
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return self.times * self.loss(eta).gradient(target, eta)
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return farther(self, target, eta, bounds)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WithOffset(LinearMetric):
+    """Judge η + o by another metric; the target has the response and the offset as its two columns.
+
+    ``predictions`` and ``decision`` are those of offset zero.
+    """
+
+    inner: LinearMetric
+
+    def __post_init__(self) -> None:
+        own = ("method", "refit_method", "loss_name", "has_kinks")
+        self.__dict__.update({name: getattr(self.inner, name) for name in own})
+
+    def target(self, y: Any) -> Array:
+        response = self.inner.target(y)
+        return np.stack([response, np.zeros(len(response))], axis=1)
+
+    def predictions(self, eta: Array) -> Array:
+        return self.inner.predictions(eta)
+
+    def predictors(self, predictions: Array) -> Array:
+        return self.inner.predictors(predictions)
+
+    def decision(self, eta: Array) -> Array:
+        return self.inner.decision(eta)
+
+    def losses(self, target: Array, eta: Array) -> Array:
+        return self.inner.losses(target[:, 0], eta + target[:, 1])
+
+    def slopes(self, target: Array, eta: Array) -> Array:
+        return self.inner.slopes(target[:, 0], eta + target[:, 1])
+
+    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
+        return self.inner.spread(target[:, 0], eta + target[:, 1], bounds)
 
 
 def floating(values: Any) -> Array:

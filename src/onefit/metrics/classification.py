@@ -9,13 +9,13 @@ import numpy as np
 from scipy.special import expit, logit, softmax
 
 from onefit._typing import Array
-from onefit.losses import Logistic, Multinomial
-from onefit.metrics.base import IdentityLink, LinearMetric, Metric, OfClasses, OfNumbers, farther
+from onefit.losses import Logistic, Loss, Multinomial
+from onefit.metrics.base import IdentityLink, Metric, OfClasses, OfLoss, OfNumbers
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LogLoss(OfClasses, LinearMetric):
+class LogLoss(OfClasses, OfLoss):
     """Log-loss of class probabilities; ``eta`` is (n,) for two classes, else (n, c).
 
     Probabilities count as at least the rounding of their type, as in ``sklearn.metrics.log_loss``: a class
@@ -26,7 +26,6 @@ class LogLoss(OfClasses, LinearMetric):
     method = "predict_proba"
     refit_method = "decision_function"
     loss_name = "log-loss"
-    has_kinks = False
 
     def predictions(self, eta: Array) -> Array:
         if eta.ndim == 1:
@@ -38,34 +37,22 @@ class LogLoss(OfClasses, LinearMetric):
         logs = np.log(np.clip(predictions, eps, 1.0 - eps).astype(np.float64))
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
-    def decision(self, eta: Array) -> Array:
-        return eta
-
-    def losses(self, target: Array, eta: Array) -> Array:
-        return _likelihood(eta).value(target, eta)
-
-    def slopes(self, target: Array, eta: Array) -> Array:
-        return _likelihood(eta).gradient(target, eta)
+    def loss(self, eta: Array) -> Loss:
+        return Logistic() if eta.ndim == 1 else Multinomial(eta.shape[1])
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        return farther(self, target, eta, bounds) if eta.ndim == 1 else bounds
-
-
-def _likelihood(eta: Array) -> Logistic | Multinomial:
-    return Logistic() if eta.ndim == 1 else Multinomial(eta.shape[1])
+        return super().spread(target, eta, bounds) if eta.ndim == 1 else bounds
 
 
 @final
 @dataclass(frozen=True)
-class ShareLogLoss(OfNumbers, LinearMetric):
+class ShareLogLoss(OfNumbers, OfLoss):
     """Log-loss of a predicted probability of success; the target is a share of successes, 0 … 1.
 
     As for ``LogLoss``, a prediction counts as at least the rounding of its type.
     """
 
-    method = refit_method = "predict"
     loss_name = "log-loss"
-    has_kinks = False
 
     def predictions(self, eta: Array) -> Array:
         return np.asarray(expit(eta))
@@ -74,17 +61,8 @@ class ShareLogLoss(OfNumbers, LinearMetric):
         eps = np.finfo(predictions.dtype).eps
         return np.asarray(logit(np.clip(predictions, eps, 1.0 - eps)))
 
-    def decision(self, eta: Array) -> Array:
-        return eta
-
-    def losses(self, target: Array, eta: Array) -> Array:
-        return Logistic().value(target, eta)
-
-    def slopes(self, target: Array, eta: Array) -> Array:
-        return Logistic().gradient(target, eta)
-
-    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        return farther(self, target, eta, bounds)
+    def loss(self, eta: Array) -> Loss:
+        return Logistic()
 
 
 @final

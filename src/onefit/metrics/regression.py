@@ -8,8 +8,8 @@ from typing import final
 import numpy as np
 
 from onefit._typing import Array
-from onefit.losses import Tweedie
-from onefit.metrics.base import IdentityLink, LinearMetric, OfNumbers, farther
+from onefit.losses import Loss, Tweedie
+from onefit.metrics.base import IdentityLink, LinearMetric, OfLoss, OfNumbers
 
 
 @final
@@ -17,12 +17,11 @@ from onefit.metrics.base import IdentityLink, LinearMetric, OfNumbers, farther
 class SquaredError(OfNumbers, IdentityLink):
     """Squared error of a prediction, the mean over several outputs."""
 
-    method = refit_method = "predict"
     loss_name = "squared error"
-    has_kinks = False
 
     def losses(self, target: Array, eta: Array) -> Array:
-        squares = _squares(target - eta.reshape(target.shape))  # some regressors return a column
+        with np.errstate(over="ignore"):  # infinite without a word far out
+            squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
         return squares if squares.ndim == 1 else squares.mean(axis=1)
 
     def slopes(self, target: Array, eta: Array) -> Array:
@@ -39,7 +38,6 @@ class PinballLoss(OfNumbers, IdentityLink):
     """Pinball loss of a predicted quantile."""
 
     level: float
-    method = refit_method = "predict"
     loss_name = "pinball loss"
     has_kinks = True
 
@@ -58,9 +56,7 @@ class PinballLoss(OfNumbers, IdentityLink):
 class LocationError(OfNumbers, LinearMetric):
     """Squared error of the first of two linear predictors, location and scale."""
 
-    method = refit_method = "predict"
     loss_name = "squared error"
-    has_kinks = False
 
     def predictions(self, eta: Array) -> Array:
         return eta[:, 0]
@@ -72,25 +68,23 @@ class LocationError(OfNumbers, LinearMetric):
         return eta[:, 0]
 
     def losses(self, target: Array, eta: Array) -> Array:
-        return _squares(target - eta[:, 0])
+        return SquaredError().losses(target, eta[:, 0])
 
     def slopes(self, target: Array, eta: Array) -> Array:
-        return np.stack([2.0 * (eta[:, 0] - target), np.zeros(len(target))], axis=1)
+        return np.stack([SquaredError().slopes(target, eta[:, 0]), np.zeros(len(target))], axis=1)
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        size = np.abs(target - eta[:, 0])
-        return bounds * (2.0 * size + bounds)
+        return SquaredError().spread(target, eta[:, 0], bounds)
 
 
 @final
 @dataclass(frozen=True)
-class Deviance(OfNumbers, LinearMetric):
+class Deviance(OfNumbers, OfLoss):
     """Unit deviance of the mean of a Tweedie family: twice its loss."""
 
     family: Tweedie
-    method = refit_method = "predict"
     loss_name = "deviance"
-    has_kinks = False
+    times = 2.0
 
     def predictions(self, eta: Array) -> Array:
         return self.family.mean(eta)
@@ -98,20 +92,5 @@ class Deviance(OfNumbers, LinearMetric):
     def predictors(self, predictions: Array) -> Array:
         return predictions if self.family.link == "identity" else np.log(predictions)
 
-    def decision(self, eta: Array) -> Array:
-        return eta
-
-    def losses(self, target: Array, eta: Array) -> Array:
-        return 2.0 * self.family.value(target, eta)
-
-    def slopes(self, target: Array, eta: Array) -> Array:
-        return 2.0 * self.family.gradient(target, eta)
-
-    def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        return farther(self, target, eta, bounds)
-
-
-def _squares(residuals: Array) -> Array:
-    """Squares, infinite without a word far out."""
-    with np.errstate(over="ignore"):
-        return residuals**2
+    def loss(self, eta: Array) -> Loss:
+        return self.family

@@ -8,11 +8,10 @@ Leave-one-out, degrees of freedom and hyperparameter gradients need no more than
 from collections.abc import Callable
 
 from onefit.penalties.base import Penalty
-from onefit.penalties.box import Box
 from onefit.penalties.generalized import AnalysisPenalty, FusedLasso, GeneralizedLasso, TrendFilter
 from onefit.penalties.groups import GroupLasso, GroupPenalty, SparseGroupLasso
 from onefit.penalties.programs import Cone, Conic, ConicForm, Coordinatewise, PiecewiseRows, Polyhedral
-from onefit.penalties.separable import L1, L2, ElasticNet, SeparablePenalty, Strengths
+from onefit.penalties.separable import L1, L2, Box, ElasticNet, SeparablePenalty, Strengths
 from onefit.penalties.slope import LInfinity, Slope
 from onefit.penalties.spectral import NuclearNorm, SmoothNuclearNorm
 from onefit.penalties.sum import Sum

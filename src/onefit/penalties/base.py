@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any, Self
@@ -196,25 +197,26 @@ def check_strengths(name: str, given: Any) -> None:
         raise ValueError(f"{name} must be a number that is at least 0, or an array of them, got {given!r}")
 
 
+def _check_number(name: str, given: Any, what: str, holds: Callable[[Any], Any]) -> None:
+    """Refuse what is not one number of which something holds."""
+    number = np.asarray(given)
+    if number.ndim or number.dtype.kind not in "fiu" or not holds(number):
+        raise ValueError(f"{name} must be {what}, got {given!r}")
+
+
 def check_strength(name: str, given: Any) -> None:
     """Refuse what is not one finite number that is at least 0."""
-    strength = np.asarray(given)
-    if strength.ndim or strength.dtype.kind not in "fiu" or not 0 <= strength < np.inf:
-        raise ValueError(f"{name} must be a finite number that is at least 0, got {given!r}")
+    _check_number(name, given, "a finite number that is at least 0", lambda number: 0 <= number < np.inf)
 
 
 def check_positive(name: str, given: Any) -> None:
     """Refuse what is not one finite number above 0."""
-    number = np.asarray(given)
-    if number.ndim or number.dtype.kind not in "fiu" or not 0 < number < np.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {given!r}")
+    _check_number(name, given, "a finite number above 0", lambda number: 0 < number < np.inf)
 
 
 def check_share(name: str, given: Any) -> None:
     """Refuse what is not one number between 0 and 1."""
-    share = np.asarray(given)
-    if share.ndim or share.dtype.kind not in "fiu" or not 0 <= share <= 1:
-        raise ValueError(f"{name} must be a number between 0 and 1, got {given!r}")
+    _check_number(name, given, "a number between 0 and 1", lambda number: 0 <= number <= 1)
 
 
 def check_weights(name: str, given: Any, count: int, what: str) -> None:

@@ -20,7 +20,7 @@ from onefit.penalties.base import (
     check_weights,
     largest_gradient,
 )
-from onefit.penalties.programs import Conic, ConicForm, norms
+from onefit.penalties.programs import Cone, Conic, ConicForm
 from onefit.pieces import Pieces, Subspace
 
 
@@ -120,9 +120,27 @@ class GroupPenalty(OfOneStrength, Conic):
         return Subspace.along(basis, gradient, hessian)
 
     def conic_form(self, p: int) -> ConicForm:
+        """A second-order cone a group of positive strength, and 2p rows for ‖β‖₁."""
         l1, strengths = self.strengths()
-        members = [np.flatnonzero(self.membership == g) for g in range(self.count)]
-        return norms(members, strengths, l1, p)
+        kept = np.flatnonzero(strengths > 0)
+        members = [np.flatnonzero(self.membership == g) for g in kept]
+        sizes = np.array([len(group) for group in members], dtype=np.intp)
+        tops = np.cumsum(sizes + 1) - sizes - 1  # first row of each cone
+        within = np.arange(int(sizes.sum())) + np.repeat(np.arange(len(kept)) + 1, sizes)
+        columns = np.concatenate([np.empty(0, dtype=np.intp), *members])
+        total = int(np.sum(sizes + 1))
+        A = sp.csr_array((np.ones(len(within)), (within, columns)), shape=(total, p))
+        E = sp.csr_array((np.ones(len(kept)), (tops, np.arange(len(kept)))), shape=(total, len(kept)))
+        cones = [(Cone.SECOND_ORDER, int(size) + 1) for size in sizes]
+        if l1 == 0:
+            return ConicForm(A, E, strengths[kept], cones)
+        eye = sp.csr_array(sp.eye_array(p))
+        return ConicForm(
+            sp.vstack([eye, -eye, A], format="csr"),
+            sp.block_diag([sp.vstack([eye, eye]), E], format="csr"),
+            np.concatenate([np.full(p, l1), strengths[kept]]),
+            [(Cone.NONNEGATIVE, 2 * p), *cones],
+        )
 
     def third(self, coef: Array, owed: Array) -> Array:
         """Derivative of s_g (tr E/‖β_g‖ − β_gᵀ E β_g/‖β_g‖³), E what is owed to the block of a group."""

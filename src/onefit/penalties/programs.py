@@ -16,7 +16,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from onefit import _linalg
-from onefit._typing import Array, Design, Index, Mask
+from onefit._typing import Array, Design, Mask
 from onefit.penalties.base import ZERO, Penalty
 from onefit.pieces import Interval, Pieces
 
@@ -71,24 +71,24 @@ class PiecewiseRows:
             gains = np.column_stack([self.ends[:, :2], np.diff(self.ends[:, 1:], axis=1)])
         return float(np.sum(gains[past != 0] * past[past != 0]))
 
-    def densified(self) -> PiecewiseRows:
-        """Return the same with dense rows, whose products cost less by far unless they are many."""
-        return replace(self, X=_linalg.densified(self.X, DENSE))
-
     def beside(self, sizes: Array) -> PiecewiseRows:
         """Return the same with each row in units of linear predictors, beside columns of these sizes, (p,).
 
         A row z with the loss f(z) is one of cz with f(z/c): without it, columns in units far from 1 are lost
-        beside rows of ones.
+        beside rows of ones.  The rows are dense unless they are many: their products cost less by far.
         """
         if not len(sizes):
-            return self
+            return replace(self, X=_linalg.densified(self.X, DENSE))
         reach = np.ravel(abs(sp.csr_array(self.X) * (1.0 / sizes)).max(axis=1).toarray())
         reach = np.maximum(reach, np.abs(self.extra).max(axis=1, initial=0.0) / np.median(sizes))
         c = np.divide(1.0, reach, out=np.ones_like(reach), where=reach > 0)
         X, factors = sp.csr_array(sp.diags_array(c) @ sp.csr_array(self.X)), c[:, None]
         return PiecewiseRows(
-            X, self.extra * factors, self.kinks * factors, self.ends / factors, self.hessian * c**2
+            _linalg.densified(X, DENSE),
+            self.extra * factors,
+            self.kinks * factors,
+            self.ends / factors,
+            self.hessian * c**2,
         )
 
     def __add__(self, other: PiecewiseRows) -> PiecewiseRows:
@@ -239,49 +239,3 @@ class Conic(Penalty):
     @abstractmethod
     def conic_form(self, p: int) -> ConicForm:
         """Program of p coefficients, for the penalty without its ℓ2 part."""
-
-
-def norms(groups: Sequence[Index], strengths: Array, l1: float, p: int) -> ConicForm:
-    """l1 ‖β‖₁ + Σ_g s_g ‖β_g‖₂: a second-order cone a group of positive strength.
-
-    Parameters
-    ----------
-    groups : sequence of int arrays
-        Columns of each group.
-    strengths : (G,) array
-    l1 : float
-    p : int
-    """
-    kept = np.flatnonzero(strengths > 0).tolist()
-    sizes = np.array([len(groups[g]) for g in kept], dtype=np.intp)
-    tops = np.cumsum(sizes + 1) - sizes - 1  # first row of each cone
-    within = np.arange(int(sizes.sum())) + np.repeat(np.arange(len(kept)) + 1, sizes)
-    columns = np.concatenate([np.empty(0, dtype=np.intp), *(groups[g] for g in kept)])
-    total = int(np.sum(sizes + 1))
-    A = sp.csr_array((np.ones(len(within)), (within, columns)), shape=(total, p))
-    E = sp.csr_array((np.ones(len(kept)), (tops, np.arange(len(kept)))), shape=(total, len(kept)))
-    cones = [(Cone.SECOND_ORDER, int(size) + 1) for size in sizes]
-    if l1 == 0:
-        return ConicForm(A, E, strengths[kept], cones)
-    eye = sp.csr_array(sp.eye_array(p))
-    return ConicForm(
-        sp.vstack([eye, -eye, A], format="csr"),
-        sp.block_diag([sp.vstack([eye, eye]), E], format="csr"),
-        np.concatenate([np.full(p, l1), strengths[kept]]),
-        [(Cone.NONNEGATIVE, 2 * p), *cones],
-    )
-
-
-def nuclear_norm(rows: int, columns: int, strength: float) -> ConicForm:
-    """Strength times ‖W‖_* = min ½ (tr U + tr V), [[U, W], [Wᵀ, V]] positive semidefinite; W in C order."""
-    order = rows + columns
-    column, row = np.tril_indices(order)  # the upper triangle by columns
-    scale = np.where(row == column, 1.0, np.sqrt(2.0))
-    place = np.arange(len(row))
-    in_W = (row < rows) & (column >= rows)
-    own = np.flatnonzero(~in_W)
-    number = row[in_W] * columns + column[in_W] - rows
-    A = sp.csr_array((scale[in_W], (place[in_W], number)), shape=(len(row), rows * columns))
-    E = sp.csr_array((scale[own], (own, np.arange(len(own)))), shape=(len(row), len(own)))
-    cost = np.where(row == column, 0.5 * strength, 0.0)[own]
-    return ConicForm(A, E, cost, [(Cone.SEMIDEFINITE, order)])

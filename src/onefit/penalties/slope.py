@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Mask
 from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, check_weights, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
@@ -107,7 +107,8 @@ class SortedNorm(OfOneStrength, Polyhedral):
         slope = -loss_gradient[order, column]
         slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
         slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
-        first, rank = _first(begins), np.arange(len(coef))[:, None]
+        rank = np.arange(len(coef))[:, None]
+        first = np.maximum.accumulate(np.where(begins, rank, 0), axis=0)  # rank at which its cluster begins
         sums = np.vstack([np.zeros(len(column)), np.cumsum(slope - self.falling(len(coef))[:, None], axis=0)])
         excess = sums[1:] - sums[first, column]
         ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
@@ -209,9 +210,3 @@ def _starts(sizes: Array) -> Mask:
     zero = sizes <= ZERO * top
     drop[1:] = np.where(zero[1:], ~zero[:-1], drop[1:])
     return drop
-
-
-def _first(begins: Mask) -> Index:
-    """Rank at which the cluster of each rank begins."""
-    ranks = np.arange(len(begins))[:, None]
-    return np.maximum.accumulate(np.where(begins, ranks, 0), axis=0)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from onefit._typing import Array, Index
 from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength, check_one_output, check_positive
-from onefit.penalties.programs import Conic, ConicForm, nuclear_norm
+from onefit.penalties.programs import Cone, Conic, ConicForm
 from onefit.pieces import Pieces, Subspace, third_by_differences
 
 MOST_STEPS = 100  # of Newton's method in the proximal operator, which rises to the solution
@@ -69,8 +70,17 @@ class NuclearNorm(OfMatrix, Conic):
     pieces = Pieces.TURNING
 
     def conic_form(self, p: int) -> ConicForm:
+        """Half of tr U + tr V, least with [[U, W], [Wᵀ, V]] positive semidefinite."""
         rows, columns = self.shape
-        return nuclear_norm(rows, columns, self.alpha)
+        column, row = np.tril_indices(rows + columns)  # the upper triangle by columns
+        scale = np.where(row == column, 1.0, np.sqrt(2.0))
+        in_W = (row < rows) & (column >= rows)
+        place, own = np.flatnonzero(in_W), np.flatnonzero(~in_W)
+        number = row[in_W] * columns + column[in_W] - rows
+        A = sp.csr_array((scale[in_W], (place, number)), shape=(len(row), rows * columns))
+        E = sp.csr_array((scale[own], (own, np.arange(len(own)))), shape=(len(row), len(own)))
+        cost = np.where(row == column, 0.5 * self.alpha, 0.0)[own]
+        return ConicForm(A, E, cost, [(Cone.SEMIDEFINITE, rows + columns)])
 
     def third(self, coef: Array, owed: Array) -> Array:
         raise TypeError("the free directions of NuclearNorm turn with the coefficients")

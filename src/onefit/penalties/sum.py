@@ -9,9 +9,8 @@ import numpy as np
 
 from onefit._typing import Array, Mask
 from onefit.penalties.base import Penalty, add, largest_gradient
-from onefit.penalties.box import Box
 from onefit.penalties.programs import Coordinatewise
-from onefit.penalties.separable import L2, SeparablePenalty, Strengths, broadcast
+from onefit.penalties.separable import L2, Box, SeparablePenalty, Strengths, broadcast
 from onefit.pieces import Pieces, Tangent
 
 

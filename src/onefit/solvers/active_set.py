@@ -17,6 +17,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.numerics import TINY
 from onefit.solvers.support import Support
 
 # Relative excess of a correlation over its strength that still counts as optimal; the duality gap
@@ -34,7 +35,6 @@ _ILL_CONDITIONED = 1e6
 _REFINEMENTS = 4
 # Strengths this near to one another, relatively, are not worth halving.
 _CLOSE = 0.02
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 @final
@@ -66,10 +66,8 @@ class ActiveSet(Support):
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
         super().__init__(X, y, weights, fit_intercept=fit_intercept)
-        self._barred: Mask = np.zeros(self._l1.size, dtype=np.bool_)
-        self._set_aside: Mask = np.zeros_like(self._barred)
-        self.rounds = 0
-        self._unresolved = 0
+        self._barred, self._set_aside = np.zeros((2, self._l1.size), dtype=np.bool_)
+        self.rounds = self._unresolved = 0
 
     def solve(self, l1: float | Array, l2: float | Array = 0.0) -> None:
         """Move to the optimum for new strengths.
@@ -91,17 +89,20 @@ class ActiveSet(Support):
         self._approach(np.full(p, l1) if np.ndim(l1) == 0 else np.array(l1, dtype=np.float64))
         self._refine()
         if self._unresolved and self.relative_gap() > 1e-8:
-            msg = f"stopped with {self._unresolved} correlations above their strength"
-            warnings.warn(msg, RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"stopped with {self._unresolved} correlations above their strength",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _approach(self, target: Array, halvings: int = _HALVINGS) -> None:
         """Go to the optimum for ``target``, by way of one half-way there if need be."""
-        origin, state = self._l1, (self._slots, self._signs, self._beta)
+        origin, state = self._l1, (self.slots, self.signs, self._beta)
         self._take_strengths(target)
         if self._pivot(careful=False):
             return
         # The method cycled: its state is worth less than the one it came from.
-        self._slots, self._signs, self._beta = state
+        self.slots, self.signs, self._beta = state
         self._refactor()
         self._forget_residual()
         halfway = _halfway(origin if state[0].size else self._emptying(target), target)
@@ -115,7 +116,7 @@ class ActiveSet(Support):
     def _emptying(self, target: Array) -> Array:
         """Multiple of ``target`` at which no correlation with the response exceeds its strength."""
         proper = np.isfinite(target) & (target > 0)
-        correlations = np.abs(_linalg.transposed_times(self._X, self._weigh(self._response)))
+        correlations = np.abs(_linalg.transposed_times(self._X, self._weights * self._response))
         ratio = (correlations[proper] / target[proper]).max(initial=1.0)
         return target * float(ratio)
 
@@ -127,13 +128,13 @@ class ActiveSet(Support):
         if excluded.any():
             self._drop(excluded)
         # An unpenalised coordinate may have crossed zero.
-        self._signs = np.where(self._beta == 0, self._signs, np.sign(self._beta))
+        self.signs = np.where(self._beta == 0, self.signs, np.sign(self._beta))
 
     def _take_ridge(self, l2: Array) -> None:
         if np.array_equal(l2, self._l2):
             return
         self._l2 = l2
-        self._leverages.invalidate()
+        self._known_leverages = None
         self._refactor()
 
     def _pivot(self, *, careful: bool) -> bool:
@@ -165,7 +166,7 @@ class ActiveSet(Support):
         """Solve on the support, dropping coordinates until the signs agree."""
         while True:
             target, residual = self._stationary_point()
-            wrong = (target * self._signs <= 0) & (self._l1[self.support] > 0)
+            wrong = (target * self.signs <= 0) & (self._l1[self.support] > 0)
             if not wrong.any():
                 break
             if one_at_a_time:
@@ -175,9 +176,9 @@ class ActiveSet(Support):
 
     def _stationary_point(self) -> tuple[Array, Array | None]:
         """``beta_S`` that solves the normal equations, and its residual if that was needed."""
-        slope = self._l1[self.support] * self._signs
-        beta = self._factor.solve(self._store.targets[self._slots] - slope)
-        if self._factor.condition() > _ILL_CONDITIONED:
+        slope = self._l1[self.support] * self.signs
+        beta = self.factor.solve(self._store.targets[self.slots] - slope)
+        if self.factor.condition() > _ILL_CONDITIONED:
             return self._polished(beta)
         return beta, None
 
@@ -186,7 +187,7 @@ class ActiveSet(Support):
         share = np.full(target.size, np.inf)
         # A coordinate that just joined sits at zero and leaves at once if it heads the wrong way.
         held, beyond = np.abs(self._beta[wrong]), np.abs(target[wrong])
-        share[wrong] = held / np.maximum(held + beyond, _TINY)
+        share[wrong] = held / np.maximum(held + beyond, TINY)
         step = share.min()
         self._beta = self._beta + step * (target - self._beta)
         return share <= step
@@ -203,7 +204,7 @@ class ActiveSet(Support):
         found = np.flatnonzero(excess > 0)
         found = found[np.argsort(-excess[found], kind="stable")]
         # A support that at most doubles does not fill up with columns that must leave again.
-        return found[: max(_BLOCK, self._slots.size)]
+        return found[: max(_BLOCK, self.slots.size)]
 
     def _enter(self, columns: Index) -> None:
         """Let independent violators join; if there is none, exchange the worst."""
@@ -226,9 +227,11 @@ class ActiveSet(Support):
         correlation = self._current_correlations()[column]
         sign = float(np.sign(correlation))
         fit, squared_distance = self._projection(slot)
-        share = self._steps_to_zero(sign * fit)
+        shrinking = (sign * fit * self.signs > 0) & (self._l1[self.support] > 0)
+        share = np.full(fit.size, np.inf)  # of the penalised coordinates to zero
+        share[shrinking] = self._beta[shrinking] / (sign * fit)[shrinking]
         step = float(share.min(initial=np.inf))
-        if abs(correlation) - self._l1[column] < step * max(squared_distance, _TINY):
+        if abs(correlation) - self._l1[column] < step * max(squared_distance, TINY):
             joined = self._join(slot, 0.0, squared_distance)
         else:
             self._beta = self._beta - step * sign * fit
@@ -238,23 +241,16 @@ class ActiveSet(Support):
 
     def _projection(self, slot: Index) -> tuple[Array, float]:
         """Fit of a column by the support, and its squared distance without cancellation."""
-        fit = self._factor.solve(self._store.gram[self._slots, slot[0]])
-        apart = self._store.times(slot, np.ones(1)) - self._store.times(self._slots, fit)
+        fit = self.factor.solve(self._store.gram[self.slots, slot[0]])
+        apart = self._store.times(slot, np.ones(1)) - self._store.times(self.slots, fit)
         ridge = self._l2[self._store.owner[slot[0]]] + fit @ (self._ridge() * fit)
-        return fit, float(apart @ self._weigh(apart) + ridge)
-
-    def _steps_to_zero(self, direction: Array) -> Array:
-        """Step against ``direction`` at which each penalised coordinate is zero, or infinity."""
-        shrinking = (direction * self._signs > 0) & (self._l1[self.support] > 0)
-        share = np.full(direction.size, np.inf)
-        share[shrinking] = self._beta[shrinking] / direction[shrinking]
-        return share
+        return fit, float(apart @ (self._weights * apart) + ridge)
 
     def _refine(self) -> None:
         """End on correlations of the support that are right to the last digits."""
         beta, self._residual = self._polished(self._beta)
         # A coordinate within rounding of zero must not end on the wrong side of it.
-        wrong = (beta * self._signs < 0) & (self._l1[self.support] > 0)
+        wrong = (beta * self.signs < 0) & (self._l1[self.support] > 0)
         self._beta = np.where(wrong, 0.0, beta)
         self._correlation = None
 
@@ -266,11 +262,11 @@ class ActiveSet(Support):
         """
         residual = self._residual_at(beta)
         rounding = self._rounding(beta)[self.support]
-        slope = self._l1[self.support] * self._signs
+        slope = self._l1[self.support] * self.signs
         for _ in range(_REFINEMENTS):
-            c = self._store.correlations(self._weigh(residual))[self._slots]
+            c = self._store.correlations(self._weights * residual)[self.slots]
             gradient = c - slope - self._ridge() * beta
-            step = self._factor.solve(gradient)
+            step = self.factor.solve(gradient)
             beta = beta + step
             # Taken off the residual rather than formed from ``y`` again, the step leaves
             # correlations right to rounding in the residual, which may be far smaller than ``y``.

@@ -34,7 +34,7 @@ class ColumnStore:
         ``A' W y`` for the centred response ``y``.
     """
 
-    def __init__(self, X: Design, response: Array, weights: Array | None, *, centre: bool) -> None:
+    def __init__(self, X: Design, response: Array, weights: Array, *, centre: bool) -> None:
         n, p = X.shape
         self._X = X
         self._response = response
@@ -79,8 +79,7 @@ class ColumnStore:
     def constant(self, slots: Index) -> Mask:
         """Whether centring left nothing of a column."""
         scale = self.gram[slots, slots]
-        mass = self._response.size if self._weights is None else self._weights.sum()
-        return scale <= _CONSTANT**2 * (scale + mass * self.means[slots] ** 2)
+        return scale <= _CONSTANT**2 * (scale + self._weights.sum() * self.means[slots] ** 2)
 
     def _store(self, new: Index) -> None:
         start, stop = self.count, self.count + new.size
@@ -88,12 +87,13 @@ class ColumnStore:
         fresh = self._columns[start:stop]
         fresh[:] = _linalg.as_columns(self._X).columns_as_rows(new)
         if self._centre:
-            self.means[start:stop] = _weighted_means(fresh, self._weights)
+            shares = self._weights / self._weights.sum()
+            self.means[start:stop] = blas.dgemv(1.0, fresh.T, shares, trans=1)
             fresh -= self.means[start:stop, None]
         self.owner[start:stop] = new
         self._slot_of[new] = np.arange(start, stop)
         self.count = stop
-        weighted = fresh if self._weights is None else fresh * self._weights
+        weighted = fresh * self._weights
         products = blas.dgemm(1.0, self.matrix, weighted.T, trans_a=1)
         self.gram[start:stop, :stop] = products.T
         self.gram[:start, start:stop] = products[:start]
@@ -101,22 +101,10 @@ class ColumnStore:
 
     def _reserve(self, size: int) -> None:
         capacity = self.owner.size
-        if size <= capacity:
-            return
-        capacity = min(max(2 * capacity, size), self._slot_of.size)
-        m = self.count
-        columns, gram = self._columns, self.gram
-        self._columns = np.empty((capacity, columns.shape[1]))
-        self._columns[:m] = columns[:m]
-        self.gram = np.zeros((capacity, capacity))
-        self.gram[:m, :m] = gram[:m, :m]
-        self.owner = np.resize(self.owner, capacity)
-        self.means = np.concatenate([self.means, np.zeros(capacity - self.means.size)])
-        self.targets = np.concatenate([self.targets, np.zeros(capacity - self.targets.size)])
-
-
-def _weighted_means(rows: Array, weights: Array | None) -> Array:
-    """Weighted mean of each row."""
-    if weights is None:
-        return rows.mean(axis=1)
-    return blas.dgemv(1.0 / weights.sum(), rows.T, weights, trans=1)
+        if size > capacity:
+            more = min(max(2 * capacity, size), self._slot_of.size) - capacity
+            self._columns = np.pad(self._columns, ((0, more), (0, 0)))
+            self.owner = np.pad(self.owner, (0, more))
+            self.gram, self.means, self.targets = (
+                np.pad(one, (0, more)) for one in (self.gram, self.means, self.targets)
+            )

@@ -22,8 +22,9 @@ from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
 from onefit.problem import Problem
 from onefit.solvers import conic
+from onefit.solvers.kinks import on_kinks
 from onefit.solvers.line_search import toward
-from onefit.solvers.quadratic_program import minimum, on_kinks, rows_of_loss
+from onefit.solvers.quadratic_program import minimum, rows_of_loss
 from onefit.solvers.stationary import is_stationary
 
 STEPS, FEW_STEPS = 60, 10  # of Newton's method; from a start that may have the pattern already
@@ -112,21 +113,17 @@ def _step(fit: Fit) -> Fit:
     moved = replace(own, X=_linalg.as_columns(own.X).along(basis), kinks=own.kinks - offset[:, None])
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
     known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
-    dual = minimum(moved + _straight(slopes), curvature, np.zeros(len(slopes)), level, known)
+    k = len(slopes)  # linear terms are rows that have no kink
+    straight = PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
+    dual = minimum(moved + straight, curvature, np.zeros(k), level, known)
     u, extra = dual.primal()
     found = fit.moved(fit.coef + basis @ u, np.asarray(extra[0] if level.size and len(extra) else 0.0))
     return on_kinks(found, dual, rows) if problem.loss.is_kinked else found
 
 
-def _straight(slopes: Array) -> PiecewiseRows:
-    """Linear terms, as rows that have no kink."""
-    k = len(slopes)
-    return PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
-
-
 def _coordinates(tangent: Tangent) -> tuple[Array, Array, Array]:
     """Directions in which the curvature is diagonal, the gradient along them, and the curvature."""
-    B = np.column_stack([*tangent.directions]) if tangent.size else np.empty((len(tangent.support), 0))
+    B = np.reshape([*tangent.directions], (-1, len(tangent.support))).T
     curved = tangent.hessian[tangent.support] if isinstance(tangent, Coordinates) else tangent.hessian
     if curved.ndim == 2:
         curved, V = np.linalg.eigh(0.5 * (curved + curved.T))

@@ -90,13 +90,9 @@ class WeightedRows:
 
     @cached_property
     def _diagonal(self) -> Array:
-        return self._lengths + self.hessian
-
-    @cached_property
-    def _lengths(self) -> Array:
         if self.gram is not None:
-            return self.gram.diagonal().copy()
-        return _linalg.as_columns(self.scaled).row_squares()
+            return self.gram.diagonal() + self.hessian
+        return _linalg.as_columns(self.scaled).row_squares() + self.hessian
 
     def times(self, duals: Array) -> Array:
         """G g."""

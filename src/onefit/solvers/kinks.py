@@ -29,15 +29,21 @@ import numpy as np
 
 from onefit import _linalg, numerics
 from onefit._typing import Array, Design, Index
+from onefit.curvature import Direction, Pinned, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import PiecewiseLinear
+from onefit.losses import Mixture, PiecewiseLinear
+from onefit.losses.composed import straight_part
 from onefit.numerics import CERTIFIED, rounding_of_slack
 from onefit.problem import Problem
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
+from onefit.solvers.stationary import is_stationary
 
 SUMS = 100.0  # terms of a linear predictor, relative to it, that cancel in it
+STEPS = 6  # of Newton's method on a pattern
+SETTLED = 1e-12  # change of η in such a step, relative to 1 + |η|, at which to stop
+TIE = 1e-9  # of a dual past the end of its interval, relative to the largest, that is rounding
 
 
 def solve(start: Fit) -> Fit:
@@ -51,7 +57,7 @@ def solve(start: Fit) -> Fit:
     Returns
     -------
     Fit
-        With ``eta``, ``slope`` (the duals of rows on kinks included) and ``pinned`` (the independent rows
+        With ``eta``, ``gradient`` (the duals of rows on kinks included) and ``pinned`` (the independent rows
         on kinks) known.
 
     Raises
@@ -104,22 +110,92 @@ def _known_duals(start: Fit, rows: Index) -> Array | None:
 
 
 def _as_fit(problem: Problem, rows: Index, dual: DualActiveSet) -> Fit:
-    slope, pinned = np.zeros(problem.n), np.zeros(problem.n, dtype=bool)
-    slope[rows], pinned[rows[dual.pins]] = dual.duals, True
     coef, extra = dual.primal()
     if not _linalg.has_columns(problem.X):
         coef, held = np.zeros(problem.n), coef
         coef[rows] = held
-    level = np.asarray(extra.sum())
-    eta = problem.linear_predictor(coef, level)
-    held = dual.held_at(dual.pins)
-    off = np.abs(eta[rows[dual.pins]] - held)
-    if np.any(
-        off > CERTIFIED * (1.0 + np.abs(held)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
-    ):
+    fit = Fit(problem, coef, np.asarray(extra.sum()))
+    eta, fit = fit.eta, on_kinks(fit, dual, rows)
+    allowed = CERTIFIED * (1.0 + np.abs(fit.eta)) + rounding_of_slack(SUMS) * np.abs(eta).max(initial=0.0)
+    if np.any(np.abs(eta - fit.eta) > allowed):
         raise SolverError(
             "the coefficients do not bring rows onto the kinks of the loss that they hold: the columns of "
             "X are of very different size, or very large; standardise them"
         )
-    eta[rows[dual.pins]] = held
-    return Fit(problem, coef, level).known(eta=eta, gradient=slope, pinned=pinned)
+    return fit
+
+
+def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
+    """Return the fit with the duals of its rows, and exactly on the kinks where the program has them.
+
+    The rows of the loss are the first of the program.
+    """
+    problem = fit.problem
+    slope, pinned, eta = np.zeros(problem.n), np.zeros(problem.n, dtype=bool), fit.eta.copy()
+    pins = dual.pins[dual.pins < len(rows)]
+    slope[rows], pinned[rows[pins]] = dual.duals[: len(rows)], True
+    straight = straight_part(problem.loss)
+    assert straight is not None
+    held = rows[pins]
+    eta[held] = straight.kinks(problem.y[held])[np.arange(len(held)), dual.state[pins]]
+    return fit.known(eta=eta, gradient=slope, pinned=pinned)
+
+
+def on_pattern(fit: Fit) -> Fit | None:
+    """Minimise by Newton's method with rows held on their kinks: the last digits of a solution.
+
+    Parameters
+    ----------
+    fit : Fit
+        Near the optimum, with ``eta``, ``gradient`` and ``pinned`` known; its loss is a ``Mixture``.
+
+    Returns
+    -------
+    Fit or None
+        None where the steps do not settle, or the pattern is none of the optimum.
+
+    Notes
+    -----
+    A quadratic program in the dual divides by the strengths of a ridge penalty, and so does its rounding.
+    On the pattern that it finds the problem is smooth: with V the rows on kinks, a step is
+
+        u = K⁻¹ r on {Z_V u = 0},        Δμ = −(Z_V K_ρ⁻¹ Z_Vᵀ)⁻¹ Z_V K_ρ⁻¹ r,
+
+    for the gradient r, duals μ included, along the free directions (``curvature.Pinned``).
+    """
+    for _ in range(STEPS):
+        fit, change = _stepped(fit)
+        if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
+            return fit if _duals_hold(fit) and (not fit.is_kinked or is_stationary(fit)) else None
+    return None
+
+
+def _stepped(fit: Fit) -> tuple[Fit, float]:
+    """Take a step; with the largest change of a linear predictor."""
+    problem, curvature = fit.problem, factor(fit)
+    residual = Direction(
+        fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
+        fit.intercept_gradient,
+    )
+    step = curvature.solve(residual)
+    moved = fit.moved(fit.coef - step.coef, fit.intercept - step.intercept)
+    eta = np.where(fit.pinned, fit.eta, moved.eta)
+    gradient = problem.per_row(problem.loss.gradient(problem.y, eta))
+    if isinstance(curvature, Pinned):
+        gradient[fit.pinned] = fit.gradient[fit.pinned] - curvature.hold(residual)
+    change = float(np.abs(curvature.predict(step)).max(initial=0.0))
+    return moved.known(eta=eta, gradient=gradient, pinned=fit.pinned), change
+
+
+def _duals_hold(fit: Fit) -> bool:
+    """Whether the dual of each row on a kink is between the slopes beside it."""
+    problem, held, straight = fit.problem, np.flatnonzero(fit.pinned), straight_part(fit.problem.loss)
+    if straight is None or not held.size:
+        return True
+    assert isinstance(problem.loss, Mixture)
+    y, eta, weights = problem.y[held], fit.eta[held], problem.weights[held]
+    own = fit.gradient[held] - weights * problem.loss.curved_gradient(y, eta)
+    slopes = straight.slopes(y) * weights[:, None]
+    kink = np.abs(eta[:, None] - straight.kinks(y)).argmin(axis=1)
+    every, tie = np.arange(len(held)), TIE * float(np.abs(slopes).max())
+    return bool(np.all((own >= slopes[every, kink] - tie) & (own <= slopes[every, kink + 1] + tie)))

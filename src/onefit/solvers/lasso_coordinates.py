@@ -14,7 +14,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array
-from onefit.curvature import Along, ScalarCurvature, factor
+from onefit.curvature import Along, ScalarCurvature
 from onefit.fit import Fit
 from onefit.losses.composed import WithRidgeRows
 from onefit.penalties import L1, AnalysisPenalty
@@ -105,5 +105,5 @@ class LassoCoordinates:
         """Return the solution of a problem from that in lasso coordinates."""
         fit = self.fit(problem, found.fit)
         if self.is_stacked or not isinstance(found.curvature, ScalarCurvature):
-            return Solution(fit, factor(fit))
+            return Solution.of(fit)
         return Solution(fit, Along(found.curvature, problem.X, self.T))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import final
-
 import numpy as np
 from scipy.linalg import blas, lapack
 
@@ -11,16 +9,14 @@ from onefit._typing import Array, Index
 from onefit.cholesky import UpdatableCholesky
 from onefit.solvers.column_store import ColumnStore
 
-# Relative rounding that following the leverages may gather before they are computed afresh, and the
-# relative squared length below which a direction that joined or left is not followed at all.
-_DRIFT = 1e-12
+# Relative squared length below which a direction that joined or left is not followed at all.
 _UNSAFE = 1e-4
-_EPS = float(np.finfo(np.float64).eps)
 
 
-@final
-class Leverages:
-    """Leverages that follow the support.
+def followed(
+    before: Index, value: Array, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
+) -> Array | None:
+    """Leverages of a support by way of those of an earlier one; None where afresh is cheaper or safer.
 
     Between supports ``S0`` and ``S1`` with intersection ``I``, only the directions that left and
     those that joined matter:
@@ -30,40 +26,14 @@ class Leverages:
     where ``P`` holds the columns outside ``I``, made orthogonal to ``A_I`` and to one another in
     the metric of ``K``.
     """
-
-    def __init__(self, n: int, base: float) -> None:
-        self._base = base
-        self._slots: Index | None = None
-        self._value: Array = np.full(n, base)
-        self._drift = 0.0
-
-    def invalidate(self) -> None:
-        """Weights or ridge strengths changed: start afresh at the next call."""
-        self._slots = None
-
-    def at(self, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array:
-        """Leverages on the columns in ``slots``, in the order of ``factor``; shape (n,)."""
-        value = self._follow(store, slots, factor, l2)
-        # Rounding was relative to leverages that may have been larger than these.
-        if value is None or self._drift > _DRIFT * value.max():
-            value = self._base + _afresh(store, slots, factor)
-            self._drift = 0.0
-        self._drift += _EPS * factor.condition() * float(value.max())
-        self._value, self._slots = value, slots
-        return value.copy()
-
-    def _follow(self, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array) -> Array | None:
-        """Leverages by way of those of the last call; None where afresh is cheaper or safer."""
-        if self._slots is None:
-            return None
-        changed = directions_since(self._slots, store, slots, factor, l2)
-        if changed is None:
-            return None
-        directions, joined = changed
-        if directions.shape[1] == 0:
-            return self._value
-        squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
-        return self._value + squares[:joined].sum(axis=0) - squares[joined:].sum(axis=0)
+    changed = directions_since(before, store, slots, factor, l2)
+    if changed is None:
+        return None
+    directions, joined = changed
+    if directions.shape[1] == 0:
+        return value
+    squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
+    return value + squares[:joined].sum(axis=0) - squares[joined:].sum(axis=0)
 
 
 def directions_since(
@@ -86,11 +56,9 @@ def directions_since(
     return None if directions is None else (directions, joined.size)
 
 
-def _afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
+def afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:
     """``a_i' K_SS^-1 a_i`` as the squared rows of ``A_S R^-1``, shape (n,)."""
-    columns = store.matrix.T[slots].T
-    if slots.size:
-        columns = _divide(columns, factor.upper)
+    columns = _divide(store.matrix.T[slots].T, factor.upper)
     return np.square(columns.T).sum(axis=0)
 
 

@@ -23,7 +23,6 @@ def backtrack(
     serves: Callable[[Point, float], bool],
     *,
     halvings: int = HALVINGS,
-    first: float = 1.0,
 ) -> Point | None:
     """Halve the length of a step until the point it leads to serves.
 
@@ -34,15 +33,13 @@ def backtrack(
     serves : callable
         Whether a point, reached with a length, is good enough.
     halvings : int
-        Most lengths to try.
-    first : float
-        First of them.
+        Most lengths to try, from 1 on.
 
     Returns
     -------
     point, or None if none serves
     """
-    length = first
+    length = 1.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(halvings):
             point = at(length)
@@ -50,6 +47,24 @@ def backtrack(
                 return point
             length *= 0.5
     return None
+
+
+def falls_along(
+    fit: Fit,
+    at: Callable[[float], Fit],
+    promised: float,
+    *,
+    share: float = DECREASE,
+    halvings: int = HALVINGS,
+) -> Fit | None:
+    """Halve a step until the objective falls by a share of what its whole length promises, but for rounding.
+
+    None where no length brings that; ``at`` is as in ``backtrack``.
+    """
+    allowed = fit.objective + ROUNDING * abs(fit.objective)
+    return backtrack(
+        at, lambda there, length: there.objective <= allowed - share * length * promised, halvings=halvings
+    )
 
 
 def falling(objective: Callable[[Index, Array], Array], m: int) -> Array:
@@ -88,6 +103,4 @@ def toward(fit: Fit, target: Fit) -> Fit:
             return fit.moved(target.coef, target.intercept)
         return fit.moved(fit.coef + length * coef, fit.intercept + length * level)
 
-    allowed = fit.objective + ROUNDING * abs(fit.objective)
-    found = backtrack(at, lambda moved, _: moved.objective <= allowed)
-    return fit if found is None else found
+    return falls_along(fit, at, 0.0) or fit

@@ -16,7 +16,8 @@ from onefit import _linalg
 from onefit.curvature import Direction, curved_along, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.solvers.line_search import ROUNDING, backtrack
+from onefit.numerics import TINY
+from onefit.solvers.line_search import ROUNDING, falls_along
 from onefit.solvers.newton import Solution, is_short
 from onefit.solvers.proximal_newton import bend, model_minimum
 from onefit.solvers.truncated import Approach
@@ -70,7 +71,7 @@ def solve(start: Fit) -> Solution:
     """
     fit, is_there = approach(start)
     if is_there:
-        return Solution(fit, factor(fit))
+        return Solution.of(fit)
     raise SolverError(
         f"no optimum reached (objective {fit.objective:.6g}): the problem may have no finite "
         "minimum, or columns of very different size; scale them, or penalise more"
@@ -80,10 +81,11 @@ def solve(start: Fit) -> Solution:
 def approach(start: Fit) -> Approach:
     """Go as near to the optimum as these steps lead."""
     constant = Fit.at_start(start.problem)
-    scale = max(constant.objective, np.finfo(float).tiny)
-    metric = _metric(start)
-    size, damping = _size_of_gradients(constant, metric), DAMPING / metric.coef
-    here = _Point.at(start)
+    scale = max(constant.objective, TINY)
+    metric, at, here = _metric(start), _Point.at(constant), _Point.at(start)
+    # how large subgradients are at the constant model; gradients where that is the optimum
+    size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
+    damping = DAMPING / metric.coef
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here, size)
@@ -103,13 +105,6 @@ def approach(start: Fit) -> Approach:
     return Approach(here.fit, False)
 
 
-def _size_of_gradients(constant: Fit, metric: _Metric) -> float:
-    """How large subgradients are at the constant model; gradients where that is the optimum."""
-    at = _Point.at(constant)
-    error = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)))
-    return max(error, np.finfo(float).tiny)
-
-
 # --- Newton steps on the piece ---------------------------------------------------------------------
 
 
@@ -125,29 +120,21 @@ def _newton_step(here: _Point, size: float) -> tuple[Direction | None, float]:
     curvature = factor(fit)
     step = curvature.solve(Direction(-gradient.coef, -gradient.intercept))
     decrement = -float(gradient.coef @ step.coef + gradient.intercept * step.intercept)
-    is_flat = not curvature.is_definite and _falls_on(fit, gradient, step, size)
-    return (None, np.inf) if is_flat or not 0 <= decrement < np.inf else (step, decrement)
-
-
-def _falls_on(fit: Fit, gradient: Direction, step: Direction, size: float) -> bool:
-    """Whether a step by a generalised inverse leaves a part of the gradient, where K is singular."""
-    left = fit.tangent.part_along(gradient.coef + curved_along(fit, step).coef)
-    return float(np.linalg.norm(left)) > STATIONARY * size
+    if not curvature.is_definite:  # a step by a generalised inverse may leave a part of the gradient
+        left = fit.tangent.part_along(gradient.coef + curved_along(fit, step).coef)
+        decrement = np.inf if float(np.linalg.norm(left)) > STATIONARY * size else decrement
+    return (step, decrement) if 0 <= decrement < np.inf else (None, np.inf)
 
 
 def _along(here: _Point, step: Direction, decrement: float, metric: _Metric) -> _Point | None:
     """Where the step and a proximal one after it lead; None if the objective does not fall on the way."""
     fit = here.fit
-    allowed = fit.objective + ROUNDING * abs(fit.objective)
 
     def at(length: float) -> Fit:
         ahead = fit.moved(fit.coef + length * step.coef, fit.intercept + length * step.intercept)
         return _proximal_step(_Point.at(ahead), metric)
 
-    def falls(moved: Fit, length: float) -> bool:
-        return moved.objective <= allowed - DECREASE * length * decrement
-
-    found = backtrack(at, falls, halvings=HALVINGS)
+    found = falls_along(fit, at, decrement, share=DECREASE, halvings=HALVINGS)
     return None if found is None else _Point.at(found)
 
 

@@ -32,6 +32,11 @@ class Solution(NamedTuple):
     fit: Fit
     curvature: Curvature
 
+    @classmethod
+    def of(cls, fit: Fit) -> Solution:
+        """Factor the curvature of an optimum that was found without it."""
+        return cls(fit, factor(fit))
+
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss
 def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> Solution:

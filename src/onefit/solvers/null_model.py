@@ -10,9 +10,9 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.losses import Squared, UnitDispersion
-from onefit.penalties import L2, Coordinates, Penalty, SeparablePenalty, Subspace, Tangent
+from onefit.penalties import L2, Penalty, SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers import kinks, newton, quadratic_program
+from onefit.solvers.solve import solve
 
 DECADES = 12  # above and below a first guess, in which the strength is looked for
 BISECTIONS = 40
@@ -82,26 +82,8 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     tangent = problem.penalty.tangent(start.coef)
     if start.coef.ndim == 2 or (tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)):
         return start.coef, start.loss_gradient  # which start from the constant model itself
-    basis = _null_basis(tangent)
+    basis = np.reshape([*tangent.directions], (-1, len(start.coef))).T
     inner = replace(problem, X=_linalg.as_columns(problem.X).along(basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
-    solver = _newton if not problem.loss.has_kinks else quadratic_program.solve
-    found = (kinks.solve if problem.loss.is_kinked else solver)(inner_start)
-    fit = Fit(problem, np.asarray(basis @ found.coef), found.intercept).known(
-        eta=found.eta, gradient=found.gradient
-    )
-    return fit.coef, fit.loss_gradient
-
-
-def _newton(start: Fit) -> Fit:
-    return newton.solve(start).fit
-
-
-def _null_basis(tangent: Tangent) -> Array:
-    if isinstance(tangent, Subspace):
-        return _linalg.as_columns(tangent.basis).dense()
-    assert isinstance(tangent, Coordinates)
-    free = np.flatnonzero(tangent.support)
-    basis = np.zeros((len(tangent.support), len(free)))
-    basis[free, np.arange(len(free))] = 1.0
-    return basis
+    found = solve(inner_start).fit
+    return np.asarray(basis @ found.coef), _linalg.transposed_times(problem.X, found.gradient)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from onefit import _linalg
-from onefit.curvature import Curvature, factor
+from onefit._linalg import Factorization
+from onefit._typing import Array
+from onefit.curvature import Curvature, OfFactor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Polyhedral
 from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
-from onefit.solvers.active_curvature import ActiveSetCurvature
 from onefit.solvers.active_set import ActiveSet
 
 STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is surer
@@ -23,12 +26,17 @@ STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is 
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
+    return from_the_last(problems, solved)
+
+
+def from_the_last(
+    problems: Iterable[Problem], solve: Callable[[Fit, Curvature | None], newton.Solution]
+) -> Iterator[newton.Solution]:
+    """Solve problems that differ in their penalty, each from the solution of the last and its curvature."""
     last: newton.Solution | None = None
     for problem in problems:
-        start = Fit.at_start(problem)
-        if last is not None:
-            start = Fit(problem, last.fit.coef, last.fit.intercept)
-        last = solved(start, None if last is None else last.curvature)
+        start = Fit.at_start(problem) if last is None else Fit(problem, last.fit.coef, last.fit.intercept)
+        last = solve(start, None if last is None else last.curvature)
         yield last
 
 
@@ -46,13 +54,12 @@ def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     """
     near = approached(start, last)
     if near.is_there:
-        return newton.Solution(near.fit, factor(near.fit))
+        return newton.Solution.of(near.fit)
     if start.problem.loss.is_smooth or not _is_small_program(start):
         return newton.solve(near.fit)
     with suppress(SolverError):
         return newton.solve(near.fit, max_steps=STEPS_OF_JUMPS)
-    fit = quadratic_program.solve(near.fit)
-    return newton.Solution(fit, factor(fit))
+    return newton.Solution.of(quadratic_program.solve(near.fit))
 
 
 def _is_small_program(start: Fit) -> bool:
@@ -79,6 +86,25 @@ def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:
     return truncated.approach(start, approximately)
 
 
+@dataclass(frozen=True)
+class ActiveSetCurvature(OfFactor):
+    """The curvature that an active set keeps up to date along a path; valid until the set moves on."""
+
+    active: ActiveSet
+
+    @cached_property
+    def _means(self) -> Array | None:
+        return self.active.means if self.intercept else None
+
+    @cached_property
+    def _factored(self) -> Factorization:
+        L = np.asfortranarray(self.active.factor.upper.T)
+        return Factorization(L, True, _linalg.condition(L))
+
+    def quadratic_forms(self) -> Array:
+        return self.active.quadratic_forms()
+
+
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve least-squares problems that differ in their penalty, by the exact active-set method."""
     active: ActiveSet | None = None
@@ -89,4 +115,6 @@ def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]
         fixed = np.isinf(l2)  # at zero, by either strength
         active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
         fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
-        yield newton.Solution(fit, ActiveSetCurvature(active, active.support.copy()))
+        X, own = problem.X, active.support.copy()
+        curved = (X, own, X.shape[1], l2[own], problem.weights, bool(problem.intercept))
+        yield newton.Solution(fit, ActiveSetCurvature(*curved, active))

@@ -100,19 +100,15 @@ class PinnedRows:
         """Take as many independent rows onto their kinks as there are, and enough to fix θ."""
         self.pins = np.empty(0, dtype=np.intp)
         self._factor.clear()
-        refused = candidates[~self._join(candidates)]
-        self._to_nearest_end(refused)
+        refused = candidates[~self._join(candidates)]  # held on their kinks by others: to the nearer piece
+        k = self.state[refused]
+        below, above = (np.abs(self.duals[refused] - self.ends[refused, k + end]) for end in (0, 1))
+        self.state[refused] = k + (above < below)
         if len(missing := self._missing_directions()) > 0:
             self._join(missing)
         self.duals = np.take_along_axis(self.ends, self.state[:, None], axis=1)[:, 0]
         self.duals[self.pins] = np.clip(0.0, *self._interval(self.pins))
         self.pull = self.rows.times(self.duals)
-
-    def _to_nearest_end(self, rows: Index) -> None:
-        """Put rows that are on a kink, but held there by others, on the piece nearer to their dual."""
-        k = self.state[rows]
-        below, above = (np.abs(self.duals[rows] - self.ends[rows, k + end]) for end in (0, 1))
-        self.state[rows] = k + (above < below)
 
     def _join(self, rows: Index) -> Mask:
         """Add the independent ones among some rows to those on kinks; say which they are."""
@@ -128,7 +124,10 @@ class PinnedRows:
     def _missing_directions(self) -> Index:
         """Rows that with the pinned ones determine θ, near to their kinks, and put into them."""
         added: list[int] = []
-        free, (nearest, distance) = self.rows.free, self._adjacent_kinks()
+        places, state, free = np.arange(self.kinks.shape[1]), self.state[:, None], self.rows.free
+        beside = (places == state) | (places == state - 1)  # the two kinks of a row on a piece
+        gap = np.where(beside, np.abs(self.eta[:, None] - self.kinks), np.inf)
+        nearest, distance = gap.argmin(axis=1), gap.min(axis=1)
         scale, held = float(np.max(np.sum(free**2, axis=1), initial=0.0)), free[self.pins]
         values, vectors = np.linalg.eigh(held.T @ held)
         lost = free @ vectors[:, values <= 1e-9 * scale]  # of every row, along what no pinned one holds
@@ -139,13 +138,6 @@ class PinnedRows:
             added.append(row)
             lost = _across(lost, lost[row])
         return np.array(added, dtype=np.intp)
-
-    def _adjacent_kinks(self) -> tuple[Index, Array]:
-        """For rows on a piece, the nearer one of its two kinks, and how far it is."""
-        places = np.arange(self.kinks.shape[1])
-        beside = (places == self.state[:, None]) | (places == self.state[:, None] - 1)
-        gap = np.where(beside, np.abs(self.eta[:, None] - self.kinks), np.inf)
-        return gap.argmin(axis=1), gap.min(axis=1)
 
     # The solution for some rows on kinks
 

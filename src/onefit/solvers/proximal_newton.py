@@ -15,7 +15,6 @@ gradient steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
+from onefit.numerics import TINY
 from onefit.penalties import Penalty
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
 
@@ -65,7 +65,7 @@ def model_minimum(fit: Fit, damping: float) -> ModelMinimum:
         μ, positive.
     """
     model, steps, is_there = _Model(fit, damping), 0, False
-    here = model.at(model.start)
+    here = model.at(-model.root * (fit.gradient.sum() / model.total))  # the coefficients about stay
     while not is_there and steps < MOST_STEPS:
         is_there = bool(np.linalg.norm(here.left) <= LOOSELY * np.linalg.norm(model.root * here.change))
         ahead = None if is_there else model.step(here)
@@ -121,13 +121,7 @@ class _Model:
     @cached_property
     def total(self) -> float:
         """Σ d where there is an intercept, else infinite."""
-        total = max(float(self.bend.sum()), np.finfo(float).tiny)
-        return total if self.fit.problem.intercept else np.inf
-
-    @property
-    def start(self) -> Array:
-        """The variables at which the coefficients stay, but for the sum of the gradients."""
-        return -self.root * (self.fit.gradient.sum() / self.total)
+        return max(float(self.bend.sum()), TINY) if self.fit.problem.intercept else np.inf
 
     def at(self, v: Array) -> _Point:
         fit, X = self.fit, self.fit.problem.X
@@ -156,8 +150,7 @@ class _Model:
         def falls(ahead: _Point, length: float) -> bool:
             return ahead.value <= allowed + DECREASE * length * slope
 
-        at: Callable[[float], _Point] = lambda length: self.at(here.v + length * step)  # noqa: E731
-        return backtrack(at, falls, halvings=HALVINGS)
+        return backtrack(lambda length: self.at(here.v + length * step), falls, halvings=HALVINGS)
 
     def promised(self, there: _Point) -> float:
         """By how much the objective falls, but for what going far costs."""

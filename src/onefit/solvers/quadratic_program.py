@@ -34,10 +34,9 @@ from onefit.numerics import SNAP
 from onefit.penalties import Penalty, PiecewiseRows, Polyhedral
 from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
-from onefit.solvers import held_kinks
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
-from onefit.solvers.kinks import intervals
+from onefit.solvers.kinks import intervals, on_kinks, on_pattern
 from onefit.solvers.line_search import toward
 
 NEWTON_STEPS = 50
@@ -72,7 +71,9 @@ def solve(start: Fit) -> Fit:
         raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     at_once = isinstance(problem.loss, RoundedKinks) and problem.n**2 <= DENSE
     if at_once or problem.loss.is_kinked or isinstance(problem.loss, Squared):
-        return _solve_once(start)
+        rows = np.flatnonzero(problem.weights > 0)
+        fit, dual = _minimised(start, rows_of_loss(problem, rows), _rows_of_penalty(problem))
+        return on_kinks(fit, dual, rows) if problem.loss.is_kinked else fit
     return _solve_by_newton(start)
 
 
@@ -109,12 +110,6 @@ def rows_of_loss(problem: Problem, rows: Index) -> PiecewiseRows:
 # Solutions
 
 
-def _solve_once(start: Fit) -> Fit:
-    rows = np.flatnonzero(start.problem.weights > 0)
-    fit, dual = _minimised(start, rows_of_loss(start.problem, rows), _rows_of_penalty(start.problem))
-    return on_kinks(fit, dual, rows) if start.problem.loss.is_kinked else fit
-
-
 def _rows_of_penalty(problem: Problem) -> PiecewiseRows:
     return _polyhedral(problem.penalty).rows(problem.X.shape[1])
 
@@ -123,7 +118,7 @@ def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tupl
     """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
     problem = start.problem
     l2, sizes = problem.penalty.ridge(start.coef.shape), _sizes(own)
-    program = own + penalised.beside(sizes).densified()
+    program = own + penalised.beside(sizes)
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
     dual = minimum(program, l2, start.coef, extra)
@@ -131,22 +126,6 @@ def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tupl
     coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, sizes))
     level = np.asarray(extra[0] if bool(problem.intercept) and len(extra) else 0.0)
     return Fit(problem, coef, level), dual
-
-
-def on_kinks(fit: Fit, dual: DualActiveSet, rows: Index) -> Fit:
-    """Return the fit with the duals of its rows, and exactly on the kinks where the program has them.
-
-    The rows of the loss are the first of the program.
-    """
-    problem = fit.problem
-    slope, pinned, eta = np.zeros(problem.n), np.zeros(problem.n, dtype=bool), fit.eta.copy()
-    pins = dual.pins[dual.pins < len(rows)]
-    slope[rows], pinned[rows[pins]] = dual.duals[: len(rows)], True
-    straight = straight_part(problem.loss)
-    assert straight is not None
-    held = rows[pins]
-    eta[held] = straight.kinks(problem.y[held])[np.arange(len(held)), dual.state[pins]]
-    return fit.known(eta=eta, gradient=slope, pinned=pinned)
 
 
 def minimum(
@@ -261,7 +240,7 @@ def _solve_by_newton(start: Fit) -> Fit:
         if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
             return target
         known = straight is not None and change <= NEAR * (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
-        if known and (settled := held_kinks.solve(target)) is not None:
+        if known and (settled := on_pattern(target)) is not None:
             return settled
         fit = toward(fit, target)
     raise SolverError(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Design, Index
+from onefit._typing import Array, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.losses import Squared
@@ -60,10 +60,6 @@ class RidgeSplits:
         wide = X.shape[1] >= np.count_nonzero(problem.weights)
         if wide or penalty.has_kinks((X.shape[1],)) or np.any(np.isinf(penalty.ridge((X.shape[1],)))):
             return None
-        return cls._summed(problem, X)
-
-    @classmethod
-    def _summed(cls, problem: Problem, X: Design) -> RidgeSplits:
         intercept = bool(problem.intercept)
         means = _linalg.column_means(X, problem.weights) if intercept else np.zeros(X.shape[1])
         A = X - means

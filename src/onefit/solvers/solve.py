@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, tee
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
-from onefit.curvature import factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
@@ -18,7 +18,7 @@ from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
-from onefit.solvers.path import least_squares_path, newton_path, solved
+from onefit.solvers.path import from_the_last, least_squares_path, newton_path, solved
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
@@ -53,16 +53,14 @@ def solve(start: Fit) -> Solution:
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
     if problem.loss.has_kinks:
-        fit = _solve_with_kinks(start)
-        return Solution(fit, factor(fit))
+        return Solution.of(_solve_with_kinks(start))
     if isinstance(problem.penalty, SeparablePenalty):
         return _solve_separable(start)
     coordinates = LassoCoordinates.of(problem)
     if coordinates is not None:
         return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
     if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
-        fit = quadratic_program.solve(start)
-        return Solution(fit, factor(fit))
+        return Solution.of(quadratic_program.solve(start))
     return _solve_on_manifold(start)
 
 
@@ -73,10 +71,9 @@ def _solve_on_manifold(start: Fit) -> Solution:
         return _by_steps_or_cones(start)
     near = manifold.approach(start)
     if near.is_there and is_stationary(near.fit):
-        return Solution(near.fit, factor(near.fit))
+        return Solution.of(near.fit)
     exact = sorted_faces if isinstance(penalty, Slope) else quadratic_program
-    fit = exact.solve(near.fit)
-    return Solution(fit, factor(fit))
+    return Solution.of(exact.solve(near.fit))
 
 
 def _by_steps_or_cones(start: Fit) -> Solution:
@@ -87,10 +84,9 @@ def _by_steps_or_cones(start: Fit) -> Solution:
         if not curved_program.applies(start.problem):
             raise
         try:
-            fit = curved_program.solve(start)
+            return Solution.of(curved_program.solve(start))
         except ImportError as missing:
             raise SolverError(f"{jammed}; {missing}") from missing
-    return Solution(fit, factor(fit))
 
 
 def _solve_with_kinks(start: Fit) -> Fit:
@@ -131,7 +127,7 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
     if coordinates is not None and not stacked and not first.loss.has_kinks:
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
-        return _path_of_starts(problems)
+        return from_the_last(problems, lambda start, _: solve(start))
     of_one = first.loss.is_quadratic and not first.intercept.ndim
     return least_squares_path(problems) if of_one else newton_path(problems)
 
@@ -146,9 +142,30 @@ def _path_in_lasso_coordinates(
         yield coordinates.solution(problem, solution)
 
 
-def _path_of_starts(problems: Iterable[Problem]) -> Iterator[Solution]:
-    last: Fit | None = None
-    for problem in problems:
-        solution = solve(Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept))
-        last = solution.fit
-        yield solution
+class Polished(NamedTuple):
+    """A solution and how far the coefficients that were given are from it.
+
+    Attributes
+    ----------
+    solution : Solution
+    missed : float
+        Share of the achievable decrease of the objective, from the constant model to the optimum (taken
+        as at least a tenth of the former), that the given coefficients miss.
+    moved : float
+        ‖Δβ‖ / ‖β‖.
+    """
+
+    solution: Solution
+    missed: float
+    moved: float
+
+
+def polish(fit: Fit) -> Polished:
+    """Solve from ``fit`` to machine precision, following changes of the active pattern."""
+    solution = solve(fit)
+    start, best = Fit.at_start(fit.problem).objective, solution.fit.objective
+    achievable = max(start - best, 0.1 * abs(start), np.finfo(float).tiny)
+    excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf
+    size = max(float(np.linalg.norm(solution.fit.coef)), np.finfo(float).tiny)
+    moved = float(np.linalg.norm(solution.fit.coef - fit.coef)) / size
+    return Polished(solution, excess / achievable, moved)

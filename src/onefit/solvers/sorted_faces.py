@@ -10,7 +10,7 @@ where a quadratic program has p² rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -88,10 +88,7 @@ class _Clusters:
 
     def totals(self, weights: Array) -> Array:
         """Sum of the weights of each cluster: (k,)."""
-        sums = np.append(0.0, np.cumsum(weights))
-        return (
-            sums[np.append(self.starts[1:], self.held)] - sums[self.starts] if len(self.starts) else sums[:0]
-        )
+        return np.add.reduceat(weights[: self.held], self.starts) if len(self.starts) else weights[:0]
 
     def split(self, slopes: Array, weights: Array, tie: Array) -> Self | None:
         """Return the face on which the cluster that is held least well is in two; None if all are held.
@@ -162,7 +159,9 @@ def solve(start: Fit) -> Fit:
         if moved is not None and (moved.objective < fit.objective or step.descent < SHRINKS * last):
             fit, face, last = moved, _Clusters.of(moved.coef), step.descent
             continue
-        split = face.split(-(fit.loss_gradient + ridge * fit.coef), weights, _ties(fit))
+        steepest = np.array([np.linalg.norm(fit.gradient)])
+        rounding = STATIONARY * sizes_of_gradients(problem, fit.loss_gradient[:, None], steepest)[:, 0]
+        split = face.split(-(fit.loss_gradient + ridge * fit.coef), weights, rounding)
         if split is None:
             change = problem.linear_predictor(face.coef(step.sizes), np.asarray(step.intercept))
             if problem.loss.is_quadratic or is_short(fit, change):
@@ -273,7 +272,7 @@ def _moved(fit: Fit, face: _Clusters, step: _FaceStep) -> Fit | None:
     lengths, pairs = line.meetings()
     most = np.inf if step.is_straight else 1.0
     near = int(np.searchsorted(lengths, most))
-    first = _first(near, lambda k: line.slope(lengths[k], 1.0) >= 0)
+    first = bisect_left(range(near), True, key=lambda k: line.slope(float(lengths[k]), 1.0) >= 0)
     if first == near and np.isfinite(most):
         return line.at(1.0) if line.slope(1.0, -1.0) <= 0 else _between(line, lengths[:near], 1.0)
     if first == len(lengths):
@@ -284,15 +283,6 @@ def _moved(fit: Fit, face: _Clusters, step: _FaceStep) -> Fit | None:
     return line.meeting_at(float(lengths[first]), pairs[together])
 
 
-def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """The first of so many from which on something holds; their count if there is none."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
-
-
 def _between(line: _Line, before: Array, end: float) -> Fit | None:
     """Where the slope, straight for squares, vanishes between the last meeting before an end and it."""
     start = float(before[-1]) if len(before) else 0.0
@@ -300,10 +290,3 @@ def _between(line: _Line, before: Array, end: float) -> Fit | None:
     if not low < 0 < high:
         return None
     return line.at(start + (end - start) * low / (low - high))
-
-
-def _ties(fit: Fit) -> Array:
-    """Errors of the slopes that are rounding: (p,)."""
-    steepest = np.array([np.linalg.norm(fit.gradient)])
-    sizes = sizes_of_gradients(fit.problem, fit.loss_gradient[:, None], steepest)
-    return STATIONARY * sizes[:, 0]

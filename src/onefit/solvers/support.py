@@ -15,8 +15,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
+from onefit.numerics import EPS, TINY
 from onefit.solvers.column_store import ColumnStore
-from onefit.solvers.leverages import Leverages, directions_since
+from onefit.solvers.leverages import afresh, directions_since, followed
 
 # A column whose squared distance from the span of the support is below this share of its squared
 # length counts as dependent: rounding in the Gram matrix, amplified by an ill-conditioned support,
@@ -24,70 +25,60 @@ from onefit.solvers.leverages import Leverages, directions_since
 _DEPENDENT = 1e-10
 # The same where the ridge part keeps K positive definite: only rounding in K itself is left.
 _DEPENDENT_WITH_RIDGE = 1e-13
-_EPS = float(np.finfo(np.float64).eps)
-_TINY = float(np.finfo(np.float64).tiny)
+# Relative rounding that following the leverages may gather before they are computed afresh.
+_DRIFT = 1e-12
 
 
 class Support:
     """Columns that are in, their signs and coefficients, and the factor of their normal equations.
 
     ``ActiveSet`` says what it is made of.
+
+    Attributes
+    ----------
+    slots : (k,) int array
+        Places of the support's columns in the store, in the order of the factor.
+    signs : (k,) array
+        Signs of ``beta`` on the support.
+    factor : UpdatableCholesky
+        Of ``K_SS``, with the intercept profiled out.
     """
 
     def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
         self._X = _linalg.as_columns(X).by_column()
         self._fit_intercept = fit_intercept
         n, p = self._X.shape
-        self._lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)
         self._l1: Array = np.zeros(p)
         self._l2: Array = np.zeros(p)
-        self._factor = UpdatableCholesky(min(p, 32))
-        self._slots: Index = np.empty(0, dtype=np.intp)
-        self._signs: Array = np.empty(0)
+        self.factor = UpdatableCholesky(min(p, 32))
+        self.slots: Index = np.empty(0, dtype=np.intp)
+        self.signs: Array = np.empty(0)
         self._beta: Array = np.empty(0)
-        self._residual: Array | None = None
-        self._correlation: Array | None = None
-        self._set_response(y, weights)
-
-    def _set_response(self, y: Array, weights: Array | None) -> None:
-        self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
-        self._mass = float(y.size if self._weights is None else self._weights.sum())
+        self._weights = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+        self._mass = float(self._weights.sum())
         if not self._mass > 0:
-            msg = "weights must have a positive sum"
-            raise ValueError(msg)
+            raise ValueError("weights must have a positive sum")
         y = np.asarray(y, dtype=np.float64)
         self._mean = self._average(y) if self._fit_intercept else 0.0
         self._response = y - self._mean
         self._store = ColumnStore(self._X, self._response, self._weights, centre=self._fit_intercept)
         # What rounding in a response of unit length does to each correlation.
-        largest = 1.0 if self._weights is None else float(self._weights.max())
-        self._noise = 8 * _EPS * largest * self._lengths
+        lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)
+        self._noise = 8 * EPS * float(self._weights.max()) * lengths
         self._spread = float(np.linalg.norm(self._response))
-        self._leverages = Leverages(self._response.size, self.intercept_leverage)
+        self._known_leverages: tuple[Index, Array] | None = None
+        self._drift = 0.0
         self._forget_residual()
 
-    def _weigh(self, v: Array) -> Array:
-        return v if self._weights is None else self._weights * v
-
     def _average(self, v: Array) -> float:
-        return float(self._weigh(v).sum()) / self._mass
-
-    @property
-    def intercept_leverage(self) -> float:
-        """Leverage of the intercept, 1 / sum(w) times each weight, or 0 without one."""
-        return 1.0 / self._mass if self._fit_intercept else 0.0
+        return float(self._weights @ v) / self._mass
 
     # --- the solution ---------------------------------------------------------------------------
 
     @property
     def support(self) -> Index:
         """Active columns of ``X``, shape (k,), in the order of the factor."""
-        return self._store.owner[self._slots]
-
-    @property
-    def slots(self) -> Index:
-        """Places of the support's columns in the store, shape (k,)."""
-        return self._slots
+        return self._store.owner[self.slots]
 
     @property
     def coef(self) -> Array:
@@ -99,17 +90,12 @@ class Support:
     @property
     def intercept(self) -> float:
         """``b``."""
-        return self._mean - float(self._store.means[self._slots] @ self._beta)
+        return self._mean - float(self._store.means[self.slots] @ self._beta)
 
     @property
     def eta(self) -> Array:
         """Linear predictor ``X beta + b``, shape (n,)."""
         return self._mean + self._response - self._current_residual()
-
-    @property
-    def signs(self) -> Array:
-        """Signs of ``beta`` on the support, shape (k,)."""
-        return self._signs
 
     def relative_gap(self) -> float:
         """Duality gap at the current strengths, relative to the objective.
@@ -130,40 +116,26 @@ class Support:
         used = np.isfinite(self._l1) & ~free
         slack, t = _slack(c[used], self.coef[used], self._l1[used], self._l2[used])
         residual = self._current_residual()
-        loss = 0.5 * float(residual @ self._weigh(residual))
-        null = float(self._response @ self._weigh(self._response))
-        return ((1 - t) ** 2 * loss + slack) / max(self._objective(), _EPS * null, _TINY)
+        loss = 0.5 * float(residual @ (self._weights * residual))
+        null = float(self._response @ (self._weights * self._response))
+        return ((1 - t) ** 2 * loss + slack) / max(self._objective(), EPS * null, TINY)
 
     def _objective(self) -> float:
         residual = self._current_residual()
         penalty = self._l1[self.support] @ np.abs(self._beta)
-        loss = residual @ self._weigh(residual) + self._beta @ (self._ridge() * self._beta)
+        loss = residual @ (self._weights * residual) + self._beta @ (self._ridge() * self._beta)
         return float(penalty + 0.5 * loss)
 
     # --- the factor -----------------------------------------------------------------------------
 
-    def solve_factor(self, rhs: Array) -> Array:
-        """``K_SS^-1 rhs`` for ``rhs`` of shape (k,) or (k, r), with the intercept profiled out."""
-        return self._factor.solve(rhs)
-
-    @property
-    def condition(self) -> float:
-        """Condition of the factor, scaled to a unit diagonal, about."""
-        return _linalg.condition(self._factor.upper.T)
-
     def design_times(self, v: Array) -> Array:
         """``A_S v``, shape (n,), with the centred columns of the support."""
-        return self._store.times(self._slots, v)
+        return self._store.times(self.slots, v)
 
     @property
     def means(self) -> Array:
         """Weighted means of the support's columns, shape (k,); zeros without an intercept."""
-        return self._store.means[self._slots]
-
-    @property
-    def columns(self) -> Array:
-        """Centred columns ``A_S`` of the support, shape (n, k), Fortran-ordered; a copy."""
-        return self._store.matrix.T[self._slots].T
+        return self._store.means[self.slots]
 
     def quadratic_forms(self) -> Array:
         """``h_i = z_i' K^-1 z_i``, shape (n,), with ``Z = [X_S, 1]``.
@@ -172,7 +144,16 @@ class Support:
         term only with an intercept.  The leverages follow the support from one call to the next
         where that is cheaper than computing them afresh.
         """
-        return self._leverages.at(self._store, self._slots, self._factor, self._l2)
+        known, value = self._known_leverages, None
+        if known is not None:
+            value = followed(*known, self._store, self.slots, self.factor, self._l2)
+        # Rounding was relative to leverages that may have been larger than these.
+        if value is None or self._drift > _DRIFT * value.max():
+            value = self._fit_intercept / self._mass + afresh(self._store, self.slots, self.factor)
+            self._drift = 0.0
+        self._drift += EPS * self.factor.condition() * float(value.max())
+        self._known_leverages = self.slots, value
+        return value.copy()
 
     def directions_since(self, slots: Index) -> tuple[Array, Array, bool]:
         """By which directions leverages change, from those of an earlier support to those of this one.
@@ -190,17 +171,16 @@ class Support:
         afresh : bool
             Whether they are to be added to nothing.
         """
-        afresh = False
-        changed = directions_since(slots, self._store, self._slots, self._factor, self._l2)
+        k = self.slots.size
+        changed = directions_since(slots, self._store, self.slots, self.factor, self._l2)
         if changed is None:
-            k, afresh = self._slots.size, True
-            own = np.zeros((self._l1.size, k))
-            own[self.support], joined = self._factor.back_solve(np.eye(k)), k
+            columns, directions, joined = self.support, self.factor.back_solve(np.eye(k)), k
         else:
-            own = np.zeros((self._l1.size, changed[0].shape[1]))
-            own[self._store.owner[: self._store.count]], joined = changed
+            columns, (directions, joined) = self._store.owner[: self._store.count], changed
+        own = np.zeros((self._l1.size, directions.shape[1]))
+        own[columns] = directions
         signs = np.where(np.arange(own.shape[1]) < joined, 1.0, -1.0)
-        return own, signs, afresh
+        return own, signs, changed is None
 
     # --- support and caches ---------------------------------------------------------------------
 
@@ -214,16 +194,16 @@ class Support:
         block = gram[np.ix_(slots, slots)]
         ridge = self._l2[self._store.owner[slots]]
         block[np.diag_indices_from(block)] += ridge
-        cross = gram[np.ix_(slots, self._slots)].T
-        if distance > _EPS * block[0, 0]:
-            accepted = self._factor.append_at(cross, distance)
+        cross = gram[np.ix_(slots, self.slots)].T
+        if distance > EPS * block[0, 0]:
+            accepted = self.factor.append_at(cross, distance)
         else:
             floor = _pivot_floor(block.diagonal(), ridge)
-            accepted = self._factor.append(cross, block.T, floor)
+            accepted = self.factor.append(cross, block.T, floor)
         joined = slots[accepted]
         signs = np.sign(self._current_correlations()[self._store.owner[joined]])
-        self._slots = np.concatenate([self._slots, joined])
-        self._signs = np.concatenate([self._signs, signs])
+        self.slots = np.concatenate([self.slots, joined])
+        self.signs = np.concatenate([self.signs, signs])
         self._beta = np.concatenate([self._beta, beta * signs])
         return joined.size > 0
 
@@ -231,27 +211,26 @@ class Support:
         return self._l2[self.support]
 
     def _drop(self, leaving: Mask) -> None:
-        self._factor.delete(np.flatnonzero(leaving))
+        self.factor.delete(np.flatnonzero(leaving))
         self._keep(~leaving)
 
     def _keep(self, which: Mask | Index) -> None:
-        self._slots = self._slots[which]
-        self._signs = self._signs[which]
+        self.slots = self.slots[which]
+        self.signs = self.signs[which]
         self._beta = self._beta[which]
 
     def _refactor(self) -> None:
         """Factor ``K_SS`` from the Gram matrix, shedding columns that have become dependent."""
-        self._factor.clear()
+        self.factor.clear()
         ridge = self._ridge()
-        block = self._store.gram[np.ix_(self._slots, self._slots)] + np.diag(ridge)
-        cross = np.empty((0, ridge.size))
         if ridge.size:
+            block = self._store.gram[np.ix_(self.slots, self.slots)] + np.diag(ridge)
             floor = _pivot_floor(block.diagonal(), ridge)
-            self._keep(self._factor.append(cross, block.T, floor))
+            self._keep(self.factor.append(np.empty((0, ridge.size)), block.T, floor))
 
     def _forget_residual(self) -> None:
-        self._residual = None
-        self._correlation = None
+        self._residual: Array | None = None
+        self._correlation: Array | None = None
 
     def _current_residual(self) -> Array:
         if self._residual is None:
@@ -269,12 +248,12 @@ class Support:
     def _current_correlations(self) -> Array:
         """``X' W r``, shape (p,); weighted residuals sum to zero, so ``X`` needs no centring."""
         if self._correlation is None:
-            self._correlation = _linalg.transposed_times(self._X, self._weigh(self._current_residual()))
+            self._correlation = _linalg.transposed_times(self._X, self._weights * self._current_residual())
         return self._correlation
 
     def _rounding(self, beta: Array) -> Array:
         """Error to expect in each correlation, from the terms that cancel in the residual; (p,)."""
-        squares = self._store.gram[self._slots, self._slots]  # of the centred columns: only they are fitted
+        squares = self._store.gram[self.slots, self.slots]  # of the centred columns: only they are fitted
         fitted = float(np.sqrt(squares @ beta**2))
         return (self._spread + fitted) * self._noise
 

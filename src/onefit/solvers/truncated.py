@@ -19,7 +19,7 @@ from onefit.curvature import Curvature, Direction, curved_along
 from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss
-from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
+from onefit.solvers.line_search import falls_along
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
@@ -154,5 +154,4 @@ def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:
         level = fit.intercept + length * direction.intercept
         return fit.moved(coef, level).known(eta=fit.eta + length * change)
 
-    allowed = fit.objective + ROUNDING * abs(fit.objective)
-    return backtrack(at, lambda one, length: one.objective <= allowed - DECREASE * length * decrement)
+    return falls_along(fit, at, decrement)

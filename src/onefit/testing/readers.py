@@ -13,7 +13,7 @@ from onefit._typing import Array
 from onefit.exceptions import NotOptimalWarning
 from onefit.readers.registry import has_reading, read
 from onefit.refits import reference
-from onefit.solvers.polish import polish
+from onefit.solvers.solve import polish
 from onefit.testing.common import holds, same, some_rows
 
 

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
+from sklearn.svm import LinearSVC
 
 from onefit._linalg import null_space
 from onefit.fit import Fit
-from onefit.losses import Gamma, Logistic, Poisson
+from onefit.losses import Gamma, Huber, Logistic, Poisson, SquaredEpsilonInsensitive, SquaredHinge
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
-from onefit.solvers import coordinate_descent, newton
+from onefit.solvers import coordinate_descent, newton, path
 
 
 def drawn(loss, penalty, *, intercept=True, sparse=False, weights=None, n=120, p=200, seed=0):
@@ -42,6 +43,59 @@ def test_it_comes_near_the_optimum(loss, penalty, weighted, intercept, sparse):
     exact = newton.solve(Fit.at_start(problem)).fit
     assert near.objective <= exact.objective * (1 + 1e-4)
     assert_allclose(newton.solve(near).fit.eta, exact.eta, atol=1e-6)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Newton steps that were taken, one entry each; there is no quadratic program."""
+    taken, step = [], newton._newton_step
+    monkeypatch.setattr(newton, "_newton_step", lambda fit, last: taken.append(fit) or step(fit, last))
+    monkeypatch.delattr(path.quadratic_program, "solve")
+    return taken
+
+
+def wide(loss, penalty, *, intercept=True, sparse=False, weights=None, n=150, p=300):
+    """More columns than rows, and strengths so weak that most rows change pieces on the way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    y = X[:, :8].sum(axis=1) + 2.0 * rng.logistic(size=n)
+    y = (y > 0).astype(float) if loss.of_two_classes else y
+    weights = np.ones(n) if weights is None else weights
+    return Problem(loss, penalty, sp.csr_matrix(X) if sparse else X, y, weights, np.array(intercept))
+
+
+@pytest.mark.parametrize(
+    ("weighted", "intercept", "sparse"), [(False, True, True), (True, True, False), (True, False, True)]
+)
+@pytest.mark.parametrize(
+    "loss", [SquaredHinge(), Huber(), SquaredEpsilonInsensitive()], ids=lambda loss: type(loss).__name__
+)
+@pytest.mark.parametrize(
+    "penalty",
+    [L1(1.0), ElasticNet(1.0, 0.9), L1(np.geomspace(0.5, 5.0, 300))],
+    ids=["l1", "elastic net", "one a column"],
+)
+def test_second_derivatives_that_jump(steps, loss, penalty, weighted, intercept, sparse):
+    """Few Newton steps, whatever the number of patterns of rows, and minus the gradient is a subgradient."""
+    weights = np.random.default_rng(1).choice([0.0, 1.0, 2.5], 150) if weighted else None
+    problem = wide(loss, penalty, intercept=intercept, sparse=sparse, weights=weights)
+    fit = path.solved(Fit.at_start(problem)).fit
+    l1, l2 = problem.separable.strengths(fit.coef.shape)
+    pull = problem.X.T @ fit.gradient + l2 * fit.coef
+    inside = fit.coef != 0
+    assert_allclose(pull[inside], -(l1 * np.sign(fit.coef))[inside], atol=1e-9)
+    assert np.all(np.abs(pull[~inside]) <= l1[~inside] + 1e-9)
+    assert abs(fit.intercept_gradient) <= 1e-9
+    assert len(steps) <= 100
+
+
+def test_jumps_and_liblinear(steps):
+    problem = wide(SquaredHinge(), L1(1.0), intercept=False)
+    fit = path.solved(Fit.at_start(problem)).fit
+    other = LinearSVC(penalty="l1", dual=False, tol=1e-10, max_iter=100_000, fit_intercept=False)
+    other.fit(problem.X, problem.y)
+    assert_allclose(fit.coef, other.coef_[0], atol=1e-6)
+    assert len(steps) <= 100
 
 
 def test_it_serves_where_many_columns_enter_and_no_strength_is_missing():

@@ -3,7 +3,9 @@
 Where many coefficients enter, each Newton step on a pattern factors a matrix of all of them, and most steps
 only find the pattern.  A proximal Newton step minimises the quadratic model of the loss together with the
 penalty itself (Lee, Sun and Saunders 2014), which is a weighted lasso or elastic net: scikit-learn's
-coordinate descent solves it, on the columns that are in or want to enter, ever more exactly.
+coordinate descent solves it, on the columns that are in or want to enter, ever more exactly.  Where second
+derivatives jump, rows change pieces from one such step to the next, but the columns have settled in between:
+steps on the patterns of rows and columns at once are many times as many.
 
 Columns that depend on each other (words that only ever come together) leave coefficients undetermined, and K
 without a factor.  Along a combination of them that changes no linear predictor the penalty is the same
@@ -31,15 +33,21 @@ IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
+MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
 def is_possible(start: Fit) -> bool:
+    """Whether a problem is a weighted lasso or elastic net, step by step, and steps shrink as Newton's do."""
+    return start.problem.loss.is_smooth and leads_near(start)
+
+
+def leads_near(start: Fit) -> bool:
     """Whether a problem is a weighted lasso or elastic net, step by step."""
     problem = start.problem
     of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
-    if not of_one or not start.is_kinked or not problem.loss.is_smooth:
+    if not of_one or not start.is_kinked or problem.loss.has_kinks:
         return False
     l1, l2 = problem.separable.strengths(start.coef.shape)
     return bool(np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) and np.ptp(l2 / l1**2) == 0)
@@ -69,21 +77,21 @@ def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
     return bool(np.all(np.abs(pull) <= np.where(fit.coef != 0, CLOSE, 1.0 + CLOSE) * l1))
 
 
-def approach(start: Fit) -> Fit:
-    """Go near the optimum of a problem for which that ``is_possible``, on independent columns."""
+def approach(start: Fit, sweeps: int = MOST_SWEEPS) -> Fit:
+    """Go near the optimum of a problem with steps that ``leads_near``, on independent columns."""
     fit = start
-    for error, moved in nearer(start, LAST):
+    for error, moved in nearer(start, LAST, sweeps):
         fall, fit = fit.objective - moved.objective, moved
         if error <= LAST and not fall > NEAR * abs(fit.objective):
             break
     return _on_independent_columns(fit)
 
 
-def nearer(start: Fit, last: float) -> Iterator[tuple[float, Fit]]:
+def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple[float, Fit]]:
     """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
     fit, error, X = start, FIRST, _linalg.as_columns(start.problem.X).by_column()
     for _ in range(MOST_STEPS):
-        fit = toward(fit, _model_minimum(fit, X, error))
+        fit = toward(fit, _model_minimum(fit, X, error, sweeps))
         yield error, fit
         error = max(error * SHARPER, last)
 
@@ -94,19 +102,20 @@ def _open(fit: Fit) -> Index:
     return np.flatnonzero((fit.coef != 0) | (np.abs(fit.loss_gradient) > l1))
 
 
-def _model_minimum(fit: Fit, X: Array, error: float) -> Fit:
+def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     """Minimum of the loss's quadratic model and the penalty, in units of the columns in which ℓ1 is one."""
     problem, which = fit.problem, _open(fit)
     if not which.size:
         return fit
     l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
-    d = np.maximum(fit.hessian, LEAST_CURVATURE * fit.hessian.max())
+    d = np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
     ridge = float(l2[0] / l1[0] ** 2)
     lasso = ElasticNet(
         alpha=(1.0 + ridge) / d.sum(),
         l1_ratio=1.0 / (1.0 + ridge),
         fit_intercept=bool(problem.intercept),
         tol=error,
+        max_iter=sweeps,
         warm_start=True,
     )
     lasso.coef_ = fit.coef[which] * l1

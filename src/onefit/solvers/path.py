@@ -21,7 +21,8 @@ from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
 
-STEPS_OF_JUMPS = 30  # of Newton's method, from which on a quadratic program is surer
+STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of Newton's method: from there on another way is surer
+SWEEPS = 100, 1000  # at most, in each step that goes near
 
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
@@ -43,9 +44,6 @@ def from_the_last(
 def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     """Minimise by Newton's method; K is factored only when somebody asks, where steps without do.
 
-    Where second derivatives jump so much that steps from pattern to pattern do not settle, a quadratic
-    program goes on from there.
-
     Parameters
     ----------
     start : Fit
@@ -55,11 +53,26 @@ def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     near = approached(start, last)
     if near.is_there:
         return newton.Solution.of(near.fit)
-    if start.problem.loss.is_smooth or not _is_small_program(start):
-        return newton.solve(near.fit)
+    return newton.solve(near.fit) if start.problem.loss.is_smooth else _across_jumps(near.fit)
+
+
+def _across_jumps(start: Fit) -> newton.Solution:
+    """Minimise where second derivatives jump, by Newton's method while it settles soon.
+
+    Where it goes from one pattern of rows and columns to the next, coordinate descent finds the columns for
+    each pattern of rows, and Newton's method ends there.  Where that does not help, or the strengths make no
+    weighted lasso, there are many steps, and a quadratic program in the end.
+    """
+    fit = start
+    for sweeps in SWEEPS if coordinate_descent.leads_near(start) else ():
+        with suppress(SolverError):
+            return newton.solve(fit, max_steps=STEPS_OF_JUMPS)
+        fit = coordinate_descent.approach(fit, sweeps)
+    if not _is_small_program(start):
+        return newton.solve(fit)
     with suppress(SolverError):
-        return newton.solve(near.fit, max_steps=STEPS_OF_JUMPS)
-    return newton.Solution.of(quadratic_program.solve(near.fit))
+        return newton.solve(fit, max_steps=MOST_OF_JUMPS)
+    return newton.Solution.of(quadratic_program.solve(fit))
 
 
 def _is_small_program(start: Fit) -> bool:

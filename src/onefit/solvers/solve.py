@@ -40,7 +40,8 @@ def solve(start: Fit) -> Solution:
     * Losses of curved pieces with kinks: a sequence of quadratic programs that keep the kinks.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away,
-      and losses whose second derivatives jump to a quadratic program when the steps do not settle.
+      and losses whose second derivatives jump to coordinate descent when the steps do not settle soon, and to
+      a quadratic program when they never do.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
     * Others: Newton steps on the active manifold, or an exact program, where these lead nowhere.
 

@@ -31,7 +31,7 @@ def test_a_level_that_enters_makes_the_columns_dependent(seed):
     # the model then has no single minimum: an iteration that stands still there has not settled
     fit = factor(seed)
     assert proximal.applies(fit)
-    ends, _ = proximal.iterate(Watched.of(fit), np.arange(32), 1e5, np.inf)
+    ends = proximal.iterate(Watched.of(fit), np.arange(32), 1e5)
     found = leave_out(fit)
     for i in range(32):
         refit = without(fit, i).eta[i]

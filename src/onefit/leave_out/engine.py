@@ -70,10 +70,12 @@ def leave_out(
     if affordable is None:
         affordable = np.inf if max_error == 0 else affordable_for(fit)
     state.progress = progress
+    may_sample = yardstick is not None and max_error > 0
+    if may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic:
+        state.shorten(state.trusted)
+        affordable -= state.look(affordable)
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
-        if fit.is_kinked and not fit.problem.loss.is_quadratic:
-            state.shorten(state.trusted)
         sample(state, yardstick, left)
         state.tighten(IN_PASSING)
     return state.found
@@ -94,7 +96,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
         state.prove()
         which = state.wanting().which
         if which.size and state.cost_of_chords().times(which.size).seconds < IN_PASSING:
-            state.iterate(which)
+            state.repeat_steps(which)
     else:
         state.shorten(state.trusted)
     return state.found

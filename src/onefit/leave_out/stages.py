@@ -54,7 +54,7 @@ class Stage(NamedTuple):
     """Something that can be done for sets that are not bounded well enough."""
 
     each: Work  # that a set takes, about
-    act: Callable[[Index, float], float]  # on some sets, in about so many seconds: those that it took
+    act: Callable[[Index], None]  # on some sets
 
 
 @dataclass(eq=False)
@@ -188,7 +188,8 @@ class State:
             if count * stage.each.seconds > affordable:
                 count = int(max(affordable, 0.0) / stage.each.seconds)
             if count >= (1 if partly else max(1, needed)):
-                affordable -= stage.act(which[:count], affordable)
+                stage.act(which[:count])
+                affordable -= stage.each.times(count).seconds
         return affordable
 
     def tighten(self, affordable: float) -> None:
@@ -196,7 +197,7 @@ class State:
         stage, which = self.stages()[0], np.flatnonzero(self.errors() > 0)
         todo = np.setdiff1d(which, np.union1d(self.found.stepped, self.found.anew))
         if self.found.correction is None and 0 < todo.size * stage.each.seconds <= affordable:
-            stage.act(todo, affordable)
+            stage.act(todo)
 
     @property
     def trusted(self) -> Array:
@@ -228,23 +229,22 @@ class State:
             rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
                 break
-            stage.act(rest, np.inf)
+            stage.act(rest)
+
+    def _ways(self) -> list[tuple[Work, Way]]:
+        is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
+        closed = () if is_open else (Way.ITERATE, Way.REPEAT)
+        return [(work, way) for work, way in ways(self.fit, self.sets) if way not in closed]
 
     def stages(self) -> list[Stage]:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
         acts = {
             Way.ITERATE: self._iterate,
-            Way.REPEAT: self._repeat_steps,
+            Way.REPEAT: self.repeat_steps,
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
-        is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
-        closed = () if is_open else (Way.ITERATE, Way.REPEAT)
-        return [Stage(work, acts[way]) for work, way in ways(self.fit, self.sets) if way not in closed]
-
-    def iterate(self, which: Index) -> None:
-        """Repeat steps of a fit without kinks, all sets together."""
-        self._repeat_steps(which, np.inf)
+        return [Stage(work, acts[way]) for work, way in self._ways()]
 
     @property
     def _tol(self) -> float:
@@ -287,7 +287,8 @@ class State:
         alone = solved if self.sets is None else {}
         self.found = replace(found, eta=eta, bounds=bounds, solved={**found.solved, **alone}, **known)
 
-    def _repeat_steps(self, which: Index, affordable: float) -> float:
+    def repeat_steps(self, which: Index) -> None:
+        """Repeat steps of a fit without kinks, all sets together."""
         which = np.setdiff1d(which, list(self.starts))  # once is enough
         blocks = self.blocks if self.blocks is not None else self._singles
         blocks.iterate(which, self._tol, self._most_steps)
@@ -302,28 +303,36 @@ class State:
         solved = {k: SolvedWithout(eta[0], *blocks.ends[k]) for k, (eta, _) in values.items()}
         finite = [k for k, (_, bounds) in values.items() if np.isfinite(bounds).all()]
         self._take(values, solved, stepped=_with(self.found.stepped, finite))
-        return self.cost_of_chords().times(which.size).seconds
 
-    def _iterate(self, which: Index, affordable: float) -> float:
+    def look(self, affordable: float) -> float:
+        """Take one round of the iterations for sets that are wanting, unless that takes longer; the seconds."""
+        which, seconds = self.wanting().which, 0.0
+        if which.size and self._ways()[0][1] is Way.ITERATE:
+            seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
+        if not 0 < seconds <= affordable:
+            return 0.0
+        known = proximal.look(self._watched, which)
+        self._take({row: (eta, bound) for row, eta, bound in known}, {})
+        return seconds
+
+    def _iterate(self, which: Index) -> None:
         which = np.setdiff1d(which, list(self.starts))  # once is enough
-        ends, seconds = proximal.iterate(self._watched, which, self._tol, affordable)
+        ends = proximal.iterate(self._watched, which, self._tol)
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
         solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}
         known = which[ends.settled & np.isfinite(ends.bounds)]
         self._take(values, solved, stepped=_with(self.found.stepped, known))
-        return seconds
 
-    def follow(self, which: Index, affordable: float = np.inf) -> float:
+    def follow(self, which: Index) -> None:
         """Follow rows along exact paths; where one ends without a proof, a refit starts."""
         solved, near = self._paths.follow(which)
         self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
         values = {i: (one.eta, 0.0) for i, one in solved.items()}
         values |= {i: (one.eta, np.inf) for i, one in near.items()}
         self._take(values, solved, pivoted=_with(self.found.pivoted, list(solved)))
-        return following(self.fit, which.size).seconds
 
-    def _refit(self, which: Index, affordable: float) -> float:
+    def _refit(self, which: Index) -> None:
         found, numbers = self.found, which.tolist()
         removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
@@ -340,7 +349,6 @@ class State:
             failed=_with(found.failed, failed),
             several=_with(found.several, [k for k, one in anew.items() if one.several]),
         )
-        return refit_cost(self.fit).times(which.size).seconds
 
 
 def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:

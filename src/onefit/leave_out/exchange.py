@@ -1,7 +1,7 @@
 """Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
 
-At first all coordinates that should leave or enter do so at once, as long as there are fewer of them from
-round to round (Kostreva 1978); else patterns may go round in circles.  What has not ended goes down: to the
+At first all coordinates that should leave or enter do so at once (Kostreva 1978), until for some rounds there
+were no fewer of them (Júdice and Pires 1994); patterns may go round in circles.  What has not ended goes down: to the
 minimum on the signs, or to the first zero on the way; where there is none, the coordinate that violates its
 bound most enters.  The objective falls from one pattern to the next, so none comes again (Osborne, Presnell
 and Turlach 2000).
@@ -19,6 +19,7 @@ from onefit.leave_out.tableau import Tableau
 from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
+PATIENCE = 10  # rounds that may pass without fewer exchanges than ever before
 ROUNDS = 400  # in which one coordinate does
 
 
@@ -80,7 +81,7 @@ class Models:
     def _exchange(self) -> Minima:
         todo = np.arange(self.start.shape[1])
         found, on, signs = self._at_start(todo)
-        last = np.full(todo.size, np.inf)
+        least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
             free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
             bound = self.bound[:, todo]
@@ -90,9 +91,9 @@ class Models:
             finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
             found.settled[todo] = finite & (changes == 0)
             found.exchanges[todo] += changes > 0
-            fewer = changes < last[todo]
-            last[todo] = changes
-            todo = todo[finite & (changes > 0) & fewer]
+            waited[todo] = np.where(changes < least[todo], 0, waited[todo] + 1)
+            least[todo] = np.minimum(least[todo], changes)
+            todo = todo[finite & (changes > 0) & (waited[todo] < PATIENCE)]
         return found
 
     def _descend(self, which: Index) -> Minima:

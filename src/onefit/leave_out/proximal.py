@@ -17,7 +17,7 @@ checked.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +27,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.exchange import Models
@@ -102,7 +103,7 @@ def _in_chunks(rows: Index, n: int) -> list[Index]:
     return np.array_split(rows, max(1, rows.size * n // AT_ONCE))
 
 
-def iterate(watched: Watched, rows: Index, tol: float) -> Ends:
+def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Direction] = ()) -> Ends:
     """Left-out solutions of some rows, each on its own.
 
     Parameters
@@ -112,11 +113,18 @@ def iterate(watched: Watched, rows: Index, tol: float) -> Ends:
     rows : (m,) int array
     tol : float
         1 is full precision; more is so many times as loose.
+    starts : sequence of Direction, optional
+        Coefficients and intercept from where to go on, a row each; by default those of the fit.
     """
     fit, m = watched.fit, len(rows)
-    at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
-    nothing = np.zeros(m, dtype=bool)
-    ends = Ends(fit.eta[rows], np.full(m, np.inf), *at_fit, nothing, nothing.copy())
+    ends = Ends(
+        fit.eta[rows],
+        np.full(m, np.inf),
+        np.array([start.coef for start in starts]) if starts else np.repeat(fit.coef[None], m, axis=0),
+        np.array([start.intercept for start in starts or [fit] * m], dtype=np.float64),
+        settled=np.zeros(m, dtype=bool),
+        moved=np.full(m, bool(starts)),
+    )
     work = _Iteration(watched, ends, rows, SETTLED * max(tol, 1.0))
     for floor in FLOORS:
         part = np.flatnonzero(~ends.settled)

@@ -31,6 +31,7 @@ from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 from onefit.pieces import Pieces
 
+FINER, FURTHER = 1e-4, 3.0  # times the precision where nothing bounds an end, and rounds that it takes
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -45,6 +46,7 @@ class Way(Enum):
     """How a set is refined."""
 
     ITERATE = auto()  # steps with one tableau, patterns included
+    FINER = auto()  # more of them, where nothing bounds what is left
     REPEAT = auto()  # steps with one factor
     FOLLOW = auto()  # along the exact path
     ANEW = auto()
@@ -233,13 +235,14 @@ class State:
 
     def _ways(self) -> list[tuple[Work, Way]]:
         is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
-        closed = () if is_open else (Way.ITERATE, Way.REPEAT)
+        closed = () if is_open else (Way.ITERATE, Way.FINER, Way.REPEAT)
         return [(work, way) for work, way in ways(self.fit, self.sets) if way not in closed]
 
     def stages(self) -> list[Stage]:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
         acts = {
             Way.ITERATE: self._iterate,
+            Way.FINER: self._iterate_further,
             Way.REPEAT: self.repeat_steps,
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
@@ -317,7 +320,15 @@ class State:
 
     def _iterate(self, which: Index) -> None:
         which = np.setdiff1d(which, list(self.starts))  # once is enough
-        ends = proximal.iterate(self._watched, which, self._tol)
+        self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
+
+    def _iterate_further(self, which: Index) -> None:
+        ended = [k for k in which.tolist() if k in self.starts and k in self.found.solved]
+        if ended and not self.is_asked_for_all:
+            starts, tol = [self.starts[k] for k in ended], FINER * self._tol
+            self._take_ends(np.array(ended), proximal.iterate(self._watched, np.array(ended), tol, starts))
+
+    def _take_ends(self, which: Index, ends: proximal.Ends) -> None:
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
         solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}
@@ -358,6 +369,7 @@ def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
         if sets is None and proximal.applies(fit):
             if not paths_share(fit):
                 found.append((proximal.cost(fit), Way.ITERATE))
+                found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
         elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
             found.append((_cost_of_chords(fit, sets), Way.REPEAT))
     if sets is None and has_paths(fit):

@@ -1,10 +1,10 @@
 """Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
 
 At first all coordinates that should leave or enter do so at once (Kostreva 1978), until for some rounds there
-were no fewer of them (Júdice and Pires 1994); patterns may go round in circles.  What has not ended goes down: to the
-minimum on the signs, or to the first zero on the way; where there is none, the coordinate that violates its
-bound most enters.  The objective falls from one pattern to the next, so none comes again (Osborne, Presnell
-and Turlach 2000).
+were no fewer of them (Júdice and Pires 1994); patterns may go round in circles.  What has not ended goes
+down: to the minimum on the signs, or to the first zero on the way; where there is none, the coordinate that
+violates its bound most enters.  The objective falls from one pattern to the next, so none comes again
+(Osborne, Presnell and Turlach 2000).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     exchanges, came = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
-        table = watched.table(0.0, 1.0 - float(f[own[0]]))
+        table = watched.table(1.0 - float(f[own[0]]))
         if table is None:
             continue
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):

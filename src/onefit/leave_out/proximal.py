@@ -38,7 +38,6 @@ from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
 from onefit.solvers.mixing import ChordStep, mixed
 
-FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDS, USUAL_ROUNDS = 15, 6  # of steps: at most, and in most problems
 MIXED = 3  # steps that are mixed
@@ -87,7 +86,7 @@ def look(watched: Watched, rows: Index) -> Iterator[tuple[int, float, float]]:
 
     Bounds are infinite where columns off the working set should enter.
     """
-    table, n = watched.table(0.0), watched.fit.problem.n
+    table, n = watched.table(), watched.fit.problem.n
     if table is None:
         return
     for some in _in_chunks(rows, n):
@@ -125,53 +124,24 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
         settled=np.zeros(m, dtype=bool),
         moved=np.full(m, bool(starts)),
     )
-    work = _Iteration(watched, ends, rows, SETTLED * max(tol, 1.0))
-    for floor in FLOORS:
-        part = np.flatnonzero(~ends.settled)
-        if part.size == 0:
+    part = np.arange(m)
+    for _ in range(JOINED):
+        table = watched.table()
+        if table is None:
             break
-        work.advance(part, floor)
+        joining, missed = np.zeros(len(fit.coef), dtype=bool), []
+        for some in _in_chunks(part, fit.problem.n):
+            run = RowProblems.of(table, rows[some], ends, some)
+            run.go(SETTLED * max(tol, 1.0))
+            own, fine = run.judge(watched.eligible)
+            run.hand_over(ends, some, fine)
+            joining |= own
+            missed.append(some[run.settled & ~fine])
+        part = np.concatenate(missed)
+        if part.size == 0 or not joining.any():
+            break
+        watched.join(joining)
     return ends
-
-
-@dataclass(eq=False)
-class _Iteration:
-    """Where the problems have come to."""
-
-    watched: Watched
-    ends: Ends
-    rows: Index
-    tol: float
-
-    def advance(self, part: Index, floor: float) -> None:
-        """Move some ends on from where they are."""
-        fit = self.watched.fit
-        for _ in range(JOINED):
-            table = self.watched.table(floor)
-            if table is None:
-                break
-            joining, missed = np.zeros(len(fit.coef), dtype=bool), []
-            for some in _in_chunks(part, fit.problem.n):
-                run = RowProblems.of(table, self.rows[some], self.ends, some)
-                run.go(self.tol)
-                own, fine = run.judge(self.watched.eligible)
-                self._take_over(run, some, fine)
-                joining |= own
-                missed.append(some[run.settled & ~fine])
-            part = np.concatenate(missed)
-            if part.size == 0 or not joining.any():
-                break
-            self.watched.join(joining)
-
-    def _take_over(self, run: RowProblems, part: Index, fine: Mask) -> None:
-        ends, table = self.ends, run.table
-        finite = np.isfinite(run.eta).all(axis=0)
-        there, which = part[finite], np.flatnonzero(finite)
-        ends.coef[np.ix_(there, table.columns)] = run.beta.T[which]
-        ends.intercept[there] = (run.intercept - table.means @ run.beta)[which]
-        ends.eta[there] = run.eta[self.rows[there], which]
-        ends.settled[part], ends.moved[part] = fine & finite, True
-        ends.bounds[part] = np.where(fine & finite, run.bounds(), np.inf)
 
 
 @dataclass(eq=False)
@@ -245,7 +215,7 @@ class RowProblems:
     def is_model(self) -> bool:
         """Whether the quadratic model is the problem itself, so that its minimum is the end."""
         problem, table = self.table.fit.problem, self.table
-        straight = problem.self_concordance() == 0 and not problem.loss.jumps and table.is_true
+        straight = problem.self_concordance() == 0 and not problem.loss.jumps
         return straight and self.weights is None and (problem.usual_shrink == 1.0 or not np.any(table.l2))
 
     def go(self, tol: float) -> None:
@@ -360,6 +330,16 @@ class RowProblems:
         return found.x, found.settled
 
     # --- the end -------------------------------------------------------------------------------------
+
+    def hand_over(self, ends: Ends, part: Index, fine: Mask) -> None:
+        """Write where the problems have come to, and whether they need no other columns there."""
+        table, finite = self.table, np.isfinite(self.eta).all(axis=0)
+        there, which = part[finite], np.flatnonzero(finite)
+        ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
+        ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
+        ends.eta[there] = self.eta[self.rows[which], which]
+        ends.settled[part], ends.moved[part] = fine & finite, True
+        ends.bounds[part] = np.where(fine & finite, self.bounds(), np.inf)
 
     @property
     def used(self) -> Mask:

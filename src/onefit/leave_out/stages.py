@@ -308,7 +308,7 @@ class State:
         self._take(values, solved, stepped=_with(self.found.stepped, finite))
 
     def look(self, affordable: float) -> float:
-        """Take one round of the iterations for sets that are wanting, unless that takes longer; the seconds."""
+        """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
         which, seconds = self.wanting().which, 0.0
         if which.size and self._ways()[0][1] is Way.ITERATE:
             seconds = proximal.cost_of_look(self.fit).times(which.size).seconds

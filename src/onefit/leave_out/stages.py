@@ -320,7 +320,8 @@ class State:
 
     def _iterate(self, which: Index) -> None:
         which = np.setdiff1d(which, list(self.starts))  # once is enough
-        self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
+        if which.size:
+            self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
 
     def _iterate_further(self, which: Index) -> None:
         ended = [k for k in which.tolist() if k in self.starts and k in self.found.solved]

@@ -9,7 +9,7 @@ violates its bound most enters.  The objective falls from one pattern to the nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from onefit.leave_out.tableau import Tableau
 from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
+HELD_ALONE = 1e-8  # slack of a row on a pattern below which nothing else determines that
 PATIENCE = 10  # rounds that may pass without fewer exchanges than ever before
 ROUNDS = 400  # in which one coordinate does
 
@@ -70,6 +71,23 @@ class Models:
         found.x[:, left], found.tau[left], found.settled[left] = again.x, again.tau, again.settled
         found.exchanges[left] += again.exchanges
         return found
+
+    def determined(self, found: Minima) -> Mask:
+        """Problems that have settled on a pattern of which their own row does not hold a direction alone.
+
+        Where it does, the slack 1 − w h of the row on that pattern is nothing but what ``LETS_GO`` leaves.
+        """
+        on, base = (found.x != 0) | (self.bound == 0), self.tableau
+        entered = (on & ~base.eliminated.inside).any(axis=0)
+        which = np.flatnonzero(found.settled & (entered | (base.d * base.leverage > 1.0 - HELD_ALONE)))
+        unit = np.divide(1.0, base.d, out=np.zeros_like(base.d), where=base.d > 0)
+        nothing = np.zeros_like(base.base), np.zeros_like(base.keep)
+        own = replace(base, base=nothing[0], keep=nothing[1], at_base=unit[None])
+        known = found.settled.copy()
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            (inverse_slack,) = own.solve(which, on[:, which], np.sign(found.x[:, which]))[1]
+        known[which] = np.abs(inverse_slack) * HELD_ALONE <= 1.0
+        return known
 
     def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
         """Nothing found yet, and the patterns and signs where the models start."""

@@ -119,8 +119,8 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
     ends = Ends(
         fit.eta[rows],
         np.full(m, np.inf),
-        np.array([start.coef for start in starts]) if starts else np.repeat(fit.coef[None], m, axis=0),
-        np.array([start.intercept for start in starts or [fit] * m], dtype=np.float64),
+        np.array([start.coef for start in starts] or [fit.coef] * m),
+        np.array([start.intercept for start in starts] or [fit.intercept] * m, dtype=np.float64),
         settled=np.zeros(m, dtype=bool),
         moved=np.full(m, bool(starts)),
     )

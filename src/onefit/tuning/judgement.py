@@ -168,7 +168,7 @@ class Judgement:
     def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
         """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
         if before is not None and (before.seen or before.solved):
-            return before.seen > 0 and self._has_large_tenths
+            return before.seen > 0 and (self._has_large_tenths or is_dear_to_factor(solution.fit, TENTHS))
         if not solution.fit.is_kinked:
             return False
         singly = cost_of_some(solution.fit, count)

@@ -39,7 +39,7 @@ from onefit.solvers.line_search import falling
 from onefit.solvers.mixing import ChordStep, mixed
 
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
-ROUNDS, USUAL_ROUNDS = 15, 6  # of steps: at most, and in most problems
+ROUNDS, USUAL_ROUNDS = 30, 6  # of steps: at most, and in most problems
 MIXED = 3  # steps that are mixed
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision

@@ -22,6 +22,7 @@ from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
+from onefit.leave_out.ways import cost_of_chords
 from onefit.leave_out.yardstick import Yardstick
 from onefit.numerics import KNOWN, LITTLE_SLACK
 
@@ -95,7 +96,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     elif not fit.is_kinked:
         state.prove()
         which = state.wanting().which
-        if which.size and state.cost_of_chords().times(which.size).seconds < IN_PASSING:
+        if which.size and cost_of_chords(fit, None).times(which.size).seconds < IN_PASSING:
             state.repeat_steps(which)
     else:
         state.shorten(state.trusted)

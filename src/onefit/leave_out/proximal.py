@@ -66,11 +66,6 @@ def applies(fit: Fit) -> bool:
     return curved and not isinstance(problem.X, _linalg.RowGram) and bool(fit.hessian.min() >= 0)
 
 
-def _round(n: int, k: float) -> Work:
-    """What a row takes in a round."""
-    return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
-
-
 def cost(fit: Fit) -> Work:
     """What a row takes, about."""
     return cost_of_look(fit).times(USUAL_ROUNDS)
@@ -78,7 +73,8 @@ def cost(fit: Fit) -> Work:
 
 def cost_of_look(fit: Fit) -> Work:
     """What a row takes in the first round, about."""
-    return _round(fit.problem.n, fit.tangent.size + 1.0)
+    n, k = fit.problem.n, fit.tangent.size + 1.0
+    return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
 
 
 def look(watched: Watched, rows: Index) -> Iterator[tuple[int, float, float]]:

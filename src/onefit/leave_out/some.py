@@ -8,7 +8,8 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out.sample import NEGLIGIBLE
-from onefit.leave_out.stages import State, Way, ways
+from onefit.leave_out.stages import State
+from onefit.leave_out.ways import Way, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN
 from onefit.solvers import coordinate_descent

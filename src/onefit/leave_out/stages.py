@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,10 +14,9 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
-from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_cost
+from onefit.leave_out.blocks import USUAL_STEPS, Blocks
 from onefit.leave_out.chords import MAX_STEPS
-from onefit.leave_out.follow import Paths, has_paths, paths_share
-from onefit.leave_out.follow import cost as following
+from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
@@ -27,11 +25,11 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.tableau import Watched
+from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
-from onefit.pieces import Pieces
 
-FINER, FURTHER = 1e-4, 3.0  # times the precision where nothing bounds an end, and rounds that it takes
+FINER = 1e-4  # times the precision where nothing bounds an end
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -40,16 +38,6 @@ class Wanting(NamedTuple):
 
     which: Index
     needed: int  # so many of the first for the mean; the others for their own sake
-
-
-class Way(Enum):
-    """How a set is refined."""
-
-    ITERATE = auto()  # steps with one tableau, patterns included
-    FINER = auto()  # more of them, where nothing bounds what is left
-    REPEAT = auto()  # steps with one factor
-    FOLLOW = auto()  # along the exact path
-    ANEW = auto()
 
 
 class Stage(NamedTuple):
@@ -253,14 +241,10 @@ class State:
     def _tol(self) -> float:
         return 1.0 if self.is_asked_for_all else LOOSELY
 
-    def cost_of_chords(self) -> Work:
-        """What a set takes, about."""
-        return _cost_of_chords(self.fit, self.sets)
-
     @property
     def _most_steps(self) -> int:
         """Steps with one factor beyond which solving anew is cheaper."""
-        worth = USUAL_STEPS * refit_cost(self.fit).seconds / self.cost_of_chords().seconds
+        worth = USUAL_STEPS * refit_cost(self.fit).seconds / cost_of_chords(self.fit, self.sets).seconds
         return int(np.clip(worth, USUAL_STEPS, MAX_STEPS))
 
     @cached_property
@@ -361,26 +345,6 @@ class State:
             failed=_with(found.failed, failed),
             several=_with(found.several, [k for k, one in anew.items() if one.several]),
         )
-
-
-def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
-    """How a set can be refined, and what that takes: none that takes longer than solving it anew."""
-    found, anew = list[tuple[Work, Way]](), refit_cost(fit)
-    if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
-        if sets is None and proximal.applies(fit):
-            if not paths_share(fit):
-                found.append((proximal.cost(fit), Way.ITERATE))
-                found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
-        elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
-            found.append((_cost_of_chords(fit, sets), Way.REPEAT))
-    if sets is None and has_paths(fit):
-        first, second = following(fit, 1), following(fit, 2)
-        found.append((second.plus(first.times(-1.0)), Way.FOLLOW))
-    return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
-
-
-def _cost_of_chords(fit: Fit, sets: Folds | None) -> Work:
-    return chord_cost(fit, 1 if sets is None else max(len(rows) for rows in sets.removed))
 
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import proximal
 from onefit.leave_out.engine import leave_out
 from onefit.leave_out.refit import without
 from onefit.leave_out.tableau import Watched
-from onefit.losses import Logistic
+from onefit.losses import Logistic, Poisson
 from onefit.numerics import CERTIFIED
-from onefit.penalties import L1
+from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
@@ -31,10 +33,69 @@ def test_a_level_that_enters_makes_the_columns_dependent(seed):
     # the model then has no single minimum: an iteration that stands still there has not settled
     fit = factor(seed)
     assert proximal.applies(fit)
-    ends, _ = proximal.iterate(Watched.of(fit), np.arange(32), 1e5, np.inf)
+    ends = proximal.iterate(Watched.of(fit), np.arange(32), 1e5)
     found = leave_out(fit)
     for i in range(32):
         refit = without(fit, i).eta[i]
         size = 1.0 + np.abs(fit.eta).max()
         assert abs(ends.eta[i] - refit) <= ends.bounds[i] + CERTIFIED * size
         assert abs(found.eta[i] - refit) <= found.bounds[i] + CERTIFIED * size
+
+
+def sparse_counts(loss, penalty, X, seed: int = 0) -> Fit:
+    """Few rows in each column, unequal weights, one of them zero: the patterns of most rows change."""
+    rng = np.random.default_rng(seed)
+    Z = X(rng.poisson(0.15, (80, 60)).astype(float))
+    eta = Z[:, :6] @ rng.normal(size=6)
+    y = rng.poisson(np.exp(eta)) if isinstance(loss, Poisson) else eta + rng.logistic(size=80) > 0
+    weights = rng.uniform(0.5, 2.0, 80)
+    weights[3] = 0.0
+    return solve(Fit.at_start(Problem(loss, penalty, Z, y.astype(float), weights))).fit
+
+
+FITS = [(Logistic(), L1(0.4)), (Logistic(), ElasticNet(0.4, 0.8)), (Poisson(), L1(0.6))]
+
+
+@pytest.mark.parametrize(("loss", "penalty"), FITS)
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_bounds_of_the_first_round_hold(loss, penalty, store):
+    fit = sparse_counts(loss, penalty, store)
+    rows = np.flatnonzero(fit.problem.weights > 0)
+    seen = list(proximal.look(Watched.of(fit), rows))
+    finite = [bound for _, _, bound in seen if np.isfinite(bound)]
+    assert len(finite) > 0.3 * len(rows)
+    for i, eta, bound in seen:
+        assert abs(eta - without(fit, i).eta[i]) <= bound + CERTIFIED
+
+
+@pytest.mark.parametrize(("loss", "penalty"), FITS)
+def test_mixed_steps_settle_where_the_refits_are_in_fewer_rounds(loss, penalty, monkeypatch):
+    fit, rounds = sparse_counts(loss, penalty, np.asarray), []
+    rows, step = np.flatnonzero(fit.problem.weights > 0), proximal.RowProblems._round
+
+    def counted(self, active):
+        rounds[-1] += active.size
+        return step(self, active)
+
+    monkeypatch.setattr(proximal.RowProblems, "_round", counted)
+    for depth in (1, proximal.MIXED):
+        rounds.append(0)
+        monkeypatch.setattr(proximal, "MIXED", depth)
+        ends = proximal.iterate(Watched.of(fit), rows, 1.0)
+    refits = np.array([without(fit, i).eta[i] for i in rows])
+    np.testing.assert_allclose(ends.eta[ends.settled], refits[ends.settled], atol=1e-7)
+    assert ends.settled.mean() > 0.9
+    assert rounds[1] < rounds[0]
+
+
+def test_ends_go_on_from_where_they_are():
+    fit = sparse_counts(Logistic(), L1(0.4), np.asarray)
+    rows = np.arange(4, 40)
+    loose = proximal.iterate(Watched.of(fit), rows, 1e8)
+    starts = [Direction(*end) for end in zip(loose.coef, loose.intercept, strict=True)]
+    ends = proximal.iterate(Watched.of(fit), rows, 1.0, starts)
+    fine = ends.settled & np.isfinite(ends.bounds) & np.isfinite(loose.bounds)
+    assert fine.any()
+    assert np.all(ends.bounds[fine] <= loose.bounds[fine])
+    for k in np.flatnonzero(ends.settled):
+        assert abs(ends.eta[k] - without(fit, int(rows[k])).eta[rows[k]]) <= 1e-7

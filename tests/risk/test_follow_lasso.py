@@ -12,9 +12,9 @@ from onefit.leave_out.follow import Paths
 from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
-from onefit.leave_out.stages import Way, ways
 from onefit.leave_out.step import one_step
 from onefit.leave_out.tableau import Watched
+from onefit.leave_out.ways import Way, ways
 from onefit.losses import Squared
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem

@@ -44,12 +44,12 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
 
 @pytest.mark.parametrize("penalty", [L1(0.02), L2(0.02)])
 def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty):
-    problem = _problem(600, 900, penalty, 0.05, store=sp.csr_array)
+    problem = _problem(750, 900, penalty, 0.05, store=sp.csr_array)
     metric = LogLoss(np.array([0, 1])) if isinstance(problem.loss, Logistic) else Deviance(problem.loss)
-    judgement = Judgement(metric, problem.y, np.ones(600))
+    judgement = Judgement(metric, problem.y, np.ones(750))
     solution = solve(Fit.at_start(problem))
     found = judgement.by_tenths(*solution)
-    exact = np.empty(600)
+    exact = np.empty(750)
     for part in np.array_split(judgement.order, 10):
         refit = solve(Fit.at_start(problem.without(part))).fit.eta[part]
         exact[part] = np.logaddexp(0.0, refit) - problem.y[part] * refit
@@ -58,8 +58,8 @@ def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty)
     assert found.solved == 0
     seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
-    whole = judgement.better(solution, 600, found, list)
-    assert whole.seen == 600
+    whole = judgement.better(solution, 750, found, list)
+    assert whole.seen == 750
     assert not whole.misses.any()
     np.testing.assert_array_equal(whole.losses[seen], found.losses[seen])
     assert whole.losses.mean() == pytest.approx(exact.mean(), rel=0.03)

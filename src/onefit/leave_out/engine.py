@@ -22,6 +22,7 @@ from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
+from onefit.leave_out.ways import cost_of_chords
 from onefit.leave_out.yardstick import Yardstick
 from onefit.numerics import KNOWN, LITTLE_SLACK
 
@@ -70,10 +71,12 @@ def leave_out(
     if affordable is None:
         affordable = np.inf if max_error == 0 else affordable_for(fit)
     state.progress = progress
+    may_sample = yardstick is not None and max_error > 0
+    if may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic:
+        state.shorten(state.trusted)
+        affordable -= state.look(affordable)
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
-        if fit.is_kinked and not fit.problem.loss.is_quadratic:
-            state.shorten(state.trusted)
         sample(state, yardstick, left)
         state.tighten(IN_PASSING)
     return state.found
@@ -93,8 +96,8 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     elif not fit.is_kinked:
         state.prove()
         which = state.wanting().which
-        if which.size and state.cost_of_chords().times(which.size).seconds < IN_PASSING:
-            state.iterate(which)
+        if which.size and cost_of_chords(fit, None).times(which.size).seconds < IN_PASSING:
+            state.repeat_steps(which)
     else:
         state.shorten(state.trusted)
     return state.found

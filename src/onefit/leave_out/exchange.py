@@ -1,15 +1,15 @@
 """Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
 
-At first all coordinates that should leave or enter do so at once, as long as there are fewer of them from
-round to round (Kostreva 1978); else patterns may go round in circles.  What has not ended goes down: to the
-minimum on the signs, or to the first zero on the way; where there is none, the coordinate that violates its
-bound most enters.  The objective falls from one pattern to the next, so none comes again (Osborne, Presnell
-and Turlach 2000).
+At first all coordinates that should leave or enter do so at once (Kostreva 1978), until for some rounds there
+were no fewer of them (Júdice and Pires 1994); patterns may go round in circles.  What has not ended goes
+down: to the minimum on the signs, or to the first zero on the way; where there is none, the coordinate that
+violates its bound most enters.  The objective falls from one pattern to the next, so none comes again
+(Osborne, Presnell and Turlach 2000).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from onefit.leave_out.tableau import Tableau
 from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
+HELD_ALONE = 1e-8  # slack of a row on a pattern below which nothing else determines that
+PATIENCE = 10  # rounds that may pass without fewer exchanges than ever before
 ROUNDS = 400  # in which one coordinate does
 
 
@@ -70,6 +72,23 @@ class Models:
         found.exchanges[left] += again.exchanges
         return found
 
+    def determined(self, found: Minima) -> Mask:
+        """Problems that have settled on a pattern of which their own row does not hold a direction alone.
+
+        Where it does, the slack 1 − w h of the row on that pattern is nothing but what ``LETS_GO`` leaves.
+        """
+        on, base = (found.x != 0) | (self.bound == 0), self.tableau
+        entered = (on & ~base.eliminated.inside).any(axis=0)
+        which = np.flatnonzero(found.settled & (entered | (base.d * base.leverage > 1.0 - HELD_ALONE)))
+        unit = np.divide(1.0, base.d, out=np.zeros_like(base.d), where=base.d > 0)
+        nothing = np.zeros_like(base.base), np.zeros_like(base.keep)
+        own = replace(base, base=nothing[0], keep=nothing[1], at_base=unit[None])
+        known = found.settled.copy()
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            (inverse_slack,) = own.solve(which, on[:, which], np.sign(found.x[:, which]))[1]
+        known[which] = np.abs(inverse_slack) * HELD_ALONE <= 1.0
+        return known
+
     def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
         """Nothing found yet, and the patterns and signs where the models start."""
         x, held = self.start[:, which], self.bound[:, which] > 0
@@ -80,7 +99,7 @@ class Models:
     def _exchange(self) -> Minima:
         todo = np.arange(self.start.shape[1])
         found, on, signs = self._at_start(todo)
-        last = np.full(todo.size, np.inf)
+        least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
             free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
             bound = self.bound[:, todo]
@@ -90,9 +109,9 @@ class Models:
             finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
             found.settled[todo] = finite & (changes == 0)
             found.exchanges[todo] += changes > 0
-            fewer = changes < last[todo]
-            last[todo] = changes
-            todo = todo[finite & (changes > 0) & fewer]
+            waited[todo] = np.where(changes < least[todo], 0, waited[todo] + 1)
+            least[todo] = np.minimum(least[todo], changes)
+            todo = todo[finite & (changes > 0) & (waited[todo] < PATIENCE)]
         return found
 
     def _descend(self, which: Index) -> Minima:

@@ -92,14 +92,15 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
     coef, level = np.zeros((len(rows), len(columns))), np.zeros(len(rows))
     exchanges, came = np.zeros(len(rows), dtype=np.intp), np.zeros(len(rows), dtype=bool)
     for own in _of_one_curvature(f, curved=bool(np.any(fit.tangent.hessian))):
-        table = watched.table(0.0, 1.0 - float(f[own[0]]))
+        table = watched.table(1.0 - float(f[own[0]]))
         if table is None:
             continue
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
-            found = _models(table, rows[part], f[part]).minima()
+            models = _models(table, rows[part], f[part])
+            found = models.minima()
             own_coef, level[part] = table.coefficients(found.x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
-            came[part], exchanges[part] = found.settled, found.exchanges
+            came[part], exchanges[part] = models.determined(found), found.exchanges
     solved, ended = came.copy(), np.flatnonzero(came)
     solved[ended], joining = _optimal(watched, rows[ended], columns, coef[ended], level[ended])
     return LassoEnds(columns, coef, level, exchanges, came, solved), joining

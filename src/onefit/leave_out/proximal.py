@@ -6,9 +6,9 @@ round minimises the quadratic model of every problem with the common K less the 
     ½ xᵀ (K − d_i z_i z_iᵀ) x − f_iᵀ x + Σ_j l1_j |x_j|,
 
 by a primal–dual active-set method on one tableau: with the support S of the fit eliminated, a problem whose
-pattern differs from it in Q coordinates takes a system of |Q| + 1 equations (as in ``follow_lasso``).  Then
-the true objective is asked for the length of the step.  Columns off the working set are looked at in one
-product; those that should enter join it.
+pattern differs from it in Q coordinates takes a system of |Q| + 1 equations (as in ``follow_lasso``).  Steps
+that the common K makes slow are mixed with those before, and the true objective is asked for their length.
+Columns off the working set are looked at in one product; those that should enter join it.
 
 At the end every problem is bounded (``prove``) over the columns of the working set, and what is off it is
 checked.
@@ -16,6 +16,8 @@ checked.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +27,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.exchange import Models
@@ -33,13 +36,14 @@ from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
+from onefit.solvers.mixing import ChordStep, mixed
 
-FLOORS = (0.0, 0.02, 0.5)  # bends that rows count with at least, of the largest: slower, but surer
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
-ROUNDS, USUAL_ROUNDS = 30, 8  # of steps: at most, and in most problems
+ROUNDS, USUAL_ROUNDS = 30, 6  # of steps: at most, and in most problems
+MIXED = 3  # steps that are mixed
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
-AT_ONCE = 2**20  # numbers in an array of rows by problems
+AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
 
 class Ends(NamedTuple):
@@ -50,6 +54,7 @@ class Ends(NamedTuple):
     coef: Array  # (m, p)
     intercept: Array  # (m,)
     settled: Mask  # (m,)
+    moved: Mask  # (m,), whether they are not at the fit any more
 
 
 def applies(fit: Fit) -> bool:
@@ -61,17 +66,39 @@ def applies(fit: Fit) -> bool:
     return curved and not isinstance(problem.X, _linalg.RowGram) and bool(fit.hessian.min() >= 0)
 
 
-def _round(n: int, k: float) -> Work:
-    """What a row takes in a round."""
+def cost(fit: Fit) -> Work:
+    """What a row takes, about."""
+    return cost_of_look(fit).times(USUAL_ROUNDS)
+
+
+def cost_of_look(fit: Fit) -> Work:
+    """What a row takes in the first round, about."""
+    n, k = fit.problem.n, fit.tangent.size + 1.0
     return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
 
 
-def cost(fit: Fit) -> Work:
-    """What a row takes, about."""
-    return _round(fit.problem.n, fit.tangent.size + 1.0).times(USUAL_ROUNDS)
+def look(watched: Watched, rows: Index) -> Iterator[tuple[int, float, float]]:
+    """Rows after one round from the fit: row, its own predictor and how far that may be off.
+
+    Bounds are infinite where columns off the working set should enter.
+    """
+    table, n = watched.table(), watched.fit.problem.n
+    if table is None:
+        return
+    for some in _in_chunks(rows, n):
+        run = RowProblems.at_fit(table, some)
+        run.go(np.inf)
+        fine = run.judge(watched.eligible)[1]
+        eta, bounds = run.eta[some, np.arange(some.size)], np.where(fine, run.bounds(), np.inf)
+        known = run.settled & np.isfinite(eta)
+        yield from zip(some[known].tolist(), eta[known].tolist(), bounds[known].tolist(), strict=True)
 
 
-def iterate(watched: Watched, rows: Index, tol: float, affordable: float) -> tuple[Ends, float]:
+def _in_chunks(rows: Index, n: int) -> list[Index]:
+    return np.array_split(rows, max(1, rows.size * n // AT_ONCE))
+
+
+def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Direction] = ()) -> Ends:
     """Left-out solutions of some rows, each on its own.
 
     Parameters
@@ -81,67 +108,36 @@ def iterate(watched: Watched, rows: Index, tol: float, affordable: float) -> tup
     rows : (m,) int array
     tol : float
         1 is full precision; more is so many times as loose.
-    affordable : float
-        Seconds after which rows are left where they have come to.
-
-    Returns
-    -------
-    ends : Ends
-    seconds : float
-        That it took, about.
+    starts : sequence of Direction, optional
+        Coefficients and intercept from where to go on, a row each; by default those of the fit.
     """
     fit, m = watched.fit, len(rows)
-    at_fit = np.repeat(fit.coef[None], m, axis=0), np.full(m, float(fit.intercept))
-    ends = Ends(fit.eta[rows], np.full(m, np.inf), *at_fit, np.zeros(m, dtype=bool))
-    work = _Iteration(watched, ends, rows, SETTLED * max(tol, 1.0))
-    spent = 0.0
-    for floor in FLOORS:
-        part = np.flatnonzero(~ends.settled)
-        if part.size == 0 or spent >= affordable:
+    ends = Ends(
+        fit.eta[rows],
+        np.full(m, np.inf),
+        np.array([start.coef for start in starts] or [fit.coef] * m),
+        np.array([start.intercept for start in starts] or [fit.intercept] * m, dtype=np.float64),
+        settled=np.zeros(m, dtype=bool),
+        moved=np.full(m, bool(starts)),
+    )
+    part = np.arange(m)
+    for _ in range(JOINED):
+        table = watched.table()
+        if table is None:
             break
-        spent += work.advance(part, floor, affordable - spent)
-    return ends, spent
-
-
-@dataclass(eq=False)
-class _Iteration:
-    """Where the problems have come to."""
-
-    watched: Watched
-    ends: Ends
-    rows: Index
-    tol: float
-
-    def advance(self, part: Index, floor: float, affordable: float) -> float:
-        """Move some ends on from where they are; returns the seconds that took, about."""
-        spent, fit = 0.0, self.watched.fit
-        for _ in range(JOINED):
-            table = self.watched.table(floor)
-            if table is None:
-                break
-            joining, missed = np.zeros(len(fit.coef), dtype=bool), []
-            for some in np.array_split(part, max(1, part.size * fit.problem.n // AT_ONCE)):
-                run = RowProblems.of(table, self.rows[some], self.ends, some)
-                spent += run.go(self.tol, affordable - spent)
-                own, fine = run.judge(self.watched.eligible)
-                self._take_over(run, some, fine)
-                joining |= own
-                missed.append(some[run.settled & ~fine])
-            part = np.concatenate(missed)
-            if part.size == 0 or not joining.any() or spent >= affordable:
-                break
-            self.watched.join(joining)
-        return spent
-
-    def _take_over(self, run: RowProblems, part: Index, fine: Mask) -> None:
-        ends, table = self.ends, run.table
-        finite = np.isfinite(run.eta).all(axis=0)
-        there, which = part[finite], np.flatnonzero(finite)
-        ends.coef[np.ix_(there, table.columns)] = run.beta.T[which]
-        ends.intercept[there] = (run.intercept - table.means @ run.beta)[which]
-        ends.eta[there] = run.eta[self.rows[there], which]
-        ends.settled[part] = fine & finite
-        ends.bounds[part] = np.where(fine & finite, run.bounds(), np.inf)
+        joining, missed = np.zeros(len(fit.coef), dtype=bool), []
+        for some in _in_chunks(part, fit.problem.n):
+            run = RowProblems.of(table, rows[some], ends, some)
+            run.go(SETTLED * max(tol, 1.0))
+            own, fine = run.judge(watched.eligible)
+            run.hand_over(ends, some, fine)
+            joining |= own
+            missed.append(some[run.settled & ~fine])
+        part = np.concatenate(missed)
+        if part.size == 0 or not joining.any():
+            break
+        watched.join(joining)
+    return ends
 
 
 @dataclass(eq=False)
@@ -158,21 +154,34 @@ class RowProblems:
     is_fresh: bool  # whether all problems are at the fit
     settled: Mask = field(init=False)
     failed: Mask = field(init=False)
+    seen: deque[ChordStep] = field(default_factory=lambda: deque(maxlen=MIXED))
+
+    @classmethod
+    def at_fit(cls, table: WorkingSet, rows: Index) -> RowProblems:
+        """Start from the fit."""
+        fit, m = table.fit, len(rows)
+        beta = np.repeat(fit.coef[table.columns, None], m, axis=1)
+        run = cls._at(table, rows, beta, np.full(m, float(fit.intercept)))
+        run.eta, run.is_fresh = np.repeat(fit.eta[:, None], m, axis=1), True
+        return run
 
     @classmethod
     def of(cls, table: WorkingSet, rows: Index, ends: Ends, part: Index) -> RowProblems:
         """Start where the iterations have come to."""
-        fit, problem = table.fit, table.fit.problem
-        weights = None
+        if not ends.moved[part].any():
+            return cls.at_fit(table, rows)
+        beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
+        run = cls._at(table, rows, beta, ends.intercept[part])
+        run.eta = run.predict(run.stacked)
+        return run
+
+    @classmethod
+    def _at(cls, table: WorkingSet, rows: Index, beta: Array, intercept: Array) -> RowProblems:
+        problem, weights = table.fit.problem, None
         if problem.is_balanced:
             weights = np.stack([problem.without(int(i)).weights for i in rows], axis=1)
-        keep = 1.0 - problem.lost_shares(rows)
-        beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
-        level = ends.intercept[part] + table.means @ beta
-        is_fresh = bool(np.all(ends.coef[part] == fit.coef) and np.all(ends.intercept[part] == fit.intercept))
-        run = cls(table, rows, weights, keep, beta, level, np.empty(0), is_fresh)
-        run.eta = np.repeat(fit.eta[:, None], len(rows), axis=1) if is_fresh else run.predict(run.stacked)
-        return run
+        keep, level = 1.0 - problem.lost_shares(rows), intercept + table.means @ beta
+        return cls(table, rows, weights, keep, beta, level, np.empty(0), is_fresh=False)
 
     def __post_init__(self) -> None:
         self.settled = np.zeros(len(self.rows), dtype=bool)
@@ -202,23 +211,20 @@ class RowProblems:
     def is_model(self) -> bool:
         """Whether the quadratic model is the problem itself, so that its minimum is the end."""
         problem, table = self.table.fit.problem, self.table
-        straight = problem.self_concordance() == 0 and not problem.loss.jumps and table.is_true
+        straight = problem.self_concordance() == 0 and not problem.loss.jumps
         return straight and self.weights is None and (problem.usual_shrink == 1.0 or not np.any(table.l2))
 
-    def go(self, tol: float, affordable: float) -> float:
-        """Iterate until every problem has settled, or does not, or time is up; returns the time, about."""
-        spent, each = 0.0, _round(*self.table.Z.shape).seconds
+    def go(self, tol: float) -> None:
+        """Iterate until every problem has settled, or does not."""
         unit = float(np.max(np.abs(self.table.fit.eta), initial=0.0)) + 1e-3
         for _ in range(ROUNDS):
             active = np.flatnonzero(~self.settled & ~self.failed)
-            if active.size == 0 or spent >= affordable:
+            if active.size == 0:
                 break
-            spent += each * active.size
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 moved = self._round(active)
             self.settled[active] |= moved <= tol * unit
         self.failed |= ~self.settled
-        return spent
 
     def slopes(self, active: Index) -> Array:
         """Derivatives of the weighted losses: (n, a)."""
@@ -241,6 +247,7 @@ class RowProblems:
         target, found = self._model_minimum(active, x, self.gradient(active))
         bad = ~np.isfinite(target).all(axis=0)
         target[:, bad] = x[:, bad]
+        target = self._mixed(active, x, target)
         ahead = self.predict(target)
         here = self.eta[:, active]
         length = self._lengths(active, x, target, ahead)
@@ -256,6 +263,17 @@ class RowProblems:
         self.is_fresh = False
         moved[found & self.is_model] = 0.0
         return np.where(length == 1.0, moved, np.inf)
+
+    def _mixed(self, active: Index, x: Array, target: Array) -> Array:
+        """Where these steps and those before lead together, unless that has other signs: (q, a)."""
+        step = target - x
+        own = ChordStep(target, step, _linalg.product(self.table.K, step))
+        shape = len(x), len(self.rows)
+        self.seen.append(ChordStep(*(_scattered(part, active, shape) for part in own)))
+        if len(self.seen) == 1:
+            return target
+        found = mixed([ChordStep(*(part[:, active] for part in one)) for one in self.seen])
+        return np.where(np.sign(found) == np.sign(target), found, target)
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
         problem, table = self.table.fit.problem, self.table
@@ -309,6 +327,16 @@ class RowProblems:
 
     # --- the end -------------------------------------------------------------------------------------
 
+    def hand_over(self, ends: Ends, part: Index, fine: Mask) -> None:
+        """Write where the problems have come to, and whether they need no other columns there."""
+        table, finite = self.table, np.isfinite(self.eta).all(axis=0)
+        there, which = part[finite], np.flatnonzero(finite)
+        ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
+        ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
+        ends.eta[there] = self.eta[self.rows[which], which]
+        ends.settled[part], ends.moved[part] = fine & finite, True
+        ends.bounds[part] = np.where(fine & finite, self.bounds(), np.inf)
+
     @property
     def used(self) -> Mask:
         """Coordinates that some problem has, or that the fit has: (q,)."""
@@ -319,18 +347,20 @@ class RowProblems:
         fit, problem, table = self.table.fit, self.table.fit.problem, self.table
         l1, _ = problem.separable.strengths(fit.coef.shape)
         used = table.columns[self.used[: len(table.columns)]]  # what these leave is in the lengths of errors
-        correlations = np.abs(_linalg.transposed_times(problem.X, self.end))
-        correlations[used] = 0.0
-        drift = self._drift()
-        known = np.isfinite(drift)
+        correlations = _linalg.transposed_times(problem.X, self.end)
+        np.abs(correlations, out=correlations)
+        drift, off = self._drift(), eligible.copy()
+        off[used] = False
+        known = np.isfinite(drift) | ~off.any()
         norms = _linalg.column_norms(problem.X, fit.hessian, centred=False)
-        slack = np.where(known, np.multiply.outer(norms, np.where(known, drift, 0.0)), np.inf)
-        bound = l1[:, None] * self.keep
-        violated = (correlations > bound * (1.0 + ON_BOUND)) & eligible[:, None]
-        near = (correlations + slack > bound) & eligible[:, None]
-        near[used] = False
-        self._unsure = near.any(axis=0)
-        joining = np.asarray((violated & self.settled).any(axis=1))
+        farthest = float(np.max(drift, where=np.isfinite(drift), initial=0.0))
+        asked = off & ~(correlations.max(axis=1) + farthest * norms <= l1 * self.keep.min())
+        own, bound = correlations[asked], np.multiply.outer(l1[asked], self.keep)
+        violated = own > bound * (1.0 + ON_BOUND)
+        slack = np.multiply.outer(norms[asked], np.where(np.isfinite(drift), drift, 0.0))
+        self._unsure = ~known | (own + slack > bound).any(axis=0)
+        joining = np.zeros(len(off), dtype=bool)
+        joining[asked] = (violated & self.settled).any(axis=1)
         joining[table.columns] = False
         return joining, self.settled & ~violated.any(axis=0)
 
@@ -355,3 +385,10 @@ class RowProblems:
         with np.errstate(invalid="ignore"):
             found = self._lengths_of_errors[3] * self._lengths_of_errors[0]
         return np.where(np.isfinite(found) & ~self._unsure, found, np.inf)
+
+
+def _scattered(values: Array, active: Index, shape: tuple[int, int]) -> Array:
+    """Values of some problems among those of all."""
+    found = np.zeros(shape)
+    found[:, active] = values
+    return found

@@ -23,7 +23,7 @@ def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
     used = run.used
     Z = table.Z[:, used]
     L = _linalg.cholesky(np.asfortranarray(table.K[np.ix_(used, used)]))
-    if L is None or problem.loss.jumps or not table.is_true:
+    if L is None or problem.loss.jumps:
         return nothing  # type: ignore[return-value]
     half = _linalg.half_solve(L, np.array(Z, order="C"))
     forms = np.einsum("ij,ij->i", half, half)

@@ -8,7 +8,8 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out.sample import NEGLIGIBLE
-from onefit.leave_out.stages import State, ways
+from onefit.leave_out.stages import State
+from onefit.leave_out.ways import Way, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN
 from onefit.solvers import coordinate_descent
@@ -19,13 +20,15 @@ from onefit.solvers.truncated import Seconds
 LOOKS = 2  # at what standard errors of the mean are
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
+LAST = 0.03  # seconds of the iterations for the last few rows, however many there are
 LITTLE = 0.02  # of the way of predictors, that may be left
 SHARPEST = 1e-8  # error of steps that they may still wait for
 
 
 def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
-    return HARDER * count * min(work.seconds for work, _ in ways(fit))
+    (work, way), *_ = ways(fit)
+    return HARDER * count * work.seconds + LAST * (way is Way.ITERATE)
 
 
 def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,10 +14,9 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
-from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_cost
+from onefit.leave_out.blocks import USUAL_STEPS, Blocks
 from onefit.leave_out.chords import MAX_STEPS
-from onefit.leave_out.follow import Paths, has_paths, paths_share
-from onefit.leave_out.follow import cost as following
+from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
@@ -27,10 +25,11 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.tableau import Watched
+from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
-from onefit.pieces import Pieces
 
+FINER = 1e-4  # times the precision where nothing bounds an end
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -41,20 +40,11 @@ class Wanting(NamedTuple):
     needed: int  # so many of the first for the mean; the others for their own sake
 
 
-class Way(Enum):
-    """How a set is refined."""
-
-    ITERATE = auto()  # steps with one tableau, patterns included
-    REPEAT = auto()  # steps with one factor
-    FOLLOW = auto()  # along the exact path
-    ANEW = auto()
-
-
 class Stage(NamedTuple):
     """Something that can be done for sets that are not bounded well enough."""
 
     each: Work  # that a set takes, about
-    act: Callable[[Index, float], float]  # on some sets, in about so many seconds: those that it took
+    act: Callable[[Index], None]  # on some sets
 
 
 @dataclass(eq=False)
@@ -188,7 +178,8 @@ class State:
             if count * stage.each.seconds > affordable:
                 count = int(max(affordable, 0.0) / stage.each.seconds)
             if count >= (1 if partly else max(1, needed)):
-                affordable -= stage.act(which[:count], affordable)
+                stage.act(which[:count])
+                affordable -= stage.each.times(count).seconds
         return affordable
 
     def tighten(self, affordable: float) -> None:
@@ -196,7 +187,7 @@ class State:
         stage, which = self.stages()[0], np.flatnonzero(self.errors() > 0)
         todo = np.setdiff1d(which, np.union1d(self.found.stepped, self.found.anew))
         if self.found.correction is None and 0 < todo.size * stage.each.seconds <= affordable:
-            stage.act(todo, affordable)
+            stage.act(todo)
 
     @property
     def trusted(self) -> Array:
@@ -228,36 +219,32 @@ class State:
             rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
                 break
-            stage.act(rest, np.inf)
+            stage.act(rest)
+
+    def _ways(self) -> list[tuple[Work, Way]]:
+        is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
+        closed = () if is_open else (Way.ITERATE, Way.FINER, Way.REPEAT)
+        return [(work, way) for work, way in ways(self.fit, self.sets) if way not in closed]
 
     def stages(self) -> list[Stage]:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
         acts = {
             Way.ITERATE: self._iterate,
-            Way.REPEAT: self._repeat_steps,
+            Way.FINER: self._iterate_further,
+            Way.REPEAT: self.repeat_steps,
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
-        is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
-        closed = () if is_open else (Way.ITERATE, Way.REPEAT)
-        return [Stage(work, acts[way]) for work, way in ways(self.fit, self.sets) if way not in closed]
-
-    def iterate(self, which: Index) -> None:
-        """Repeat steps of a fit without kinks, all sets together."""
-        self._repeat_steps(which, np.inf)
+        return [Stage(work, acts[way]) for work, way in self._ways()]
 
     @property
     def _tol(self) -> float:
         return 1.0 if self.is_asked_for_all else LOOSELY
 
-    def cost_of_chords(self) -> Work:
-        """What a set takes, about."""
-        return _cost_of_chords(self.fit, self.sets)
-
     @property
     def _most_steps(self) -> int:
         """Steps with one factor beyond which solving anew is cheaper."""
-        worth = USUAL_STEPS * refit_cost(self.fit).seconds / self.cost_of_chords().seconds
+        worth = USUAL_STEPS * refit_cost(self.fit).seconds / cost_of_chords(self.fit, self.sets).seconds
         return int(np.clip(worth, USUAL_STEPS, MAX_STEPS))
 
     @cached_property
@@ -287,7 +274,8 @@ class State:
         alone = solved if self.sets is None else {}
         self.found = replace(found, eta=eta, bounds=bounds, solved={**found.solved, **alone}, **known)
 
-    def _repeat_steps(self, which: Index, affordable: float) -> float:
+    def repeat_steps(self, which: Index) -> None:
+        """Repeat steps of a fit without kinks, all sets together."""
         which = np.setdiff1d(which, list(self.starts))  # once is enough
         blocks = self.blocks if self.blocks is not None else self._singles
         blocks.iterate(which, self._tol, self._most_steps)
@@ -302,28 +290,45 @@ class State:
         solved = {k: SolvedWithout(eta[0], *blocks.ends[k]) for k, (eta, _) in values.items()}
         finite = [k for k, (_, bounds) in values.items() if np.isfinite(bounds).all()]
         self._take(values, solved, stepped=_with(self.found.stepped, finite))
-        return self.cost_of_chords().times(which.size).seconds
 
-    def _iterate(self, which: Index, affordable: float) -> float:
+    def look(self, affordable: float) -> float:
+        """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
+        which, seconds = self.wanting().which, 0.0
+        if which.size and self._ways()[0][1] is Way.ITERATE:
+            seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
+        if not 0 < seconds <= affordable:
+            return 0.0
+        known = proximal.look(self._watched, which)
+        self._take({row: (eta, bound) for row, eta, bound in known}, {})
+        return seconds
+
+    def _iterate(self, which: Index) -> None:
         which = np.setdiff1d(which, list(self.starts))  # once is enough
-        ends, seconds = proximal.iterate(self._watched, which, self._tol, affordable)
+        if which.size:
+            self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
+
+    def _iterate_further(self, which: Index) -> None:
+        ended = [k for k in which.tolist() if k in self.starts and k in self.found.solved]
+        if ended and not self.is_asked_for_all:
+            starts, tol = [self.starts[k] for k in ended], FINER * self._tol
+            self._take_ends(np.array(ended), proximal.iterate(self._watched, np.array(ended), tol, starts))
+
+    def _take_ends(self, which: Index, ends: proximal.Ends) -> None:
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
         solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}
         known = which[ends.settled & np.isfinite(ends.bounds)]
         self._take(values, solved, stepped=_with(self.found.stepped, known))
-        return seconds
 
-    def follow(self, which: Index, affordable: float = np.inf) -> float:
+    def follow(self, which: Index) -> None:
         """Follow rows along exact paths; where one ends without a proof, a refit starts."""
         solved, near = self._paths.follow(which)
         self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
         values = {i: (one.eta, 0.0) for i, one in solved.items()}
         values |= {i: (one.eta, np.inf) for i, one in near.items()}
         self._take(values, solved, pivoted=_with(self.found.pivoted, list(solved)))
-        return following(self.fit, which.size).seconds
 
-    def _refit(self, which: Index, affordable: float) -> float:
+    def _refit(self, which: Index) -> None:
         found, numbers = self.found, which.tolist()
         removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
@@ -340,26 +345,6 @@ class State:
             failed=_with(found.failed, failed),
             several=_with(found.several, [k for k, one in anew.items() if one.several]),
         )
-        return refit_cost(self.fit).times(which.size).seconds
-
-
-def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
-    """How a set can be refined, and what that takes: none that takes longer than solving it anew."""
-    found, anew = list[tuple[Work, Way]](), refit_cost(fit)
-    if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
-        if sets is None and proximal.applies(fit):
-            if not paths_share(fit):
-                found.append((proximal.cost(fit), Way.ITERATE))
-        elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
-            found.append((_cost_of_chords(fit, sets), Way.REPEAT))
-    if sets is None and has_paths(fit):
-        first, second = following(fit, 1), following(fit, 2)
-        found.append((second.plus(first.times(-1.0)), Way.FOLLOW))
-    return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
-
-
-def _cost_of_chords(fit: Fit, sets: Folds | None) -> Work:
-    return chord_cost(fit, 1 if sets is None else max(len(rows) for rows in sets.removed))
 
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:

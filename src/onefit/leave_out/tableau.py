@@ -19,7 +19,6 @@ from onefit.fit import Fit
 from onefit.leave_out.vertex import at_vertex, copies
 
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
-DAMPED = 1e-6  # ridge where rows bend at least by a floor, relative to the diagonal
 
 
 class Elimination(NamedTuple):
@@ -87,7 +86,6 @@ class WorkingSet:
     fit: Fit
     d: Array  # (n,), by which rows bend
     shrink: float  # factor on the ℓ2 part
-    is_true: bool  # whether that is the Hessian of the fit
     columns: Index  # (k,)
     Z: Array  # (n, q), q = k or k + 1
     means: Array  # (k,)
@@ -135,40 +133,37 @@ class WorkingSet:
         return coef, level
 
     @classmethod
-    def of(cls, fit: Fit, columns: Index, floor: float, shrink: float) -> WorkingSet | None:
+    def of(cls, fit: Fit, columns: Index, shrink: float) -> WorkingSet | None:
         """None where K is singular on the support.
 
-        Rows bend at least by ``floor`` times the most of any; ``shrink`` is a factor on the ℓ2 part.  The
-        columns of the support come first.
+        ``shrink`` is a factor on the ℓ2 part.  The columns of the support come first.
         """
-        d = np.maximum(fit.hessian, floor * fit.hessian.max())
         l1, _ = fit.problem.separable.strengths(fit.coef.shape)
         inside = (fit.coef[columns] != 0) | (l1[columns] == 0)
-        support = cls._of_support(fit, d, columns[inside], shrink, is_true=floor == 0.0)
+        support = cls._of_support(fit, columns[inside], shrink)
         return None if support is None else support.joined(columns[~inside])
 
     @classmethod
-    def _of_support(
-        cls, fit: Fit, d: Array, columns: Index, shrink: float, *, is_true: bool
-    ) -> WorkingSet | None:
+    def _of_support(cls, fit: Fit, columns: Index, shrink: float) -> WorkingSet | None:
+        d = fit.hessian
         X, means, l1, l2 = _centred(fit, d, columns)
         free = np.zeros(int(bool(fit.problem.intercept)))
         Z = np.hstack([X, np.ones((len(X), len(free)))])
         l1, l2 = np.concatenate([l1, free]), np.concatenate([l2, free])
-        K = _bent(d, Z, shrink * l2, is_true=is_true)
+        K = _bent(d, Z, shrink * l2)
         L = _linalg.cholesky(np.asfortranarray(K))
         if L is None:
             return None
         inverse = _linalg.factor_solve(L, np.eye(len(K), order="F"))
         sign, inside = np.concatenate([np.sign(fit.coef[columns]), free]), np.ones(len(K), dtype=bool)
-        return cls(fit, d, shrink, is_true, columns, Z, means, l1, l2, sign, inside, K, inverse, inverse)
+        return cls(fit, d, shrink, columns, Z, means, l1, l2, sign, inside, K, inverse, inverse)
 
     def joined(self, columns: Index) -> WorkingSet:
         """The same with more columns, which are off the support."""
         X, means, l1, l2 = _centred(self.fit, self.d, columns)
         inside, (q, e), k = self.inside, (len(self.K), len(columns)), len(self.columns)
         across = _linalg.product(self.Z.T, self.d[:, None] * X)
-        corner = _bent(self.d, X, self.shrink * l2, is_true=self.is_true)
+        corner = _bent(self.d, X, self.shrink * l2)
         side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
         side[inside] = solved
         side[~inside] += _linalg.product(-self.K[np.ix_(~inside, inside)], solved)
@@ -199,10 +194,10 @@ def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, A
     return X - means, means, l1, l2
 
 
-def _bent(d: Array, Z: Array, l2: Array, *, is_true: bool) -> Array:
-    """K of some columns; with a little more where that is not the Hessian of the fit."""
+def _bent(d: Array, Z: Array, l2: Array) -> Array:
+    """K of some columns."""
     K = _linalg.product(Z.T, d[:, None] * Z)
-    K[np.diag_indices_from(K)] += l2 + (0.0 if is_true else DAMPED * K.diagonal())
+    K[np.diag_indices_from(K)] += l2
     return K
 
 
@@ -213,7 +208,7 @@ class Watched:
     fit: Fit
     eligible: Mask  # columns that may enter: a copy of another one need not
     columns: Index
-    tables: dict[float, WorkingSet | None] = field(default_factory=dict)
+    tables: list[WorkingSet | None] = field(default_factory=list)  # one, once it was asked for
 
     @classmethod
     def of(cls, fit: Fit) -> Watched:
@@ -230,14 +225,14 @@ class Watched:
         l1, l2 = self.fit.problem.separable.strengths(self.fit.coef.shape)
         return np.asarray(self.eligible & (l2 == 0) & (l1 > 0))
 
-    def table(self, floor: float, shrink: float | None = None) -> WorkingSet | None:
+    def table(self, shrink: float | None = None) -> WorkingSet | None:
         """That of the columns that are watched at present, kept where the penalty shrinks as usual."""
         usual = self.fit.problem.usual_shrink
         if shrink is not None and shrink != usual and np.any(self.fit.tangent.hessian):
-            return WorkingSet.of(self.fit, self.columns, floor, shrink)
-        if floor not in self.tables:
-            self.tables[floor] = WorkingSet.of(self.fit, self.columns, floor, usual)
-        return self.tables[floor]
+            return WorkingSet.of(self.fit, self.columns, shrink)
+        if not self.tables:
+            self.tables = [WorkingSet.of(self.fit, self.columns, usual)]
+        return self.tables[0]
 
     def join(self, joining: Mask) -> None:
         """Watch more columns."""
@@ -245,7 +240,7 @@ class Watched:
         if more.size == 0:
             return
         self.columns = np.concatenate([self.columns, more])
-        self.tables = {floor: table and table.joined(more) for floor, table in self.tables.items()}
+        self.tables = [table and table.joined(more) for table in self.tables]
 
 
 @dataclass(frozen=True, eq=False)

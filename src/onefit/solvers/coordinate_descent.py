@@ -25,6 +25,7 @@ from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
+from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 
 MOST_STEPS = 20
@@ -47,7 +48,8 @@ def leads_near(start: Fit) -> bool:
     """Whether a problem is a weighted lasso or elastic net, step by step."""
     problem = start.problem
     of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
-    if not of_one or not start.is_kinked or problem.loss.has_kinks:
+    separable = isinstance(problem.penalty, SeparablePenalty)
+    if not of_one or not separable or not start.is_kinked or problem.loss.has_kinks:
         return False
     l1, l2 = problem.separable.strengths(start.coef.shape)
     return bool(np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) and np.ptp(l2 / l1**2) == 0)

@@ -152,19 +152,23 @@ class Judgement:
             return self.by_tenths(*solution)
         if not self.is_full(solution):
             return self.by_step(solution)
-        if self._has_large_tenths:
+        cheap = self._by_tenths_cost(solution, 0) < self.seconds(solution, FIRST)
+        if self._has_large_tenths or (cheap and self._tenths_hold(FIRST)):
             return self.by_tenths(*solution)
         return self.sample(solution, FIRST)
 
     @property
     def _has_large_tenths(self) -> bool:
         """Whether two tenths hold more rows than a sample does: then they tell more of a fit that is full."""
-        return TENTHS * len(self.order) >= PARTS * MORE * FIRST
+        return self._tenths_hold(MORE * FIRST)
+
+    def _tenths_hold(self, count: float) -> bool:
+        return TENTHS * len(self.order) >= PARTS * count
 
     def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
         """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
         if before is not None and (before.seen or before.solved):
-            return before.seen > 0
+            return before.seen > 0 and (self._has_large_tenths or is_dear_to_factor(solution.fit, TENTHS))
         if not solution.fit.is_kinked:
             return False
         singly = cost_of_some(solution.fit, count)

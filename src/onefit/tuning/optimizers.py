@@ -130,7 +130,10 @@ def lbfgs(
     except _StoppedError as reason:
         message = str(reason)
     best = min(seen, key=lambda point: point.value)
-    return _minimum(best, [seen[0].value, *steps], message)
+    values = [seen[0].value, *steps]
+    if best.value < values[-1]:  # met by a line search that did not accept it
+        values.append(best.value)
+    return _minimum(best, values, message)
 
 
 def projected_gradient(

@@ -1,0 +1,48 @@
+"""In which ways a set can be refined, and what each takes."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from onefit.cost import Work
+from onefit.fit import Fit
+from onefit.leave_out import proximal
+from onefit.leave_out.blocks import chord_cost
+from onefit.leave_out.follow import cost as following
+from onefit.leave_out.follow import has_paths, paths_share
+from onefit.leave_out.refit import refit_cost
+from onefit.leave_out.sets import Folds
+from onefit.pieces import Pieces
+
+FURTHER = 3.0  # rounds that it takes from the end of an iteration to one that can be bounded
+
+
+class Way(Enum):
+    """How a set is refined."""
+
+    ITERATE = auto()  # steps with one tableau, patterns included
+    FINER = auto()  # more of them, where nothing bounds what is left
+    REPEAT = auto()  # steps with one factor
+    FOLLOW = auto()  # along the exact path
+    ANEW = auto()
+
+
+def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
+    """How a set can be refined, and what that takes: none that takes longer than solving it anew."""
+    found, anew = list[tuple[Work, Way]](), refit_cost(fit)
+    if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
+        if sets is None and proximal.applies(fit):
+            if not paths_share(fit):
+                found.append((proximal.cost(fit), Way.ITERATE))
+                found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
+        elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
+            found.append((cost_of_chords(fit, sets), Way.REPEAT))
+    if sets is None and has_paths(fit):
+        first, second = following(fit, 1), following(fit, 2)
+        found.append((second.plus(first.times(-1.0)), Way.FOLLOW))
+    return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
+
+
+def cost_of_chords(fit: Fit, sets: Folds | None) -> Work:
+    """What a set takes by steps with one factor, about."""
+    return chord_cost(fit, 1 if sets is None else max(len(rows) for rows in sets.removed))

@@ -177,7 +177,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
         path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
-    chosen = ChosenStrength.of(
+    chosen = ChosenStrength.of_squares(
         sums,
         path.coefs[path.best],
         ratio * alpha,

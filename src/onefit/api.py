@@ -23,9 +23,8 @@ from onefit.refitted import GivenSample, Lottery, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping
-from onefit.risk.judging import estimate, yardstick
+from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.named import InSample, Permutation, Splits
-from onefit.risk.trust import warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (

@@ -35,16 +35,14 @@ from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.risk.estimate import Readout
-from onefit.risk.judging import estimate
-from onefit.risk.trust import warn_if_unreliable
+from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.contest import Contest, Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult, search_path
 from onefit.tuning.race import race
-from onefit.tuning.ridge import RidgeSpectrum
-from onefit.tuning.ridge_path import search_ridge, search_ridge_each
+from onefit.tuning.ridge import RidgeSpectrum, search_ridge, search_ridge_each
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_class_weight,

@@ -59,6 +59,7 @@ def bounded_bfgs(family: Family, start: Array, *, max_iter: int = 1000, tol: flo
     start = np.clip(start, *bounds.T) / units
     options = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": tol, "gtol": tol}
     found = lbfgs(scaled, start, bounds / units[:, None], options)
-    # at the minimum from the start: an iteration that stays there
-    values = found.values if found.n_iter else np.repeat(found.values, 2)
+    values = found.values
+    if not found.n_iter or found.value < values[-1]:  # where a line search found no step, or took none lower
+        values = np.append(values, found.value)
     return replace(found, t=found.t * units, gradient=found.gradient / units, values=values)

@@ -20,8 +20,7 @@ from onefit.blocks import (
     ridge_path,
 )
 from onefit.blocks.paths import net_path_exactly
-from onefit.risk.means import mean_and_error
-from onefit.tuning.spread import covariance_of_means, paired_errors
+from onefit.risk.means import covariance_of_means, mean_and_error, paired_errors
 
 ALPHAS = np.geomspace(2.0, 0.02, 6)
 REFITS = {

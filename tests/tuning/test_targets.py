@@ -14,10 +14,10 @@ from sklearn.linear_model import Ridge, RidgeCV
 
 import onefit
 from onefit import RidgeLOO
+from onefit.risk.means import paired_errors
 from onefit.tuning import ridge
 from onefit.tuning.contest import choose_each, choose_strength
 from onefit.tuning.selection import SELECTIONS, smallest
-from onefit.tuning.spread import paired_errors
 
 ALPHAS = np.logspace(4, -3, 12)
 pytestmark = pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")

@@ -53,8 +53,8 @@ class StepJudge:
         Squared length of that in K.
     shrink : float
         Factor on the penalty's curvature in K.
-    curved, kinked : bool
-        Whether the penalty has curvature, and kinks.
+    curved : bool
+        Whether the penalty has curvature.
     condition : float
         Of K; that at which columns cannot be told from their like where it has no factor.
     """
@@ -69,7 +69,6 @@ class StepJudge:
     square: float
     shrink: float
     curved: bool
-    kinked: bool
     condition: float
 
     @classmethod
@@ -98,7 +97,6 @@ class StepJudge:
             float(gradient @ shift),
             shrink,
             bool(np.any(curvature)),
-            penalty.has_kinks(coef.shape),
             factored.condition if factored.is_definite else DEPENDENT,
         )
 

@@ -121,16 +121,21 @@ def _to_solve_anew(losses: list[LossSums], p: int) -> list[Index]:
 
 def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
     """Strengths with a decade more at an end where the risk falls."""
-    below = int(np.count_nonzero(strengths < grid.values[-1]))
-    above = len(strengths) - len(grid.values) - below
+    above = _added_above(grid, strengths)
+    below = len(strengths) - len(grid.values) - above
     on = grid.decade * np.array([grid.falls_above(risks), grid.falls_below(risks)])
     return grid.reaching(above + on[0], below + on[1])
 
 
+def _added_above(grid: Grid, strengths: Array) -> int:
+    """How many strengths are beyond the strongest of the grid."""
+    return int(np.argmax(strengths == grid.values[0]))
+
+
 def visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
     """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse."""
-    risks, below = losses.risks, int(np.count_nonzero(strengths < grid.values[-1]))
-    first, stop = len(strengths) - len(grid.values) - below, len(strengths) - below
+    risks, first = losses.risks, _added_above(grid, strengths)
+    stop = first + len(grid.values)
     while stop < len(strengths) and grid.falls_below(risks[first:stop]):
         stop += 1
     if early_stopping:

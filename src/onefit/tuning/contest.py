@@ -9,6 +9,13 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.risk.means import (
+    covariance_of_means,
+    covariances_of_means,
+    errors_of_means,
+    held,
+    means,
+)
 from onefit.tuning.selection import (
     BAGGINGS,
     Selection,
@@ -19,13 +26,6 @@ from onefit.tuning.selection import (
     roots_of,
     smallest,
     smallest_of_each,
-)
-from onefit.tuning.spread import (
-    covariance_of_means,
-    covariances_of_means,
-    errors_of_means,
-    held,
-    means,
 )
 
 OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best

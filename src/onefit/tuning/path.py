@@ -12,7 +12,7 @@ import numpy as np
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.problem import Problem
-from onefit.risk.means import mean_and_error
+from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
 from onefit.tuning.contest import Contest, choose_strength
@@ -20,7 +20,6 @@ from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING,
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
-from onefit.tuning.spread import paired_errors
 
 APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 

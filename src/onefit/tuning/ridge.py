@@ -27,12 +27,12 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.tuning.centred import CentredDesign
+from onefit.risk.means import means
 from onefit.tuning.contest import Chosen, Contest, choose_each
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import JudgedPath, SearchResult
+from onefit.tuning.ridge_coordinates import CentredDesign
 from onefit.tuning.selection import Selection
-from onefit.tuning.spread import means
 
 Judge: TypeAlias = Callable[[Index, Array], Array]  # of responses and strengths: losses (t, J, n)
 
@@ -272,7 +272,6 @@ class RidgePath:
 
     spectrum: RidgeSpectrum
     grid: Grid
-    selection: Selection
     known: dict[bytes, Shrinkage]
 
     @property
@@ -325,7 +324,7 @@ class RidgePath:
 
 def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> SearchResult:
     """Judge every strength by the mean loss over the responses, and choose one for all."""
-    path = RidgePath(spectrum, grid, selection, {})
+    path = RidgePath(spectrum, grid, {})
     (tried,) = path.tried(np.zeros(1, dtype=np.intp), path.mean_losses)
     chosen = choose_each(tried.losses.copy(), path.weights, selection)
     strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.y.shape[1:]
@@ -346,7 +345,7 @@ def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> S
 
 def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> EachTarget:
     """Judge every strength by the loss of each response, block by block, and choose one for each."""
-    path, found = RidgePath(spectrum, grid, selection, {}), list[tuple[Index, int, int, Chosen]]()
+    path, found = RidgePath(spectrum, grid, {}), list[tuple[Index, int, int, Chosen]]()
     for part in spectrum.blocks(len(grid.values)):
         for tried in path.tried(np.arange(part.start, part.stop), path.losses):
             found.append((*tried[:3], choose_each(tried.losses, path.weights, selection)))

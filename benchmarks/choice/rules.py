@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from onefit.risk.means import paired_errors
 from onefit.tuning.contest import contest
 from onefit.tuning.selection import BAGGINGS, Bagging, bagged, smallest
-from onefit.tuning.spread import paired_errors
 
 Array = np.ndarray
 Record = Mapping[str, Array]

@@ -10,7 +10,7 @@ from sklearn.utils import check_consistent_length
 
 from onefit._linalg import one_thread_if_small
 from onefit._progress import progress_line
-from onefit._typing import Array, Index
+from onefit._typing import Array
 from onefit.blocks import Rows
 from onefit.blocks.fitted import loo_in_blocks
 from onefit.exceptions import UnsupportedModelError
@@ -22,10 +22,9 @@ from onefit.readers import Reading, read
 from onefit.refitted import GivenSample, Lottery, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import Readout, RiskEstimate
-from onefit.risk.folds import as_folds, is_grouping
-from onefit.risk.judging import estimate, yardstick
+from onefit.risk.folds import as_folds, is_grouping, numbers_of
+from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.named import InSample, Permutation, Splits
-from onefit.risk.trust import warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (
@@ -154,7 +153,7 @@ def loo(
         return _without_formula(sample, folds, None if exact else (audit, rng), predictions)
     if predictions is not None:
         raise ValueError("predictions are for models without a formula: leave them out for this one")
-    clusters = _numbers(folds) if is_grouping(groups) else None
+    clusters = None if folds is None or not is_grouping(groups) else numbers_of(folds)
     result = _by_formula(sample, reading, folds, clusters, 0.0 if exact else check_max_error(max_error))
     if audit:
         result = replace(result, audit=audited(sample, reading, folds or _singles(X), result, audit, rng))
@@ -238,15 +237,6 @@ def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: A
 
 def _rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def _numbers(folds: Folds | None) -> Index | None:
-    """Group of each row, numbered."""
-    if folds is None:
-        return None
-    numbers = np.empty(folds.n, dtype=np.intp)
-    numbers[folds.rows] = folds.fold
-    return numbers
 
 
 def _singles(X: Any) -> Folds:

@@ -147,10 +147,7 @@ def _judge_partition(number: int, of: Callable[[Block], Part], layout: Layout, *
 
 
 def _added(parts: list[Any]) -> Any:
-    whole = parts[0]
-    for one in parts[1:]:
-        whole = whole + one
-    return whole
+    return sum(parts[1:], start=parts[0])
 
 
 def _named_columns(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

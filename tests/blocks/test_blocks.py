@@ -20,8 +20,7 @@ from onefit.blocks import (
     ridge_path,
 )
 from onefit.blocks.paths import net_path_exactly
-from onefit.risk.means import mean_and_error
-from onefit.tuning.spread import covariance_of_means, paired_errors
+from onefit.risk.means import covariance_of_means, mean_and_error, paired_errors
 
 ALPHAS = np.geomspace(2.0, 0.02, 6)
 REFITS = {
@@ -99,7 +98,7 @@ def test_left_out_predictions_are_those_of_refits_within_their_bounds(kind, weig
     for j in (0, 3, 5):
         ratio = RATIOS.get(kind, 0.0)
         total = ALPHAS[j] * (1.0 if kind == "ridge" else sums.weight)
-        chosen = ChosenStrength.of(
+        chosen = ChosenStrength.of_squares(
             sums, path.coefs[:, j], ratio * total, (1.0 - ratio) * total, mean_scaled=kind != "ridge"
         )
         values = chosen.left_out(Block(X, y, weights))
@@ -249,35 +248,22 @@ def test_values_of_blocks_are_joined_in_order():
     X, y, _ = data(n=3000, p=500, seed=5)
     sums = sums_of(X, y, None, True)
     path = net_path(sums, np.array([0.5]))
-    chosen = ChosenStrength.of(sums, path.coefs[:, 0], 0.5 * 3000, 0.0, mean_scaled=True)
+    chosen = ChosenStrength.of_squares(sums, path.coefs[:, 0], 0.5 * 3000, 0.0, mean_scaled=True)
     whole = RowValues.joined(list(ArrayRows(X, y).each(chosen.left_out)))
     np.testing.assert_allclose(whole.fitted, X @ path.coefs[:, 0] + path.intercepts[0])
 
 
-@pytest.mark.parametrize("l2", [0.0, 30.0])
-def test_columns_that_no_row_can_move_so_far_are_left_out_without_loss(l2, monkeypatch):
-    X, y, weights = data(n=400, p=12, seed=7)
-    sums = sums_of(X, y, weights, True)
-    alphas = np.array([20.0 / sums.weight])
-    path = net_path(sums, alphas, 20.0 / (20.0 + l2))
-    chosen = ChosenStrength.of(sums, path.coefs[:, 0], 20.0, l2, mean_scaled=True)
-    near: list[int] = []
-    kinks = ChosenStrength._near_kinks
-
-    def counted(own, *rows):
-        found = kinks(own, *rows)
-        near.append(len(found[0]) + len(found[1]))
-        return found
-
-    monkeypatch.setattr(ChosenStrength, "_patterns", None)  # which would solve the rows that are left
-    monkeypatch.setattr(ChosenStrength, "_near_kinks", counted)
-    few = chosen.left_out(Block(X, y, weights)).bounds
-    k = len(chosen.support)
-    monkeypatch.setattr(ChosenStrength, "_near_kinks", lambda *_: (np.arange(k), np.arange(k, 12)))
-    every = chosen.left_out(Block(X, y, weights)).bounds
-    assert max(near) < 12
-    assert few.max() > 1e-6
-    np.testing.assert_allclose(few, every, rtol=1e-9, atol=1e-13)
+@pytest.mark.parametrize("l2", [0.0, 3.0])
+def test_rows_whose_pattern_changes_are_within_their_bounds_before_they_are_solved(l2):
+    X, y, _ = data(n=60, p=12, seed=7)
+    sums = sums_of(X, y, None, True)
+    path = net_path(sums, np.array([(5.0 + l2) / sums.weight]), 5.0 / (5.0 + l2))
+    chosen = ChosenStrength.of_squares(sums, path.coefs[:, 0], 5.0, l2, mean_scaled=True)
+    solved = chosen.left_out(Block(X, y))
+    stepped = replace(chosen, patterns=None).left_out(Block(X, y))
+    off = np.abs(stepped.left_out - solved.left_out)
+    assert off.max() > 1e-6
+    assert np.all(off <= stepped.bounds + 1e-9)
 
 
 def test_rows_of_a_block_may_lie_far_from_those_before():

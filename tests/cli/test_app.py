@@ -239,8 +239,8 @@ class TestLoo:
 
 
 def test_warnings_of_unreliable_risks_are_one_line(house, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("onefit.risk.trust.EXACT", -1.0)  # nothing is exact
-    monkeypatch.setattr("onefit.risk.trust.UNRELIABLE", -1.0)  # any error is too much
+    monkeypatch.setattr("onefit.risk.judging.EXACT", -1.0)  # nothing is exact
+    monkeypatch.setattr("onefit.risk.judging.UNRELIABLE", -1.0)  # any error is too much
     assert tuned(house, "price", "--model", "lasso", "--out", str(tmp_path)) == 0
     assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "price"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "may be off by" in line]

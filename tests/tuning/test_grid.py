@@ -51,11 +51,11 @@ def test_a_path_goes_on_while_its_risk_falls():
 
 def test_strengths_that_are_added_go_on_in_the_same_steps():
     grid = Grid(np.geomspace(1.0, 0.1, 11), automatic=True)
-    np.testing.assert_allclose(grid.below(2), 0.1 * 10.0 ** (-np.array([1, 2]) / 10))
-    np.testing.assert_allclose(grid.above(2), 10.0 ** (np.array([1, 2]) / 10))
-    assert grid.room_below == MOST_DECADES * 10
-    assert Grid(grid.values, automatic=True, strongest=10.0).room_above == 10
-    assert Grid(grid.values).room_below == Grid(np.ones(1), automatic=True).room_above == 0
+    np.testing.assert_allclose(grid.weaker[:2], 0.1 * 10.0 ** (-np.array([1, 2]) / 10))
+    np.testing.assert_allclose(grid.stronger[:2], 10.0 ** (np.array([1, 2]) / 10))
+    assert grid.weaker.size == MOST_DECADES * 10
+    assert Grid(grid.values, automatic=True, strongest=10.0).stronger.size == 10
+    assert Grid(grid.values).weaker.size == Grid(np.ones(1), automatic=True).stronger.size == 0
 
 
 @pytest.mark.parametrize("model", [onefit.RidgeLOO, onefit.PoissonLOO])

@@ -63,7 +63,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
     strengths = np.geomspace(null, 0.04 * null, 20)
     judgement = Judgement(SquaredError(), y, ones)
     result = search_path(Grid(strengths), problem_at, judgement)
-    result, _, left_out = race(result, problem_at, judgement, "min")
+    result, left_out = race(result, problem_at, judgement, "min")
     refits = [
         np.mean((y - leave_out(solve(Fit.at_start(problem_at(s))).fit, max_error=0.0).eta) ** 2)
         for s in strengths
@@ -79,7 +79,7 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
     judgement = Judgement(metric, target, ones)
-    walked, (result, fit, left_out) = _raced(problem_at, strengths, judgement)
+    walked, (result, left_out) = _raced(problem_at, strengths, judgement)
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(walked.coefs[j], solution.fit.coef, atol=1e-8)
@@ -87,7 +87,7 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
         np.testing.assert_allclose(walked.losses[:, j], verdict.losses, rtol=1e-6, atol=1e-10)
         expected = mean_and_error(verdict.losses, ones)
         assert (walked.risks[j], walked.std_errors[j]) == pytest.approx(expected)
-    np.testing.assert_allclose(fit.coef, result.coefs[result.best], atol=1e-8)
+    np.testing.assert_allclose(left_out.fit.coef, result.coefs[result.best], atol=1e-8)
     assert metric.losses(target, left_out.eta).mean() == pytest.approx(result.risks[result.best], rel=0.02)
 
 
@@ -110,7 +110,7 @@ def refits():
 def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
     strengths, losses = refits
     metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y
-    _, (result, _, left_out) = _raced(_wide, strengths, Judgement(metric, labels, ones), selection)
+    _, (result, left_out) = _raced(_wide, strengths, Judgement(metric, labels, ones), selection)
     verdicts = [Verdict(column, np.zeros(len(ones)), 0.0, len(ones)) for column in losses.T]
     exact = of_verdicts(strengths, verdicts, ones, result.coefs, result.levels, selection)
     assert result.best == exact.best
@@ -129,7 +129,7 @@ def _rough_path():
     """Strengths of an ℓ1 logistic path, judged by steps, and the place of the best."""
     judgement = Judgement(LogLoss(np.array([0, 1])), (Y > 0).astype(float), np.ones(60))
     strengths = np.geomspace(20.0, 0.1, 9)
-    walked, (raced, _, _) = _raced(_rough, strengths, judgement)
+    walked, (raced, _) = _raced(_rough, strengths, judgement)
     return judgement, walked, raced.best
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onefit.risk.means import mean_and_error
+from onefit.risk.means import covariance_of_means, mean_and_error, paired_errors
 from onefit.tuning.contest import choose_strength, contest
 from onefit.tuning.selection import (
     Bagging,
@@ -16,7 +16,6 @@ from onefit.tuning.selection import (
     roots_of,
     smallest,
 )
-from onefit.tuning.spread import covariance_of_means, paired_errors
 
 
 def _losses(rng, means, n, correlation=0.95):

@@ -14,10 +14,10 @@ from sklearn.linear_model import Ridge, RidgeCV
 
 import onefit
 from onefit import RidgeLOO
+from onefit.risk.means import paired_errors
 from onefit.tuning import ridge
 from onefit.tuning.contest import choose_each, choose_strength
 from onefit.tuning.selection import SELECTIONS, smallest
-from onefit.tuning.spread import paired_errors
 
 ALPHAS = np.logspace(4, -3, 12)
 pytestmark = pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
@@ -95,7 +95,7 @@ def test_a_choice_for_many_is_that_of_each_path(selection):
         close(found.risks[k], risks)
         close(found.paired_errors[k], paired)
         if contest is not None:
-            mine = list(found.contests.each())[k]
+            mine = found.contests[k]
             np.testing.assert_array_equal(mine.positions, contest.positions)
             close(mine.risks, contest.risks)
             close(mine.covariance, contest.covariance)

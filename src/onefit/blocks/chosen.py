@@ -1,33 +1,140 @@
 """Every row at one strength: its left-out prediction, its leverage, and how far the prediction may be off.
 
-The left-out residual (``left_out_path``) is that of a refit as long as no sign changes.  Where some do, let δ
-be the coefficients that the step takes past zero, e the excess of correlations over their strength off the
-support, and A the Hessian of all columns.  Without the row it is A⁽ⁱ⁾ = A − w z zᵀ; what a candidate's
-subgradient leaves is A⁽ⁱ⁾δ + e, so that strong convexity gives, with h the leverage on all columns,
+One Newton step is the refit as long as the loss is squared and no coefficient changes its sign.  Rows for
+which some do are solved anew, of a squared loss (``patterns``); how far others may be off follows from what
+the step leaves of the subgradient and from the curvature of the loss (``leave_out.prove``).
 
-    |η̃ − η⁽ⁱ⁾| ≤ √(h/(1 − w h)) (2 ‖δ‖_A + ‖e‖_{A⁻¹} / √(1 − w h)).
-
-Unequal weights shrink an ℓ2 part by unequal shares f_i, where the step knows their mean: that leaves
-ℓ2 |f_i − f̄| ‖Δβ‖ more of the subgradient.
+The step keeps the signs of the fit.  Coefficients that it takes through zero are put back there, and what
+then is left of the smallest subgradient r of the left-out problem bounds the distance to its solution: with A
+the Hessian over all columns, less the row's own part, ‖error‖_A ≤ ‖r‖ in A⁻¹, as the penalty is convex.
+Where the pattern stays nothing is left, and the step is exact for squared loss.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self, final
 
 import numpy as np
 
-from onefit._linalg import Factorization, cholesky, factor_solve, product, times_upper
-from onefit._typing import Array, Index
-from onefit.blocks.patterns import SURE, Patterns
-from onefit.blocks.rows import Block, centred_columns
+from onefit._linalg import cholesky, product
+from onefit._typing import Array
+from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
+from onefit.blocks.newton import SolvedStrengths
+from onefit.blocks.patterns import Patterns
+from onefit.blocks.rows import Block, Largest
+from onefit.blocks.step import Left, StepPath
 from onefit.blocks.sums import RowSums
-from onefit.numerics import LEAST_SLACK, TINY, rounding_of_slack
+from onefit.leave_out.prove import bent, radius
+from onefit.leave_out.rescaling import Spread
+from onefit.losses import Squared
+from onefit.metrics import SquaredError
+from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, TINY, rounding_of_slack
+from onefit.penalties import L2, ElasticNet
 
-DEPENDENT = 1e11  # condition up to which columns are told from their like
-ROOM = 1e-12  # share of a strength that is rounding
+
+class Checked(NamedTuple):
+    """What was found for some rows: (r,) each.
+
+    Attributes
+    ----------
+    forms
+        Squared length of each row in the inverse Hessian over all columns.
+    off
+        What putting coefficients back to zero does to the row's predictor.
+    moved
+        Length of that in the Hessian.
+    residual
+        Norm of the gradient that is left; infinite where there is no bound.
+    """
+
+    forms: Array
+    off: Array
+    moved: Array
+    residual: Array
+
+
+@final
+@dataclass(frozen=True)
+class Pattern:
+    """The support of a fit with an ℓ1 part, and what tells whether it stays.
+
+    Attributes
+    ----------
+    coef : (p,) array
+    l1 : (p,) array
+    slope : (p,) array
+        Gradient of the loss along the centred columns.
+    means : (p,) array
+    gram : (p, p) array
+        Hessian of the loss, and the ℓ2 part.
+    root : (p, p) array or None
+        W with W Wᵀ its inverse; None where it has none.
+    level : float
+        1/Σd, or 0.
+    """
+
+    coef: Array
+    l1: Array
+    slope: Array
+    means: Array
+    gram: Array
+    root: Array | None
+    level: float
+
+    @classmethod
+    def of(cls, found: Quadratic, coef: Array, l1: Array, l2: Array) -> Self:
+        """Read it off the second-order model at a fit."""
+        gram = found.gram + np.diag(l2)
+        factor = cholesky(gram)
+        root = None if factor is None else np.asarray(np.linalg.inv(factor).T, dtype=np.float64)
+        slope = found.slope + l2 * coef
+        return cls(coef, l1, slope, found.means, gram, root, 1.0 / found.mass)
+
+    def widest(self, X: Array) -> Array:
+        """Squared length of each of some rows in the inverse Hessian over all columns: (r,)."""
+        if self.root is None:
+            return np.full(len(X), np.inf)
+        half = product(X - self.means, self.root)
+        return np.einsum("ij,ij->i", half, half) + self.level
+
+    def check(self, X: Array, changes: Array, slopes: Array, hessian: Array, shares: Array) -> Checked:
+        """Look for changes of the pattern without each of some rows.
+
+        Parameters
+        ----------
+        X : (r, p) array
+        changes : (r, k) array
+            Of the coefficients on the support.
+        slopes : (r,) array
+            The row's own gradient where the step ends.
+        hessian, shares : (r,) arrays
+            d, and the share of the penalty that leaves with a row.
+        """
+        if self.root is None:
+            nothing = np.full(len(X), np.inf)
+            return Checked(np.zeros(len(X)), nothing, nothing, nothing)
+        Z = X - self.means
+        support = np.flatnonzero(self.coef)
+        kept = self.l1 * (1.0 - shares[:, None])
+        crossed = np.sign(self.coef[support] + changes) != np.sign(self.coef[support])
+        back = np.where(crossed, -(self.coef[support] + changes), 0.0)
+        # at the end of the step the gradient on the support balances the penalty, but for what is put back
+        gradient = self.slope + product(changes + back, self.gram[support]) - slopes[:, None] * Z
+        zero = np.ones(gradient.shape, dtype=bool)
+        zero[:, support] = crossed
+        excess = np.sign(gradient) * np.maximum(np.abs(gradient) - kept * (1.0 + ON_BOUND), 0.0)
+        put_back = np.zeros_like(gradient)
+        put_back += product(back, self.gram[support])
+        left = np.where(zero, excess, put_back)
+        half, along = product(Z, self.root), product(left, self.root)
+        forms = np.einsum("ij,ij->i", half, half) + self.level
+        slack = np.maximum(1.0 - hessian * forms, 1e-8)
+        squares = np.einsum("ij,ij->i", along, along)
+        squares += hessian * np.einsum("ij,ij->i", half, along) ** 2 / slack
+        off = np.abs(np.einsum("ij,ij->i", Z[:, support], back))
+        moved = np.einsum("ij,ij->i", product(back, self.gram[np.ix_(support, support)]), back)
+        return Checked(forms, off, np.sqrt(np.maximum(moved, 0.0)), np.sqrt(squares))
 
 
 class RowValues(NamedTuple):
@@ -38,7 +145,7 @@ class RowValues(NamedTuple):
     fitted, left_out : arrays
         Linear predictors with the row and without it.
     leverages, slack : arrays
-        w h and 1 − w h.
+        d h and 1 − d h.
     bounds : array
         How far each left-out predictor may be off; infinite where nothing is known.
     """
@@ -55,237 +162,123 @@ class RowValues(NamedTuple):
         return cls(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-@dataclass(frozen=True, eq=False)
+@final
+@dataclass(frozen=True)
 class ChosenStrength:
-    """A squared-loss fit with a separable penalty, known by sums over the rows.
+    """One strength, at which rows are told apart.
 
     Attributes
     ----------
-    sums : RowSums
-        About zero for a model without an intercept.
-    support : (k,) int array
-    coef : (k,) array
-    l1, l2 : float
-        Strengths on the scale of the sum.
-    mean_scaled : bool
-        Whether a refit without row i keeps the share 1 − w_i/W of the penalty.
-    inverse : (k, k) array
-        K⁻¹.
+    path : StepPath
+        Of this strength alone.
+    widest : float
+        Largest h of all rows, with the columns that are not on the support.
+    pattern : Pattern or None
+        Where the penalty has kinks.
+    patterns : Patterns or None
+        What solves rows whose pattern changes.
     rounding : float
         Relative error of steps.
     """
 
-    sums: RowSums
-    support: Index
-    coef: Array
-    l1: float
-    l2: float
-    mean_scaled: bool
-    inverse: Array
-    rounding: float
+    path: StepPath
+    widest: float
+    pattern: Pattern | None
+    patterns: Patterns | None = None
+    rounding: float = 0.0
 
     @classmethod
-    def of(cls, sums: RowSums, coef: Array, l1: float, l2: float, *, mean_scaled: bool) -> ChosenStrength:
-        """Factor K = G_SS + ℓ2 I, with what a refit keeps of ℓ2."""
-        support = np.flatnonzero(coef) if l1 > 0 else np.arange(len(coef))
-        kept = 1.0 - 1.0 / sums.count if mean_scaled else 1.0
-        gram = sums.gram[np.ix_(support, support)] + kept * l2 * np.eye(len(support))
-        K = Factorization.of(gram)  # else columns depend on each other, and nothing holds them apart
-        size = K.condition if K.is_definite else DEPENDENT
-        return cls(sums, support, coef[support], l1, l2, mean_scaled, K.inverse(), rounding_of_slack(size))
+    def of(cls, path: StepPath, found: Quadratic) -> Self:
+        """Take the path of one strength; how wide rows are is not known then."""
+        judge, (penalty,), coef = path.judges[0], path.models.penalties, path.points.coefs[0]
+        l1, l2 = penalty.strengths(coef.shape)
+        pattern = Pattern.of(found, coef, l1, judge.shrink * l2) if np.any(l1) else None
+        return cls(path, np.inf, pattern)
+
+    @classmethod
+    def of_squares(cls, sums: RowSums, coef: Array, l1: float, l2: float, *, mean_scaled: bool) -> Self:
+        """A squared-loss fit, which sums over the rows know all of.
+
+        Parameters
+        ----------
+        sums : RowSums
+            About zero for a model without an intercept.
+        coef : (p,) array
+        l1, l2 : float
+            Strengths on the scale of the sum.
+        mean_scaled : bool
+            Whether a refit without row i keeps the share 1 − w_i/W of the penalty.
+        """
+        penalty = ElasticNet(l1 + l2, l1 / (l1 + l2)) if l1 > 0 else L2(l2)
+        models = Models(Squared(), SquaredError(), (penalty,), sums.has_intercept, mean_scaled)
+        mass = sums.weight if sums.has_intercept else np.inf
+        slope = sums.gram @ coef - sums.cross[:, 0]
+        found = Quadratic(0.0, 0.0, mass, np.zeros_like(coef), slope, sums.gram)
+        solved = SolvedStrengths(Points(coef[None], sums.y_means, sums.means), (found,))
+        path = StepPath.of(models, solved, Knots.all(1), sums)
+        judge, patterns = path.judges[0], None
+        if l1 > 0 and mean_scaled and (l2 == 0 or sums.has_equal_weights):
+            drift, kept = np.zeros((len(coef), 1)), np.array([judge.shrink * l2])
+            drift[judge.support, 0] = judge.shift / sums.weight
+            patterns = Patterns.of(sums, coef[:, None], drift, np.array([l1]), kept)
+        # the curvature is the same everywhere, so that it is all one how wide rows are
+        return cls(path, 1.0, cls.of(path, found).pattern, patterns, rounding_of_slack(judge.condition))
+
+    def widest_of(self, block: Block) -> Largest:
+        """Largest squared length of a row of a block."""
+        forms = self.path.judges[0].forms if self.pattern is None else self.pattern.widest
+        parts = pieces(block, self.path.models.metric, self.path.points.centre)
+        return Largest(max(float(forms(X)[w > 0].max(initial=0.0)) for X, _, w in parts))
 
     def left_out(self, block: Block) -> RowValues:
-        """Return the values of the rows of a block of any size."""
-        return RowValues.joined([self._values(part) for part in block.parts()])
+        """Left-out values of the rows of a block, and how far they may be off."""
+        parts = pieces(block, self.path.models.metric, self.path.points.centre)
+        return RowValues.joined([self._values(*part) for part in parts])
 
-    def _values(self, part: Block) -> RowValues:
-        sums, k = self.sums, len(self.support)
-        weights = np.ones(len(part.y)) if part.weights is None else part.weights
-        Z = centred_columns(part.X, sums.means, self._order)
-        shares = weights / sums.weight * self.mean_scaled
-        lengths = self._lengths(Z)
-        h = lengths[0] + sums.base_leverage
-        slack = 1.0 - weights * h
-        fitted = product(Z[:k].T, self.coef) + sums.y_means[0]
-        residual = np.ravel(part.y) - fitted - shares * product(Z[:k].T, self._drift)
-        residual /= np.maximum(slack, LEAST_SLACK)
-        left_out = np.ravel(part.y) - residual
-        held = weights > 0
-        left_out[~held] = fitted[~held]
-        rounding = self.rounding * np.abs(left_out - fitted) / np.maximum(slack, LEAST_SLACK)
-        off = self._off(Z, lengths, weights, residual, shares) if self.l1 > 0 else 0.0
-        bounds = np.where(slack < LEAST_SLACK, np.inf, rounding + off)
-        anew = np.flatnonzero(held & (bounds > rounding) & (self.l1 > 0))
-        if anew.size and self._patterns is not None:
-            own = (
-                np.ravel(part.y)[anew] - sums.y_means[0],
-                weights[anew],
-                residual[None, anew],
-                slack[None, anew],
-            )
-            (residuals,), (solved,) = self._patterns.left_out(Z[np.argsort(self._order)][:, anew], *own)
-            there = anew[solved]
-            left_out[there] = np.ravel(part.y)[there] - residuals[solved]
-            bounds[there] = self.rounding * np.abs(residuals[solved])
-        bounds[~held] = 0.0
-        return RowValues(fitted, left_out, np.clip(weights * h, 0.0, 1.0), slack, bounds)
-
-    def _lengths(self, Z: Array) -> tuple[Array, Array]:
-        """Squared lengths of rows in K⁻¹, and what the columns off the support add to them: (b,) each."""
-        k = len(self.support)
-        if self._whole is None:
-            inner = np.einsum("ij,ji->i", product(Z[:k].T, self.inverse), Z[:k])
-            return inner, np.full(len(inner), np.inf)
-        half = times_upper(Z.copy().T, self._whole).T
-        return np.einsum("ji,ji->i", half[:k], half[:k]), np.einsum("ji,ji->i", half[k:], half[k:])
-
-    @cached_property
-    def _whole(self) -> Array | None:
-        """L⁻ᵀ, L the factor of A with what a refit keeps of ℓ2; None where columns are dependent."""
-        gram = self.sums.gram[np.ix_(self._order, self._order)]
-        L = cholesky(gram + self._kept_l2 * np.eye(len(gram)))
-        return None if L is None else np.ascontiguousarray(np.linalg.inv(L).T)
-
-    @cached_property
-    def _patterns(self) -> Patterns | None:
-        """What solves rows whose pattern changes; None where they keep unequal shares of an ℓ2 part."""
-        if not self.mean_scaled or (self._is_unequal and self.l2 > 0):
-            return None
-        coefs, drifts = np.zeros((len(self.sums.means), 1)), np.zeros((len(self.sums.means), 1))
-        coefs[self.support, 0], drifts[self.support, 0] = self.coef, self._drift / self.sums.weight
-        return Patterns.of(self.sums, coefs, drifts, np.array([self.l1]), np.array([self._kept_l2]))
-
-    @cached_property
-    def _order(self) -> Index:
-        """The support, and the other columns where they may enter."""
-        rest = (
-            np.setdiff1d(np.arange(len(self.sums.means)), self.support) if self.l1 > 0 else self.support[:0]
-        )
-        return np.concatenate([self.support, rest])
-
-    @cached_property
-    def _across(self) -> Array:
-        """G_SL for the columns off the support: (k, l)."""
-        return self.sums.gram[np.ix_(self.support, self._order[len(self.support) :])]
-
-    @cached_property
-    def _drift(self) -> Array:
-        """K⁻¹ ∇P: (k,)."""
-        return self.inverse @ (self.l1 * np.sign(self.coef) + self.l2 * self.coef)
-
-    @cached_property
-    def _responses(self) -> Array:
-        """From z to what coefficients, and correlations off the support, gain by a slope of one: (q, q)."""
-        k, q = len(self.support), len(self._order)
-        responses = np.zeros((q, q), order="F")
-        responses[:k, :k] = self.inverse
-        responses[:k, k:] = -product(self.inverse, self._across)
-        responses[k:, k:] = np.eye(q - k)
-        return responses
-
-    def _off(
-        self, Z: Array, lengths: tuple[Array, Array], weights: Array, residual: Array, shares: Array
-    ) -> Array:
-        """How far rows may be off whose refits have other signs, or another share of the ℓ2 part: (b,)."""
-        k, slopes = len(self.support), weights * residual
-        flips, enters = self._near_kinks(lengths, slopes, shares)
-        columns = np.concatenate([flips, enters])
-        along = product(Z.T, self._responses[:, columns]).T * -slopes
-        along += self._start[columns, None] + np.outer(self._shift[columns], shares)
-        m, signs = len(flips), np.sign(self.coef[flips])[:, None]
-        past = np.minimum(along[:m] * signs, 0.0) * signs
-        excess = np.maximum(np.abs(along[m:]) - self.l1 * (1.0 - shares) * (1.0 + ROOM), 0.0)
-        unequal = self._unequal(shares, Z[:k], slopes)
-        rows = np.flatnonzero(past.any(axis=0) | excess.any(axis=0) | (unequal > 0))
-        bounds = np.zeros(Z.shape[1])
+    def _values(self, X: Array, y: Array, weights: Array) -> RowValues:
+        left = Left(*(part[0] for part in self.path.leave(X, y, weights)))
+        slack, eta, unsure = 1.0 - left.leverages, left.eta, weights > 0
+        if self.patterns is not None:
+            by_step = (y - eta)[None], slack[None]
+            anew = self.patterns.left_out(X.T, y - self.path.points.levels[0], weights, *by_step)
+            eta, unsure = y - anew.residuals[0], unsure & ~anew.solved[0]
+        bounds, rows = np.zeros(len(y)), np.flatnonzero(unsure)
         if rows.size:
-            found = (flips, past[:, rows]), (enters, excess[:, rows])
-            bounds[rows] = self._bounds((lengths[0] + lengths[1])[rows], weights[rows], *found, unequal[rows])
-        return bounds
-
-    def _near_kinks(self, lengths: tuple[Array, Array], slopes: Array, shares: Array) -> tuple[Index, Index]:
-        """Columns whose sign a row may change, and those that may enter, by Cauchy and Schwarz."""
-        k, size = len(self.support), np.abs(slopes)
-        inner, outer = (float((np.sqrt(own) * size).max(initial=0.0)) for own in lengths)
-        drift = np.abs(self._shift) * float(shares.max())
-        room = self._sizes * np.repeat([inner, outer], [k, len(drift) - k]) * SURE + drift
-        start, highest = np.abs(self._start), self.l1 * (1.0 - float(shares.max())) * (1.0 + ROOM)
-        return np.flatnonzero(start[:k] <= room[:k]), k + np.flatnonzero(start[k:] + room[k:] > highest)
-
-    @cached_property
-    def _sizes(self) -> Array:
-        """How far coefficients, and correlations off the support, move by rows of unit length: (q,)."""
-        gram = self.sums.gram.diagonal()[self._order[len(self.support) :]] + self._kept_l2
-        left = gram + np.einsum(
-            "kl,kl->l", self._across, self._responses[: len(self.support), len(self.support) :]
+            bounds[rows] = self._bounds(X[rows], Left(*(part[rows] for part in left)), weights[rows])
+        bounds += self.rounding * np.abs(eta - left.fitted) / np.maximum(slack, LEAST_SLACK)
+        return RowValues(
+            left.fitted,
+            np.where(weights > 0, eta, left.fitted),
+            np.clip(left.leverages, 0.0, 1.0),
+            slack,
+            np.where(weights > 0, bounds, 0.0),
         )
-        squares = np.append(self.inverse.diagonal(), left)
-        return np.sqrt(np.maximum(squares, TINY))
 
-    @cached_property
-    def _start(self) -> Array:
-        """Coefficients, and correlations off the support: (q,)."""
-        correlations = self.sums.cross[self._order[len(self.support) :], 0] - self.coef @ self._across
-        return np.concatenate([self.coef, correlations])
-
-    @cached_property
-    def _shift(self) -> Array:
-        """What these gain where the whole penalty leaves: (q,)."""
-        return np.concatenate([self._drift, -self._drift @ self._across])
-
-    def _bounds(
-        self,
-        lengths: Array,
-        weights: Array,
-        past: tuple[Index, Array],
-        excess: tuple[Index, Array],
-        unequal: Array,
-    ) -> Array:
-        """The bound at the head of this module, for δ and e with entries at some columns: (r,)."""
-        factor = self._factor
-        if factor is None:
-            return np.full(len(weights), np.inf)
-        gram, inverse = factor
-        spread = self._kept_l2 / self._least_l2 if self._least_l2 > 0 else 1.0
-        h = lengths * spread + self.sums.base_leverage
-        slack = np.maximum(1.0 - weights * h, TINY)
-        outside = _norms(inverse, *excess)
-        off = 2.0 * _norms(gram, *past) + (outside + unequal) / np.sqrt(slack)
-        return np.where(slack > LEAST_SLACK, np.sqrt(h / slack) * off, np.inf)
-
-    @cached_property
-    def _factor(self) -> tuple[Array, Array] | None:
-        """A, and A⁻¹ with the least ℓ2 part; None where columns are dependent."""
-        gram, unit = self.sums.gram[np.ix_(self._order, self._order)], np.eye(len(self._order))
-        L = cholesky(gram + self._least_l2 * unit)
-        return None if L is None or self._whole is None else (gram + self.l2 * unit, factor_solve(L, unit))
-
-    @property
-    def _kept_l2(self) -> float:
-        """ℓ2 part that a refit keeps without a row of mean weight."""
-        return self.l2 * (1.0 - 1.0 / self.sums.count if self.mean_scaled else 1.0)
-
-    @property
-    def _least_l2(self) -> float:
-        """ℓ2 part of the refit that keeps least of it."""
-        return self.l2 * (1.0 - self.sums.largest_weight / self.sums.weight * self.mean_scaled)
-
-    @property
-    def _is_unequal(self) -> bool:
-        return self.mean_scaled and not self.sums.has_equal_weights
-
-    def _unequal(self, shares: Array, Z: Array, slopes: Array) -> Array:
-        """What the mean share of ℓ2 leaves of the subgradient, in A⁻¹: (b,)."""
-        if self.l2 == 0 or not self._is_unequal:
-            return np.zeros(len(shares))
-        steps = product(Z.T, self.inverse).T * -slopes + np.outer(self._drift, shares)
-        apart = self.l2 * np.abs(shares - 1.0 / self.sums.count)
-        return apart * np.linalg.norm(steps, axis=0) / np.sqrt(self._least_l2)
-
-
-def _norms(A: Array, columns: Index, entries: Array) -> Array:
-    """√(vᵀ A v) of vectors with entries, (m, r), at some columns: (r,)."""
-    if columns.size == 0:
-        return np.zeros(entries.shape[1])
-    along = product(A[np.ix_(columns, columns)], entries)
-    return np.sqrt(np.maximum(np.einsum("jr,jr->r", along, entries), 0.0))
+    def _bounds(self, X: Array, left: Left, weights: Array) -> Array:
+        """As ``leave_out.prove.bound_steps``; infinite where nothing is known."""
+        R, judge = self.path.models.loss.self_concordance(), self.path.judges[0]
+        if R is None or self.path.models.loss.jumps:
+            return np.full(len(left.eta), np.inf)
+        shares = weights / self.path.weight * self.path.models.mean_scaled
+        change, hessian = left.eta - left.fitted, left.leverages / np.maximum(left.forms, TINY)
+        slope = left.gradient + hessian * change
+        norm = np.sqrt(
+            np.maximum(left.gradient * change + left.shift * slope + shares**2 * judge.square, 0.0)
+        )
+        kept = (1.0 - shares) / judge.shrink if judge.curved else np.ones_like(shares)
+        spread = Spread(np.minimum(kept, 1.0), np.maximum(kept, 1.0))
+        if self.pattern is None:
+            nothing = np.zeros_like(norm)
+            checked = Checked(left.forms, nothing, nothing, nothing)
+        else:
+            own = judge.changes(X, slope, shares)
+            checked = self.pattern.check(X, own, slope, hessian, shares)
+        slack = 1.0 - hessian * checked.forms
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            widest = np.sqrt(self.widest / slack)
+            length = norm + checked.moved
+            bend = bent(np.minimum(R * widest * length, LARGEST_EXPONENT))
+            residual = checked.residual + (bend * spread.high + spread.off) * length
+            within = radius(R, residual, widest * length, widest, spread.low)
+            found = checked.off + np.sqrt(checked.forms / slack) * within
+        return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)

@@ -10,10 +10,11 @@ import numpy as np
 
 from onefit._linalg import cholesky, condition
 from onefit._typing import Array
+from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
 from onefit.blocks.rows import Block, Rows, Summary
-from onefit.blocks.step import ChosenStep, StepPath
+from onefit.blocks.step import StepPath
 from onefit.blocks.tuning import TunedPath, chosen_of, longer, visited
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -65,7 +66,7 @@ class CurvedSolver:
 
     def tuned(
         self, grid: Grid, selection: Selection, *, early_stopping: bool
-    ) -> tuple[TunedPath, ChosenStep]:
+    ) -> tuple[TunedPath, ChosenStrength]:
         """Judge the strengths of a grid, and more at an end where the risk falls, and choose."""
         strengths = grid.values
         while True:
@@ -113,12 +114,12 @@ class CurvedSolver:
         solved = SolvedStrengths(points, quadratics)
         return StepPath.of(self._models(strengths), solved, knots, self.summary, single=all(single))
 
-    def chosen(self, strength: float) -> ChosenStep:
+    def chosen(self, strength: float) -> ChosenStrength:
         """What tells single rows apart at one strength: its curvature is summed anew, at its solution."""
         coef, level, *_ = self._known[strength]
         centre = centre_of(self.models, self.summary)
         self.solve([strength], Start.at(Points(coef[None], np.array([level]), centre)))
-        chosen = ChosenStep.of(self.known([strength]), self._known[strength].quadratic)
+        chosen = ChosenStrength.of(self.known([strength]), self._known[strength].quadratic)
         return replace(chosen, widest=self.rows.total(chosen.widest_of).value)
 
     def _models(self, strengths: list[float]) -> Models:

@@ -8,25 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from os import PathLike
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
 from onefit._typing import Array
-from onefit.blocks.chosen import RowValues
+from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.left_out_path import LossSums
 from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, TINY, UNRELIABLE
-
-
-class RowJudge(Protocol):
-    """What tells rows apart at one strength."""
-
-    def left_out(self, block: Block) -> RowValues:
-        """Left-out values of the rows of a block."""
 
 
 @final
@@ -56,7 +49,7 @@ class RowSum(Added):
     largest: Largest
 
 
-def _sum_of_rows(block: Block, judge: RowJudge, metric: LinearMetric) -> RowSum:
+def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric) -> RowSum:
     values = judge.left_out(block)
     target, weights = _read(block, metric)
     held = weights > 0
@@ -74,7 +67,7 @@ def _sum_of_rows(block: Block, judge: RowJudge, metric: LinearMetric) -> RowSum:
 
 
 def _columns_of_rows(
-    block: Block, judge: RowJudge, metric: LinearMetric, classes: Any | None
+    block: Block, judge: ChosenStrength, metric: LinearMetric, classes: Any | None
 ) -> dict[str, Any]:
     """The rows of a block in the columns of a file."""
     values = judge.left_out(block)
@@ -200,7 +193,7 @@ class BlocksEstimate:
 
 def estimate_rows(
     rows: Rows,
-    judge: RowJudge,
+    judge: ChosenStrength,
     metric: LinearMetric,
     *,
     count: int,
@@ -212,7 +205,7 @@ def estimate_rows(
     Parameters
     ----------
     rows : Rows
-    judge : RowJudge
+    judge : ChosenStrength
     metric : LinearMetric
     count : int
         Rows with weight that the first pass saw.

@@ -28,7 +28,7 @@ from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.tuning.contest import Contest, within_reach
-from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
+from onefit.tuning.selection import Selection, roots_of, smallest
 
 
 class Directions(NamedTuple):
@@ -357,15 +357,8 @@ class LossSums:
         at = np.concatenate(reached)
         risks = self.risks[at]
         covariance = self.covariance(int(at[smallest(risks)]))[np.ix_(at, at)]
-        return Contest(np.concatenate(positions), paths[at], risks, covariance, self.count, selection)
-
-    def choose(self, selection: Selection) -> tuple[int, Contest]:
-        """Position of the chosen strength, where all belong to one path, and the contest."""
-        held = self.contest(np.zeros(len(self.first), dtype=np.intp), selection)
-        if selection in BAGGINGS and not np.all(np.isnan(self.risks)):
-            return held.bagged(), held
-        risks = self.risks
-        return int(choose(risks, self.paired_errors(smallest(risks)), selection)), held
+        root = roots_of(covariance[None])[0]
+        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection)
 
 
 def _pairs(differences: Array) -> Array:

@@ -64,10 +64,6 @@ class Points(NamedTuple):
     levels: Array  # (J,)
     centre: Array  # (p,)
 
-    def some(self, which: Index) -> Points:
-        """Return those of some strengths."""
-        return Points(self.coefs[which], self.levels[which], self.centre)
-
     def predictors(self, X: Array) -> Array:
         """η of some rows, whose columns are centred: (J, r)."""
         return product(X, self.coefs.T).T + self.levels[:, None]

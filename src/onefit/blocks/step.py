@@ -5,8 +5,7 @@ nothing but the row, and so do the left-out predictor
 
     η̃_i = η_i + (h_i g_i + s_i) / (1 − d_i h_i)
 
-and how far it may be off (``leave_out.step`` and ``leave_out.prove``, of which these are the formulas for
-rows that are not held together).
+(``leave_out.step``, of which these are the formulas for rows that are not held together).
 """
 
 from __future__ import annotations
@@ -20,17 +19,15 @@ import numpy as np
 
 from onefit._linalg import Factorization, product, times_upper
 from onefit._typing import Array, Index
-from onefit.blocks.chosen import RowValues
 from onefit.blocks.left_out_path import LossSums
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
-from onefit.blocks.pattern import Checked, Pattern
-from onefit.blocks.rows import Block, Largest, Summary
-from onefit.leave_out.prove import bent, radius
-from onefit.leave_out.rescaling import Spread
+from onefit.blocks.rows import Block, Summary
+from onefit.blocks.sums import RowSums
 from onefit.leave_out.step import FULL_LEVERAGE
-from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, TINY
 from onefit.penalties import SeparablePenalty
+
+DEPENDENT = 1e11  # condition up to which columns are told from their like
 
 
 @final
@@ -56,8 +53,10 @@ class StepJudge:
         Squared length of that in K.
     shrink : float
         Factor on the penalty's curvature in K.
-    curved, kinked : bool
-        Whether the penalty has curvature, and kinks.
+    curved : bool
+        Whether the penalty has curvature.
+    condition : float
+        Of K; that at which columns cannot be told from their like where it has no factor.
     """
 
     support: Index
@@ -70,7 +69,7 @@ class StepJudge:
     square: float
     shrink: float
     curved: bool
-    kinked: bool
+    condition: float
 
     @classmethod
     def of(
@@ -98,7 +97,7 @@ class StepJudge:
             float(gradient @ shift),
             shrink,
             bool(np.any(curvature)),
-            penalty.has_kinks(coef.shape),
+            factored.condition if factored.is_definite else DEPENDENT,
         )
 
     def changes(self, X: Array, slope: Array, shares: Array) -> Array:
@@ -157,7 +156,13 @@ class StepPath:
 
     @classmethod
     def of(
-        cls, models: Models, solved: SolvedStrengths, knots: Knots, summary: Summary, *, single: bool = False
+        cls,
+        models: Models,
+        solved: SolvedStrengths,
+        knots: Knots,
+        summary: Summary | RowSums,
+        *,
+        single: bool = False,
     ) -> Self:
         """Factor the curvature of all strengths."""
         kind = np.float32 if single else np.float64
@@ -208,84 +213,3 @@ class StepPath:
             own = losses[self.reference].copy()
             sums.append(LossSums.of(own, losses - own, None if block.weights is None else weights))
         return reduce(add, sums)
-
-
-@final
-@dataclass(frozen=True)
-class ChosenStep:
-    """One strength, at which rows are told apart.
-
-    Attributes
-    ----------
-    path : StepPath
-        Of this strength alone.
-    widest : float
-        Largest h of all rows, with the columns that are not on the support.
-    pattern : Pattern or None
-        Where the penalty has kinks.
-    """
-
-    path: StepPath
-    widest: float
-    pattern: Pattern | None
-
-    @classmethod
-    def of(cls, path: StepPath, found: Quadratic) -> Self:
-        """Take the path of one strength; how wide rows are is not known then."""
-        judge, (penalty,), coef = path.judges[0], path.models.penalties, path.points.coefs[0]
-        l1, l2 = penalty.strengths(coef.shape)
-        pattern = Pattern.of(found, coef, l1, judge.shrink * l2) if np.any(l1) else None
-        return cls(path, np.inf, pattern)
-
-    def widest_of(self, block: Block) -> Largest:
-        """Largest squared length of a row of a block."""
-        forms = self.path.judges[0].forms if self.pattern is None else self.pattern.widest
-        parts = pieces(block, self.path.models.metric, self.path.points.centre)
-        return Largest(max(float(forms(X)[w > 0].max(initial=0.0)) for X, _, w in parts))
-
-    def left_out(self, block: Block) -> RowValues:
-        """Left-out values of the rows of a block, and how far they may be off."""
-        metric, points = self.path.models.metric, self.path.points
-        parts = []
-        for X, y, weights in pieces(block, metric, points.centre):
-            left = Left(*(part[0] for part in self.path.leave(X, y, weights)))
-            held, bounds = weights > 0, self._bounds(X, left, weights)
-            parts.append(
-                RowValues(
-                    left.fitted,
-                    np.where(held, left.eta, left.fitted),
-                    np.clip(left.leverages, 0.0, 1.0),
-                    1.0 - left.leverages,
-                    np.where(held, bounds, 0.0),
-                )
-            )
-        return RowValues.joined(parts)
-
-    def _bounds(self, X: Array, left: Left, weights: Array) -> Array:
-        """As ``leave_out.prove.bound_steps``; infinite where nothing is known."""
-        R, judge = self.path.models.loss.self_concordance(), self.path.judges[0]
-        if R is None or self.path.models.loss.jumps:
-            return np.full(len(left.eta), np.inf)
-        shares = weights / self.path.weight * self.path.models.mean_scaled
-        change, hessian = left.eta - left.fitted, left.leverages / np.maximum(left.forms, TINY)
-        slope = left.gradient + hessian * change
-        norm = np.sqrt(
-            np.maximum(left.gradient * change + left.shift * slope + shares**2 * judge.square, 0.0)
-        )
-        kept = (1.0 - shares) / judge.shrink if judge.curved else np.ones_like(shares)
-        spread = Spread(np.minimum(kept, 1.0), np.maximum(kept, 1.0))
-        if self.pattern is None:
-            nothing = np.zeros_like(norm)
-            checked = Checked(left.forms, nothing, nothing, nothing)
-        else:
-            own = judge.changes(X, slope, shares)
-            checked = self.pattern.check(X, own, slope, hessian, shares)
-        slack = 1.0 - hessian * checked.forms
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            widest = np.sqrt(self.widest / slack)
-            length = norm + checked.moved
-            bend = bent(np.minimum(R * widest * length, LARGEST_EXPONENT))
-            residual = checked.residual + (bend * spread.high + spread.off) * length
-            within = radius(R, residual, widest * length, widest, spread.low)
-            found = checked.off + np.sqrt(checked.forms / slack) * within
-        return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)

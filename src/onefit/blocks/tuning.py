@@ -8,46 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit import cost
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import LeftOutPath, LossSums, joined
 from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
+from onefit.tuning.path import JudgedPath
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
 
 @dataclass(frozen=True, eq=False)
-class TunedPath:
-    """A path and its leave-one-out risks, from the strongest penalty to the weakest.
+class TunedPath(JudgedPath):
+    """A path that was judged in passes, which keep no losses; where they solve every row, risks are exact.
 
     Attributes
     ----------
-    strengths, risks, std_errors, paired_errors : (J,) arrays
-    coefs : (J, p) array
-    levels : (J,) array
-    best : int
-        Position of the chosen strength.
     contest : Contest
-    exact : (J,) bool array
-        Strengths at which every row is judged by its refit.
     """
 
-    strengths: Array
-    risks: Array
-    std_errors: Array
-    paired_errors: Array
-    coefs: Array
-    levels: Array
-    best: int
     contest: Contest
-    exact: Mask
-
-    @property
-    def approx_errors(self) -> Array:
-        """How far each risk may be off, (J,): passes that take no look at patterns prove nothing."""
-        return np.where(self.exact, 0.0, np.inf)
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -140,22 +121,21 @@ def _to_solve_anew(losses: list[LossSums], p: int) -> list[Index]:
 
 def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
     """Strengths with a decade more at an end where the risk falls."""
-    decade = max(int(np.ceil(grid.step)), 1)
-    below = int(np.count_nonzero(strengths < grid.values[-1]))
-    above = len(strengths) - len(grid.values) - below
-    if below < grid.room_below and grid.falls_below(risks):
-        more = grid.below(min(grid.room_below, below + decade))[below:]
-        strengths = np.append(strengths, more)
-    if above < grid.room_above and grid.falls_above(risks):
-        more = grid.above(min(grid.room_above, above + decade))[above:]
-        strengths = np.append(more[::-1], strengths)
-    return strengths
+    above = _added_above(grid, strengths)
+    below = len(strengths) - len(grid.values) - above
+    on = grid.decade * np.array([grid.falls_above(risks), grid.falls_below(risks)])
+    return grid.reaching(above + on[0], below + on[1])
+
+
+def _added_above(grid: Grid, strengths: Array) -> int:
+    """How many strengths are beyond the strongest of the grid."""
+    return int(np.argmax(strengths == grid.values[0]))
 
 
 def visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
     """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse."""
-    risks, below = losses.risks, int(np.count_nonzero(strengths < grid.values[-1]))
-    first, stop = len(strengths) - len(grid.values) - below, len(strengths) - below
+    risks, first = losses.risks, _added_above(grid, strengths)
+    stop = first + len(grid.values)
     while stop < len(strengths) and grid.falls_below(risks[first:stop]):
         stop += 1
     if early_stopping:
@@ -210,11 +190,11 @@ def chosen_of(
                 risks,
                 losses.std_errors[own],
                 paired,
+                np.where(losses.exact[own], 0.0, np.inf),  # nothing is proven of other rows
                 solved[0][own],
                 solved[1][own],
                 best,
                 contest,
-                losses.exact[own],
             )
         )
     return found

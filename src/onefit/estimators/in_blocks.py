@@ -25,7 +25,7 @@ from onefit.blocks import (
     tune_ridge,
 )
 from onefit.blocks.curved import CurvedSolver, centre_of
-from onefit.blocks.estimate import BlocksEstimate, RowJudge, estimate_rows
+from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.rows import SAMPLE, Summary, summarise
 from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, mixed
@@ -60,7 +60,7 @@ class TunedOnRows:
         Chosen share of the ℓ1 part.
     path : TunedPath
         Its strengths as the estimator calls them.
-    judge : RowJudge
+    judge : ChosenStrength
         By which single rows are judged.
     metric : LinearMetric
     count : int
@@ -69,7 +69,7 @@ class TunedOnRows:
 
     ratio: float
     path: TunedPath
-    judge: RowJudge
+    judge: ChosenStrength
     metric: LinearMetric
     count: int
 
@@ -177,7 +177,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
         path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
-    chosen = ChosenStrength.of(
+    chosen = ChosenStrength.of_squares(
         sums,
         path.coefs[path.best],
         ratio * alpha,
@@ -240,41 +240,36 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
     metric = _metric(model, summary)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
-    own = replace(path, strengths=1.0 / path.strengths) if model._strength == "C" else path
-    return TunedOnRows(ratio, own, judge, metric, summary.count)
+    return TunedOnRows(ratio, path, judge, metric, summary.count)
 
 
 def _along(
     model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
-) -> tuple[float, TunedPath, RowJudge]:
+) -> tuple[float, TunedPath, ChosenStrength]:
     """Tune along the path of one share of ℓ1."""
     unit = model._unit_penalty(ratio)
     scale = summary.weight if model._mean_scaled else 1.0  # of penalties beside a mean of losses
     assert isinstance(unit, SeparablePenalty)
     models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
-    solver = CurvedSolver(rows, summary, models, lambda strength: unit.scaled(strength * scale))
+    solver = CurvedSolver(
+        rows, summary, models, lambda strength: unit.scaled(model._amount(strength) * scale)
+    )
     grid = _grid(model, solver, unit, scale)
     found, judge = solver.tuned(grid, model.selection, early_stopping=model.early_stopping)
     return ratio, found, judge
 
 
 def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale: float) -> Grid:
-    """Strengths as factors on the penalty, as the estimator chooses them in memory."""
+    """Strengths as the estimator chooses them in memory."""
     summary, loss = solver.summary, model._loss(2)
     start = _constant(model, summary)
     squares = summary.squares + (0.0 if model.fit_intercept else summary.weight * summary.means**2)
     target = np.array([summary.response if model._mean_scaled else 0.0])
     curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale
     if not unit.has_kinks(curvature.shape):
-        grid = model._grid_between(lambda: decades(float(curvature.sum())))
-    else:
-        null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
-        grid = model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
-    if model._strength != "C":
-        return grid
-    return replace(
-        grid, values=1.0 / grid.values, strongest=None if grid.strongest is None else 1.0 / grid.strongest
-    )
+        return model._grid_between(lambda: decades(float(curvature.sum())))
+    null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
+    return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
 
 
 def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:

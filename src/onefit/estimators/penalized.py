@@ -24,7 +24,7 @@ from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, InnerProducts, Problem
 from onefit.readers.translation import class_weights
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.folds import as_folds, by_group
+from onefit.risk.folds import as_folds, by_group, numbers_of
 from onefit.solvers.null_model import null_strength
 from onefit.tuning.grid import Grid
 from onefit.validation import check_bounds, check_factors, check_strengths, is_count
@@ -285,9 +285,7 @@ def leaving(
         if groups is None:
             return None, None
         sets = by_group(groups, X.shape[0])
-        clusters = np.empty(sets.n, dtype=np.intp)
-        clusters[sets.rows] = sets.fold
-        return sets, clusters
+        return sets, numbers_of(sets)
     if isinstance(cv, bool | str | float):
         raise TypeError(f"cv must be None, a number of folds, a splitter or pairs of rows, got {cv!r}")
     if isinstance(cv, int | np.integer):

@@ -23,11 +23,9 @@ from onefit.risk.permutation import (
     permuted_targets,
     varying_outputs,
 )
-from onefit.tuning.centred import CentredDesign
 from onefit.tuning.closed_form import FAMILIES, Family
-from onefit.tuning.optimizers import Minimum
-from onefit.tuning.permutation import bounded_bfgs, papers_adam
-from onefit.tuning.ridge_coordinates import RidgeCoordinates, coordinates
+from onefit.tuning.optimizers import Minimum, bounded_bfgs, papers_adam
+from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
 from onefit.validation import is_count, is_number
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1

@@ -35,9 +35,10 @@ from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds
 from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.tuning import judges
-from onefit.tuning.descent import Descended, DescentPlan, Optimizer, descend
+from onefit.tuning.descent import DescentPlan, Optimizer, descend
 from onefit.tuning.judges import Judge
 from onefit.tuning.objective import Objective, objective_of
+from onefit.tuning.optimizers import Minimum
 from onefit.validation import check_classes_stay, check_weights
 
 Gradient: TypeAlias = Literal["exact", "2017"]
@@ -253,7 +254,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             check_classes_stay(folds.removed, target, weights)
         return judges.HeldOutJudge(metric, target, weights, folds, self.n_jobs)
 
-    def _take(self, found: Descended, objective: Objective) -> None:
+    def _take(self, found: Minimum, objective: Objective) -> None:
         points, values = zip(*objective.visited, strict=True)
         best = next(
             i for i, t in enumerate(points) if values[i] == found.value and np.array_equal(t, found.t)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
-from onefit.blocks import ArrayRows, Rows, RowValues, TunedPath
+from onefit.blocks import ArrayRows, Rows, RowValues
 from onefit.blocks.rows import SAMPLE
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
@@ -35,16 +35,14 @@ from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.risk.estimate import Readout
-from onefit.risk.judging import estimate
-from onefit.risk.trust import warn_if_unreliable
+from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
-from onefit.tuning.contest import Contests, contest
+from onefit.tuning.contest import Contest, Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import SearchResult, search_path
+from onefit.tuning.path import JudgedPath, SearchResult, search_path
 from onefit.tuning.race import race
-from onefit.tuning.ridge import RidgeSpectrum
-from onefit.tuning.ridge_path import EachTarget, search_ridge, search_ridge_each
+from onefit.tuning.ridge import RidgeSpectrum, search_ridge, search_ridge_each
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_class_weight,
@@ -63,7 +61,7 @@ class Candidate(NamedTuple):
 
     ratio: float
     result: SearchResult
-    raced: Callable[[], tuple[SearchResult, Fit, LeftOut]]
+    raced: Callable[[], tuple[SearchResult, LeftOut]]
 
     @property
     def risk(self) -> float:
@@ -170,16 +168,16 @@ class SelfTuned(Penalized):
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
-            result, fit, left_out = best.raced()
+            result, left_out = best.raced()
         others = [path.result for path in paths if path is not best]
         held = result.contest
         if held is None or others:
             seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
             held = contest(seen, judgement.unit_weights, self.selection)
-        self._take_path(result, Contests.of_one(held))
+        self._take_path(result, [held])
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
-        self._take_choice(sample, fit, left_out)
+        self._take_choice(sample, left_out)
         return self
 
     def _tune_each(self, sample: Sample, judgement: Judgement) -> None:
@@ -194,11 +192,11 @@ class SelfTuned(Penalized):
             result = search_ridge_each(spectrum, grid, self.selection)
             left_out = spectrum.left_out(result.strengths[result.best])
         self._take_path(result, result.contests)
-        self._take_choice(sample, left_out.fit, left_out)
+        self._take_choice(sample, left_out)
 
-    def _take_choice(self, sample: Sample, fit: Fit, left_out: LeftOut) -> None:
+    def _take_choice(self, sample: Sample, left_out: LeftOut) -> None:
         """Set what the fit at the choice says."""
-        self._take(fit)
+        self._take(left_out.fit)
         self.n_iter_ = len(getattr(self, f"{self._strength}s_"))
         self.offset_given_ = sample.offset is not None
         self._judge(sample, left_out)
@@ -251,7 +249,7 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path, Contests.of_one(path.contest))
+        self._take_path(path, [path.contest])
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self.coef_, self.intercept_ = found.coefficients
@@ -289,15 +287,13 @@ class SelfTuned(Penalized):
         spectrum, grid = self._spectrum(sample)
         result = search_ridge(spectrum, grid, self.selection)
 
-        def raced() -> tuple[SearchResult, Fit, LeftOut]:
-            left_out = spectrum.left_out(float(result.strengths[result.best]))
-            return result, left_out.fit, left_out
-
-        return Candidate(ratio, result, raced)
+        return Candidate(
+            ratio, result, lambda: (result, spectrum.left_out(float(result.strengths[result.best])))
+        )
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: SearchResult | TunedPath | EachTarget, held: Contests) -> None:
+    def _take_path(self, result: JudgedPath, held: Sequence[Contest]) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
@@ -314,7 +310,7 @@ class SelfTuned(Penalized):
         self.approx_error_path_ = result.approx_errors
         self.coef_path_ = result.coefs
         self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
-        self._contests: tuple[Any, ...] = tuple(held)
+        self._contests: tuple[Any, ...] = tuple(Contests.of_each(held))
 
     @property
     def confidence_set_(self) -> Any:

@@ -5,8 +5,9 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -43,20 +44,57 @@ class Criterion:
         return f"{self.name} {self.value:.6g} (training {self.training:.6g}, df {self.effective_df:.4g})"
 
 
-def _training(
-    left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None
-) -> tuple[float, int]:
-    """Mean loss of the training rows and how many of them count."""
-    losses = response.losses(target, left_out.fit.eta)
-    return _mean(losses, weights), len(losses) if weights is None else int(np.count_nonzero(weights))
+class InSample(ABC):
+    """A risk from what leave-one-out knows of the training rows."""
+
+    _name: ClassVar[str]
+
+    def of(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        """Estimate the risk of a fit.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+        response : LinearMetric
+        target : (n,) array
+            The response in its terms.
+        weights : (n,) array, optional
+            Of the mean.
+
+        Raises
+        ------
+        ValueError
+            Where the criterion is not for this fit, as its class says.
+        """
+        weights = np.ones(len(left_out.fit.eta)) if weights is None else weights
+        training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
+        value = self._value(left_out, response, target, weights, training)
+        return Criterion(self._name, value, training, left_out.effective_df)
+
+    @abstractmethod
+    def _value(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
+    ) -> float:
+        """The risk, where ``training`` is the mean loss of the training rows."""
 
 
-def _mean(losses: Array, weights: Array | None) -> float:
-    return mean_and_error(losses, np.ones(len(losses)) if weights is None else weights)[0]
+class _OfRows(InSample):
+    """The mean of a loss of each row."""
+
+    def _value(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
+    ) -> float:
+        return mean_and_error(self._losses(left_out, response, target), weights)[0]
+
+    @abstractmethod
+    def _losses(self, left_out: LeftOut, response: LinearMetric, target: Array) -> Array:
+        """Loss of each row: (n,)."""
 
 
 @dataclass(frozen=True)
-class GCV:
+class GCV(InSample):
     """Generalised cross-validation: training loss / (1 − df/n)² (Golub, Heath and Wahba 1979).
 
     For other losses than the squared one the same with the deviance (Wood 2008).  Infinite where the fit
@@ -74,28 +112,17 @@ class GCV:
     (3007, 3005)
     """
 
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        """Estimate the risk of a fit.
+    _name = "GCV"
 
-        Parameters
-        ----------
-        left_out : LeftOut
-        response : LinearMetric
-        target : (n,) array
-            The response in its terms.
-        weights : (n,) array, optional
-            Of the mean.
-        """
-        training, n = _training(left_out, response, target, weights)
-        df = left_out.effective_df
-        kept = 1.0 - df / n
-        return Criterion("GCV", training / kept**2 if kept > 0 else np.inf, training, df)
+    def _value(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
+    ) -> float:
+        kept = 1.0 - left_out.effective_df / np.count_nonzero(weights)
+        return training / kept**2 if kept > 0 else np.inf
 
 
 @dataclass(frozen=True)
-class SURE:
+class SURE(InSample):
     """Training error + 2 σ² df / n: Mallows' Cp, Stein's unbiased estimate of the in-sample risk.
 
     The degrees of freedom of the lasso are those of Zou, Hastie and Tibshirani (2007).  For squared error
@@ -104,7 +131,7 @@ class SURE:
     Parameters
     ----------
     noise_variance : float, optional
-        σ²; RSS / (n − df) of the fit itself if missing.
+        σ²; RSS / (n − df) of the fit itself if missing, which needs n > df.
 
     Examples
     --------
@@ -118,36 +145,30 @@ class SURE:
     (3006, 2890)
     """
 
+    _name = "SURE"
+
     noise_variance: float | None = None
 
     def __post_init__(self) -> None:
         if self.noise_variance is not None and not self.noise_variance >= 0:
             raise ValueError(f"noise_variance must be at least 0, got {self.noise_variance!r}")
 
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        """Estimate the risk of a fit; parameters as for ``GCV.of``.
-
-        Raises
-        ------
-        ValueError
-            For a loss that is not the squared error, or if σ² cannot be estimated: n ≤ df.
-        """
+    def _value(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
+    ) -> float:
         if not left_out.fit.problem.loss.is_quadratic or response.loss_name != "squared error":
             raise ValueError("SURE is for squared error: take onefit.loo, or GCV()")
-        training, n = _training(left_out, response, target, weights)
-        df = left_out.effective_df
+        df, n = left_out.effective_df, int(np.count_nonzero(weights))
         variance = self.noise_variance
         if variance is None:
             if df >= n:
                 raise ValueError(f"the fit has {df:.0f} degrees of freedom on {n} rows: give noise_variance")
             variance = training * n / (n - df)
-        return Criterion("SURE", training + 2.0 * variance * df / n, training, df)
+        return training + 2.0 * variance * df / n
 
 
 @dataclass(frozen=True)
-class ALO:
+class ALO(_OfRows):
     """Approximate leave-one-out: one Newton step for each row, and nothing more.
 
     η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, eq. 17; Beirami et al. 2017,
@@ -158,7 +179,8 @@ class ALO:
     route : {"primal", "dual"}, default "primal"
         "dual" is section 3 of Wang et al. (2018), from the Jacobian of the proximal operator of the penalty:
         the same values (their Theorems 5.1 and 5.2) by another way, for smooth losses with one output and any
-        penalty or constraint that has a proximal operator.
+        penalty or constraint that has a proximal operator.  It refuses a loss that is flat or has a kink at
+        some row, several outputs, kernels, and what changes the penalty or the weights when a row leaves.
 
     Examples
     --------
@@ -181,31 +203,21 @@ class ALO:
     True
     """
 
+    _name = "approximate leave-one-out"
+
     route: Literal["primal", "dual"] = "primal"
 
     def __post_init__(self) -> None:
         if self.route not in ("primal", "dual"):
             raise ValueError(f"route must be 'primal' or 'dual', got {self.route!r}")
 
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        """Estimate the risk of a fit; parameters as for ``GCV.of``.
-
-        Raises
-        ------
-        ValueError
-            By ``route="dual"`` for a loss that is flat or has a kink at some row, for several outputs, for
-            kernels, and where the penalty or the weights change when a row leaves.
-        """
+    def _losses(self, left_out: LeftOut, response: LinearMetric, target: Array) -> Array:
         eta = left_out_by_dual(left_out.fit) if self.route == "dual" else left_out.eta
-        losses = response.losses(target, eta)
-        training, _ = _training(left_out, response, target, weights)
-        return Criterion("approximate leave-one-out", _mean(losses, weights), training, left_out.effective_df)
+        return response.losses(target, eta)
 
 
 @dataclass(frozen=True)
-class InfluenceFunction:
+class InfluenceFunction(_OfRows):
     """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Jaeckel 1972; Koh and Liang 2017).
 
     First order in the leverage, where leave-one-out divides by 1 − d_i h_i: it underestimates overfitting.
@@ -223,18 +235,15 @@ class InfluenceFunction:
     True
     """
 
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
+    _name = "influence function"
+
+    def _losses(self, left_out: LeftOut, response: LinearMetric, target: Array) -> Array:
         fit = left_out.fit
-        losses = response.losses(target, fit.eta + first_order_change(fit))
-        training, _ = _training(left_out, response, target, weights)
-        return Criterion("influence function", _mean(losses, weights), training, left_out.effective_df)
+        return response.losses(target, fit.eta + first_order_change(fit))
 
 
 @dataclass(frozen=True)
-class LinearizedALO:
+class LinearizedALO(_OfRows):
     """ℓ_i + (∂ℓ_i/∂η)(η̃_i − η_i): the loss followed along its slope (Beirami et al. 2017, Lemma 3, eq. 12).
 
     The step is that of leave-one-out, as in ``ALO``, and the loss is its first-order expansion at the fit,
@@ -254,15 +263,12 @@ class LinearizedALO:
     3005
     """
 
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        """Estimate the risk of a fit; parameters as for ``GCV.of``."""
+    _name = "linearised leave-one-out"
+
+    def _losses(self, left_out: LeftOut, response: LinearMetric, target: Array) -> Array:
         fit = left_out.fit
         along = response.slopes(target, fit.eta) * (left_out.eta - fit.eta)
-        losses = response.losses(target, fit.eta) + along.reshape(len(along), -1).sum(axis=1)
-        training, _ = _training(left_out, response, target, weights)
-        return Criterion("linearised leave-one-out", _mean(losses, weights), training, left_out.effective_df)
+        return np.asarray(response.losses(target, fit.eta) + along.reshape(len(along), -1).sum(axis=1))
 
 
 def first_order_change(fit: Fit) -> Array:

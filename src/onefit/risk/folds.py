@@ -89,6 +89,13 @@ def by_group(groups: Any, n: int) -> Folds:
     return Folds(removed, removed, n)
 
 
+def numbers_of(groups: Folds) -> Index:
+    """Number of each row's group: (n,)."""
+    numbers = np.empty(groups.n, dtype=np.intp)
+    numbers[groups.rows] = groups.fold
+    return numbers
+
+
 def _missing(values: Any) -> Mask:
     if values.dtype != object:
         return np.asarray(values != values)  # NaN and NaT

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from onefit.leave_out.sets import Folds
 from onefit.risk import folds
-from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction, LinearizedALO
-
-InSample: TypeAlias = ALO | GCV | SURE | InfluenceFunction | LinearizedALO
+from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction, InSample, LinearizedALO
 
 
 class Splits(ABC):

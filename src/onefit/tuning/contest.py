@@ -9,6 +9,13 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.risk.means import (
+    covariance_of_means,
+    covariances_of_means,
+    errors_of_means,
+    held,
+    means,
+)
 from onefit.tuning.selection import (
     BAGGINGS,
     Selection,
@@ -19,13 +26,6 @@ from onefit.tuning.selection import (
     roots_of,
     smallest,
     smallest_of_each,
-)
-from onefit.tuning.spread import (
-    covariance_of_means,
-    covariances_of_means,
-    errors_of_means,
-    held,
-    means,
 )
 
 OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best
@@ -71,7 +71,8 @@ class Contest(NamedTuple):
     positions, paths : (c,) int arrays
         Place of each strength on its path, and number of the path.
     risks : (c,) array
-    covariance : (c, c) array
+    root : (c, k) array
+        B with B Bᵀ the covariance of their errors: many strengths err in few ways.
     n : int
         Rows with weight.
     selection : "bagged_se", "bagged", "min" or "1se"
@@ -80,21 +81,26 @@ class Contest(NamedTuple):
     positions: Index
     paths: Index
     risks: Array
-    covariance: Array
+    root: Array
     n: int
     selection: Selection
 
     @property
+    def covariance(self) -> Array:
+        """Of the errors of the risks: (c, c)."""
+        return self.root @ self.root.T
+
+    @property
     def _first(self) -> tuple[Index, Array, Array]:
-        """Positions, risks and covariance of the first path."""
-        on_first = np.flatnonzero(self.paths == 0)
-        return self.positions[on_first], self.risks[on_first], self.covariance[np.ix_(on_first, on_first)]
+        """Positions and risks of the first path, and the root of their covariance."""
+        own = self.paths == 0
+        root = self.root if own.all() else roots_of(self.covariance[np.ix_(own, own)][None])[0]
+        return self.positions[own], self.risks[own], root
 
     def bagged(self) -> int:
         """Mean position of the choice on the first path, by a bagged selection: ``bagged``."""
-        positions, risks, covariance = self._first
-        roots = roots_of(covariance[None])
-        return int(bagged(risks[None], roots, positions, BAGGINGS[self.selection])[0])
+        positions, risks, root = self._first
+        return int(bagged(risks[None], root[None], positions, BAGGINGS[self.selection])[0])
 
     def confidence_set(self) -> Index:
         """Positions of the strengths that cannot be told from the best of the first path, without gaps.
@@ -103,8 +109,8 @@ class Contest(NamedTuple):
         others that do not.  Risks that rise on either side of the best have no gaps.  A bagged choice, which
         may lie among strengths that drop out, is in the set.
         """
-        positions, risks, covariance = self._first
-        members = positions[confidence_set(risks, covariance, self.n)]
+        positions, risks, root = self._first
+        members = positions[confidence_set(risks, root @ root.T, self.n)]
         chosen = self.bagged() if self.selection in BAGGINGS else members[0]
         return np.arange(min(members.min(), chosen), max(members.max(), chosen) + 1)
 
@@ -134,7 +140,7 @@ def contest(
         positions=np.concatenate(within),
         paths=np.repeat(np.arange(len(paths)), [len(at) for at in within]),
         risks=risks[best] + np.maximum(_linalg.column_means(differences, weights), 0.0),
-        covariance=covariance,
+        root=roots_of(covariance[None])[0],
         n=len(weights),
         selection=selection,
     )
@@ -168,7 +174,7 @@ class Contests(NamedTuple):
         Strengths in each, and the ranks of their covariances.
     positions, paths, risks : (Σ c,) arrays
     roots : (Σ c k,) array
-        B (c, k) with B Bᵀ their covariance, row by row: many strengths err in few ways.
+        Row by row.
     n : int
     selection : "bagged_se", "bagged", "min" or "1se"
     """
@@ -183,40 +189,20 @@ class Contests(NamedTuple):
     selection: Selection
 
     @classmethod
-    def of_one(cls, held: Contest) -> Contests:
-        """The contest of a single response."""
-        root = roots_of(held.covariance[None])[0]
-        sizes, ranks = np.array(root.shape)[:, None]
-        return cls(sizes, ranks, *held[:3], root.ravel(), held.n, held.selection)
-
-    def moved(self, by: int) -> Contests:
-        """The same with every position so much further on."""
-        return self._replace(positions=self.positions + by)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Contests], order: Index) -> Contests:
-        """Several, one after the other, in another order."""
-        sizes, ranks, *arrays = (np.concatenate([part[k] for part in parts]) for k in range(6))
-        numbers = _stretches(sizes, order)
-        positions, paths, risks = (values[numbers] for values in arrays[:3])
-        roots = arrays[3][_stretches(sizes * ranks, order)]
-        n, selection = parts[0].n, parts[0].selection
-        return cls(sizes[order], ranks[order], positions, paths, risks, roots, n, selection)
+    def of_each(cls, held: Sequence[Contest]) -> Contests:
+        """Those of several responses, in their order."""
+        positions, paths, risks, roots, counts, selections = zip(*held, strict=True)
+        sizes, ranks = np.array([root.shape for root in roots]).T
+        joined = [np.concatenate(own) for own in (positions, paths, risks)]
+        flat = np.concatenate([root.ravel() for root in roots])
+        return cls(sizes, ranks, joined[0], joined[1], joined[2], flat, counts[0], selections[0])
 
     def each(self) -> Iterator[Contest]:
         """The contest of each response."""
         ends, lasts = np.cumsum(self.sizes), np.cumsum(self.sizes * self.ranks)
         for size, rank, end, last in zip(self.sizes, self.ranks, ends, lasts, strict=True):
             own, root = slice(end - size, end), self.roots[last - size * rank : last].reshape(size, rank)
-            yield Contest(
-                self.positions[own], self.paths[own], self.risks[own], root @ root.T, self.n, self.selection
-            )
-
-
-def _stretches(sizes: Index, order: Index) -> Index:
-    """Indices that put stretches of these sizes, one after the other, into another order."""
-    ends, own = np.cumsum(sizes)[order], sizes[order]
-    return np.arange(own.sum()) + np.repeat(ends - np.cumsum(own), own)
+            yield Contest(self.positions[own], self.paths[own], self.risks[own], root, self.n, self.selection)
 
 
 class Chosen(NamedTuple):
@@ -229,14 +215,14 @@ class Chosen(NamedTuple):
         Standard errors of the differences to the smallest risk.
     best : (t,) int array
         Position of the strength that was chosen.
-    contests : Contests
+    contests : list of Contest
     """
 
     risks: Array
     std_errors: Array
     paired_errors: Array
     best: Index
-    contests: Contests
+    contests: list[Contest]
 
 
 def choose_each(losses: Array, weights: Array, selection: Selection) -> Chosen:
@@ -258,54 +244,46 @@ def choose_each(losses: Array, weights: Array, selection: Selection) -> Chosen:
     least = np.take_along_axis(risks, best, axis=1)
     losses -= losses[np.arange(len(best)), best[:, 0]][:, None]
     paired = errors_of_means(losses, weights, risks - least)
-    rivals = _rivals(losses, weights, least, within_reach(risks, paired))
+    positions, rivals, roots = _rivals(losses, weights, least, within_reach(risks, paired))
     if selection in BAGGINGS:
-        chosen = bagged(rivals.risks, rivals.roots, rivals.positions, BAGGINGS[selection])
+        chosen = bagged(rivals, roots, positions, BAGGINGS[selection])
     else:
         chosen = choose(risks, paired, selection)
-    return Chosen(risks, errors, paired, chosen, rivals.contests(len(weights), selection))
+    contests = list[Contest]()
+    for own, root in zip(rivals, roots, strict=True):
+        inside, used = own < np.inf, (root != 0).any(axis=0)
+        places = positions[inside]
+        root = root[np.ix_(inside, used)]
+        contests.append(Contest(places, np.zeros_like(places), own[inside], root, len(weights), selection))
+    return Chosen(risks, errors, paired, chosen, contests)
 
 
-class Rivals(NamedTuple):
-    """Strengths within reach of the best of each response, and others between them.
+def _rivals(differences: Array, weights: Array, least: Array, reach: Mask) -> tuple[Index, Array, Array]:
+    """Strengths within reach of the best of each response, and others between them, and how they err.
 
-    Attributes
+    Parameters
     ----------
+    differences : (t, J, n) array
+        Losses less those at the best strength.
+    weights : (n,) array
+    least : (t, 1) array
+        The smallest risks.
+    reach : (t, J) bool array
+
+    Returns
+    -------
     positions : (c,) int array
     risks : (t, c) array
         Infinite where a strength is out of reach of a response.
     roots : (t, c, k) array
-        Of the covariances of the errors of differences to the best; zero there.
+        Of the covariances of the errors of the differences; zero there.
     """
-
-    positions: Index
-    risks: Array
-    roots: Array
-
-    def contests(self, n: int, selection: Selection) -> Contests:
-        """One for each response."""
-        reach, used = self.risks < np.inf, (self.roots != 0).any(axis=1)
-        own = np.nonzero(reach)[1]
-        return Contests(
-            reach.sum(axis=1),
-            used.sum(axis=1),
-            self.positions[own],
-            np.zeros_like(own),
-            self.risks[reach],
-            self.roots[reach[:, :, None] & used[:, None, :]],
-            n,
-            selection,
-        )
-
-
-def _rivals(differences: Array, weights: Array, least: Array, reach: Mask) -> Rivals:
-    """How the risks of strengths within reach (t, J) err, from differences to the best (t, J, n)."""
-    positions = np.flatnonzero(reach.any(axis=0))
-    some = slice(positions[0], positions[-1] + 1)
+    places = np.flatnonzero(reach.any(axis=0))
+    some = slice(places[0], places[-1] + 1)
     differences, reach = _without_tail(differences[:, some]), reach[:, some]
     rises = means(differences, weights)
     covariances = covariances_of_means(differences, weights, rises)
-    return Rivals(
+    return (
         np.arange(some.start, some.stop),
         np.where(reach, least + np.maximum(rises, 0.0), np.inf),
         roots_of(np.where(reach[:, :, None] & reach[:, None, :], covariances, 0.0)),

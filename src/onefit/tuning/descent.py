@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -31,28 +32,6 @@ MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
 PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
 IN_A_START = 48  # rows by which points of the grid are told apart
-
-
-@dataclass(frozen=True)
-class Descended:
-    """Where a search went.
-
-    Attributes
-    ----------
-    t : (m,) array
-        The best point, and ``value`` the risk there.
-    gradient : (m,) array
-        Projected onto the bounds: zero at a minimum.
-    n_iter : int
-    message : str
-        Why it stopped.
-    """
-
-    t: Array
-    value: float
-    gradient: Array
-    n_iter: int
-    message: str
 
 
 Callback: TypeAlias = Callable[[dict[str, Any], float], Any]
@@ -89,27 +68,27 @@ class DescentPlan:
     start: Array | None = None
 
 
-def descend(objective: Objective, plan: DescentPlan) -> Descended:
-    """Minimise from each start, and keep the best.
+def descend(objective: Objective, plan: DescentPlan) -> Minimum:
+    """Minimise from each start, and keep the best, with its gradient projected onto the bounds.
 
     Raises
     ------
     ValueError
         If the risk is not finite anywhere it was looked at.
     """
-    best: Descended | None = None
+    best: Minimum | None = None
     try:
         for start in _starts(objective, plan):
             found = WAYS[plan.optimizer](objective, start, plan)
             if best is None or found.value < best.value:
-                gradient = _projected(objective, found.t, found.gradient)
-                best = Descended(found.t, found.value, gradient, found.n_iter, found.message)
+                best = replace(found, gradient=_projected(objective, found.t, found.gradient))
     except KeyboardInterrupt:
         if not objective.visited:
             raise
         t, value = min(objective.visited, key=lambda point: point[1])
         if best is None or value < best.value:
-            best = Descended(t, value, np.full(len(t), np.nan), len(objective.visited), "interrupted")
+            values = np.array([*(seen for _, seen in objective.visited), value])
+            best = Minimum(t, value, np.full(len(t), np.nan), values, False, "interrupted")
     assert best is not None
     if not np.isfinite(best.value):
         raise ValueError(
@@ -216,18 +195,15 @@ def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -
     return _with_steps(projected_gradient, objective, start, plan, 0.1 * float(np.max(high - low)))
 
 
-def _constant(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
-    return _with_steps(constant_steps, objective, start, plan, plan.learning_rate)
-
-
-def _adam(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
-    return _with_steps(adam, objective, start, plan, plan.learning_rate)
-
-
 def _with_steps(
-    way: Callable[..., Minimum], objective: Objective, start: Array, plan: DescentPlan, length: float
+    way: Callable[..., Minimum],
+    objective: Objective,
+    start: Array,
+    plan: DescentPlan,
+    length: float | None = None,
 ) -> Minimum:
-    """Go down by steps that have a length and are projected onto what is allowed."""
+    """Go down by steps that have a length, that of the plan or another, and are projected."""
+    length = plan.learning_rate if length is None else length
     told, stop = _told(objective, plan), _stop(objective, plan)
     return way(told, start, objective.space.project, length, plan.max_iter, stop)
 
@@ -256,7 +232,7 @@ WAYS: dict[str, Callable[[Objective, Array, DescentPlan], Minimum]] = {
     "auto": _suited,
     "lbfgs": _lbfgs,
     "projected": _projected_gradient,
-    "constant": _constant,
-    "adam": _adam,
+    "constant": partial(_with_steps, constant_steps),
+    "adam": partial(_with_steps, adam),
     "stochastic": _stochastic,
 }

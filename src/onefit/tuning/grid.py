@@ -57,44 +57,45 @@ class Grid:
         return (len(self.values) - 1) / max(abs(float(np.log10(self.values[-1] / self.values[0]))), 1e-12)
 
     @property
+    def decade(self) -> int:
+        """Strengths that are added at a time: those of a decade."""
+        return max(int(np.ceil(self.step)), 1)
+
+    @property
     def _may_grow(self) -> bool:
         return self.automatic and len(self.values) > 1
 
     @property
-    def room_below(self) -> int:
-        """How many strengths may be added past the weakest."""
-        return int(MOST_DECADES * self.step) if self._may_grow else 0
+    def weaker(self) -> Array:
+        """Strengths that may be added past the weakest, going on from it."""
+        return self.values[-1] * self._ratios(MOST_DECADES)
 
     @property
-    def room_above(self) -> int:
-        """How many strengths may be added past the strongest."""
+    def stronger(self) -> Array:
+        """Strengths that may be added past the strongest, going on from it."""
         decades = MOST_DECADES
         if self.strongest is not None:
             decades = min(decades, abs(float(np.log10(self.strongest / self.values[0]))))
-        return int(decades * self.step + 1e-9) if self._may_grow else 0
+        return self.values[0] / self._ratios(decades)
 
-    def below(self, count: int) -> Array:
-        """So many strengths past the weakest, going on from it."""
-        return self.values[-1] * self._ratio ** np.arange(1, count + 1)
-
-    def above(self, count: int) -> Array:
-        """So many strengths past the strongest, going on from it."""
-        return self.values[0] / self._ratio ** np.arange(1, count + 1)
-
-    @property
-    def _ratio(self) -> float:
-        """Of one strength to the one before; 1 where none may be added."""
+    def _ratios(self, decades: float) -> Array:
+        """Ratios of strengths that are added to the one at the end: so many decades of them, or none."""
         if not self._may_grow:
-            return 1.0
-        return float((self.values[-1] / self.values[0]) ** (1.0 / (len(self.values) - 1)))
+            return np.empty(0)
+        ratio = float((self.values[-1] / self.values[0]) ** (1.0 / (len(self.values) - 1)))
+        return np.asarray(ratio ** np.arange(1, int(decades * self.step + 1e-9) + 1))
+
+    def reaching(self, above: int, below: int) -> Array:
+        """All strengths, with so many more past the strongest and past the weakest."""
+        return np.concatenate([self.stronger[:above][::-1], self.values, self.weaker[:below]])
 
     def falls_below(self, risks: Array) -> Mask:
         """Whether the risk, (..., J), still falls at the weak end of a path that has come this far: (...)."""
-        return _falls(risks, self.step) & (self.room_below > 0)
+        return _falls(risks, self.step) & (self.weaker.size > 0)
 
     def falls_above(self, risks: Array) -> Mask:
         """Whether the risk still falls at the strong end."""
-        return _falls(risks[..., ::-1], self.step) & (self.room_above > 0)
+        return _falls(risks[..., ::-1], self.step) & (self.stronger.size > 0)
 
 
 def _falls(risks: Array, step: float) -> Mask:

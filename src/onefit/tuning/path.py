@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.problem import Problem
-from onefit.risk.means import mean_and_error
+from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
 from onefit.tuning.contest import Contest, choose_strength
@@ -19,21 +20,18 @@ from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING,
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
-from onefit.tuning.spread import paired_errors
 
 APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """A path of fits and their leave-one-out risks, from the strongest penalty to the weakest.
+@dataclass(frozen=True, eq=False)
+class JudgedPath:
+    """A path of fits and their left-out risks, from the strongest penalty to the weakest, and the choice.
 
     Attributes
     ----------
     strengths : (J,) array
         Those that were visited.
-    losses : (n, J) array
-        Left-out loss of each row at each strength.
     risks, std_errors : (J,) arrays
     paired_errors : (J,) array
         Standard errors of the differences to the smallest risk.
@@ -43,21 +41,33 @@ class SearchResult:
     levels : (J,) or (J, c) array
     best : int
         Position of the strength that was chosen.
+    """
+
+    strengths: Array
+    risks: Array
+    std_errors: Array
+    paired_errors: Array
+    approx_errors: Array
+    coefs: Any
+    levels: Any
+    best: Any
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult(JudgedPath):
+    """A path of which the losses of all rows are known.
+
+    Attributes
+    ----------
+    losses : (n, J) array
+        Left-out loss of each row at each strength.
     contest : Contest or None
         In which a bagged choice was made.
     verdicts : sequence
         What is known of each strength; None where its neighbours speak for it.
     """
 
-    strengths: Array
     losses: Array
-    risks: Array
-    std_errors: Array
-    paired_errors: Array
-    approx_errors: Array
-    coefs: Array
-    levels: Array
-    best: int
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
 
@@ -81,7 +91,7 @@ def of_verdicts(
     chosen, contest = choose_strength(losses, weights, risks, paired, selection, misses)
     off = np.array([verdict.error for verdict in known])
     return SearchResult(
-        strengths, losses, risks, errors, paired, off, coefs, levels, chosen, contest, tuple(verdicts)
+        strengths, risks, errors, paired, off, coefs, levels, chosen, losses, contest, tuple(verdicts)
     )
 
 
@@ -164,7 +174,7 @@ class Walk:
         for strength in self.grid.values.tolist():
             self.strengths.append(strength)
             yield strength
-        for strength in self.grid.below(self.grid.room_below).tolist():
+        for strength in self.grid.weaker.tolist():
             if self.past or not self.grid.falls_below(np.array(self.risks)):
                 return
             self.strengths.append(strength)
@@ -172,7 +182,7 @@ class Walk:
 
     def upwards(self) -> Iterator[float]:
         """Strengths stronger than those of the grid, while the risk falls."""
-        for strength in self.grid.above(self.grid.room_above).tolist():
+        for strength in self.grid.stronger.tolist():
             if not self.grid.falls_above(np.array(self.risks)):
                 return
             self.strengths.insert(0, strength)

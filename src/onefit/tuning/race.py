@@ -40,21 +40,21 @@ def race(
     problem_at: Callable[[float], Problem],
     judgement: Judgement,
     selection: Selection,
-) -> tuple[SearchResult, Fit, LeftOut]:
+) -> tuple[SearchResult, LeftOut]:
     """Judge strengths better until the choice stands.
 
     Returns
     -------
     result : SearchResult
         With what came to be known on the way.
-    fit, left_out
-        At the chosen strength, which is judged thoroughly.
+    left_out : LeftOut
+        Of the fit at the chosen strength, which is judged thoroughly.
     """
     running = _Race(result, problem_at, judgement, selection, list(result.verdicts))
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
-        solution, left_out = running.finish()
-    return running.result, solution.fit, left_out
+        left_out = running.finish()
+    return running.result, left_out
 
 
 @dataclass(eq=False)
@@ -82,7 +82,7 @@ class _Race:
                 self._judge(j, count)
             self._choose()
 
-    def finish(self) -> tuple[Solution, LeftOut]:
+    def finish(self) -> LeftOut:
         """Judge the choice thoroughly, and choose again, until that stands."""
         best = self.result.best
         while best not in self.finished:
@@ -93,7 +93,7 @@ class _Race:
             if self.spent <= self._affordable or not self._is_as_good(best):
                 best = self.result.best
         self.result = replace(self.result, best=best)
-        return self._solution(best), self.finished[best]
+        return self.finished[best]
 
     def _looked_at(self, j: int) -> int:
         """Judge a strength as those that it is held against were; returns the choice after that."""

@@ -7,26 +7,34 @@ With X̃ = W^½ (X − 1 x̄ᵀ) = Q S^½ Vᵀ and ỹ = W^½ (y − ȳ), at eve
     coefficients   = X̃ᵀ Q diag(1/(s + alpha)) Qᵀỹ,
 
 none of which loses digits as alpha goes to zero (Golub, Heath and Wahba 1979).  Responses are gone through in
-blocks, so that left-out values of all of them at all strengths are never held.
+blocks, so that left-out values of all of them at all strengths are never held.  A path goes on beyond its
+grid while the risk falls, and ends in one choice for all responses, or one each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.tuning.centred import CentredDesign
+from onefit.risk.means import means
+from onefit.tuning.contest import Chosen, Contest, choose_each
+from onefit.tuning.grid import Grid
+from onefit.tuning.path import JudgedPath, SearchResult
+from onefit.tuning.ridge_coordinates import CentredDesign
+from onefit.tuning.selection import Selection
+
+Judge: TypeAlias = Callable[[Index, Array], Array]  # of responses and strengths: losses (t, J, n)
 
 AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
 
@@ -216,3 +224,150 @@ class RidgeSpectrum:
         some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self.design.centred)))
         some.__dict__["_decomposition"] = self._decomposition
         return some
+
+
+# --- the path ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EachTarget(JudgedPath):
+    """Risks of t responses at every strength, and a choice for each.
+
+    Risks and their errors are (J, t) arrays, missing (NaN) where a response was not judged: its risk fell no
+    longer.  Of the chosen strengths only, coefficients and intercepts are kept, and not here.
+
+    Attributes
+    ----------
+    best : (t,) int array
+    contests : list of Contest
+    """
+
+    contests: list[Contest]
+
+
+class Tried(NamedTuple):
+    """Responses that were judged at the same strengths.
+
+    Attributes
+    ----------
+    targets : (t,) int array
+    above, below : int
+        How many of the strengths are beyond those of the grid, at either end.
+    losses : (t, J, n) array
+    """
+
+    targets: Index
+    above: int
+    below: int
+    losses: Array
+
+    def of(self, which: Mask) -> Tried:
+        """Some of the responses."""
+        return self if which.all() else self._replace(targets=self.targets[which], losses=self.losses[which])
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """The strengths of a grid, and what they do to the residuals of a ridge problem."""
+
+    spectrum: RidgeSpectrum
+    grid: Grid
+    known: dict[bytes, Shrinkage]
+
+    @property
+    def weights(self) -> Array:
+        return self.spectrum.problem.weights
+
+    def losses(self, targets: Index, alphas: Array) -> Array:
+        """Left-out losses of some responses: (t, J, n)."""
+        key = alphas.tobytes()
+        if key not in self.known:
+            self.known[key] = self.spectrum.shrinkage(alphas)
+        return self.spectrum.losses(targets, alphas, self.known[key])
+
+    def mean_losses(self, targets: Index, alphas: Array) -> Array:
+        """Their mean over all responses, as one response: (1, J, n)."""
+        total = np.zeros((1, len(alphas), len(self.weights)))
+        for part in self.spectrum.blocks(len(alphas)):
+            total[0] += self.losses(np.arange(part.start, part.stop), alphas).sum(axis=0)
+        return total / self.spectrum.n_targets
+
+    def tried(self, targets: Index, judge: Judge) -> Iterator[Tried]:
+        """Judge responses at the strengths of the grid, then on at either end while the risk falls."""
+        whole = Tried(targets, 0, 0, judge(targets, self.grid.values))
+        below = self._extended([whole], self.grid.weaker, judge, weaker=True)
+        yield from self._extended(below, self.grid.stronger, judge, weaker=False)
+
+    def _extended(
+        self, tried: Iterable[Tried], room: Array, judge: Judge, *, weaker: bool
+    ) -> Iterator[Tried]:
+        """Go a decade further at a time with those whose risk falls at an end."""
+        falls = self.grid.falls_below if weaker else self.grid.falls_above
+        decades = np.split(room, range(self.grid.decade, len(room), self.grid.decade)) if room.size else []
+        for some in tried:
+            for more in decades:
+                on = falls(means(some.losses, self.weights))
+                if not on.any():
+                    break
+                if not on.all():
+                    yield some.of(~on)
+                some = self._further(some.of(on), more, judge, weaker=weaker)
+            yield some
+
+    def _further(self, some: Tried, more: Array, judge: Judge, *, weaker: bool) -> Tried:
+        """The same at more strengths, which go on from the end."""
+        added = judge(some.targets, more if weaker else more[::-1])
+        losses = np.concatenate([some.losses, added] if weaker else [added, some.losses], axis=1)
+        above, below = (0, len(more)) if weaker else (len(more), 0)
+        return Tried(some.targets, some.above + above, some.below + below, losses)
+
+
+def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> SearchResult:
+    """Judge every strength by the mean loss over the responses, and choose one for all."""
+    path = RidgePath(spectrum, grid, {})
+    (tried,) = path.tried(np.zeros(1, dtype=np.intp), path.mean_losses)
+    chosen = choose_each(tried.losses.copy(), path.weights, selection)
+    strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.y.shape[1:]
+    coefs = spectrum.coefficients(strengths)
+    return SearchResult(
+        strengths,
+        chosen.risks[0],
+        chosen.std_errors[0],
+        chosen.paired_errors[0],
+        np.zeros(len(strengths)),
+        np.moveaxis(coefs, 2, 0).reshape(len(strengths), -1, *shape),
+        spectrum.levels(coefs).T.reshape(len(strengths), *shape),
+        int(chosen.best[0]),
+        tried.losses[0].T,
+        chosen.contests[0],
+    )
+
+
+def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> EachTarget:
+    """Judge every strength by the loss of each response, block by block, and choose one for each."""
+    path, found = RidgePath(spectrum, grid, {}), list[tuple[Index, int, int, Chosen]]()
+    for part in spectrum.blocks(len(grid.values)):
+        for tried in path.tried(np.arange(part.start, part.stop), path.losses):
+            found.append((*tried[:3], choose_each(tried.losses, path.weights, selection)))
+    return _joined(grid, found)
+
+
+def _joined(grid: Grid, found: list[tuple[Index, int, int, Chosen]]) -> EachTarget:
+    """All responses on the strengths that any of them was judged at."""
+    above = max(part[1] for part in found)
+    strengths = grid.reaching(above, max(part[2] for part in found))
+    t = sum(len(part[0]) for part in found)
+    paths, best, contests = np.full((3, len(strengths), t), np.nan), np.empty(t, dtype=np.intp), {}
+    for own, more, _, chosen in found:
+        first = above - more
+        at = slice(first, first + chosen.risks.shape[1])
+        for path, values in zip(paths, chosen[:3], strict=True):
+            path[at, own] = values.T
+        best[own] = chosen.best + first
+        for k, one in zip(own.tolist(), chosen.contests, strict=True):
+            contests[k] = one._replace(positions=one.positions + first)
+    risks, errors, paired = paths
+    exact = 0.0 * risks  # the formula is
+    return EachTarget(
+        strengths, risks, errors, paired, exact, None, None, best, [contests[k] for k in range(t)]
+    )

@@ -156,7 +156,7 @@ def choose(risks: Array, paired: Array, selection: Selection) -> Index:
     risks : (..., J) array
         Strongest penalty first.
     paired : (..., J) array
-        Standard errors of the differences to the smallest risk: ``spread.paired_errors``.
+        Standard errors of the differences to the smallest risk: ``paired_errors``.
     selection : "min" or "1se"
         The smallest risk; or the strongest penalty whose risk exceeds the smallest by no more than one
         standard error of that difference.  The classical rule (Breiman et al. 1984; ``lambda.1se`` of
@@ -184,7 +184,7 @@ def confidence_set(risks: Array, covariance: Array, n: int) -> Mask:
     ----------
     risks : (J,) array
     covariance : (J, J) array
-        Of the errors of the risks, or of their differences to one of them: ``spread.covariance_of_means``.
+        Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
     n : int
         Rows with weight.
     """
@@ -218,7 +218,7 @@ def corrected_risk(
     risks : (J,) array
         Strongest penalty first.
     covariance : (J, J) array
-        Of the errors of the risks, or of their differences to one of them: ``spread.covariance_of_means``.
+        Of the errors of the risks, or of their differences to one of them: ``covariance_of_means``.
     selection : "bagged_se", "bagged", "min" or "1se"
     paths : (J,) int array, optional
         Which path a strength belongs to, if there are several: of their choices the smallest risk is taken.

@@ -35,10 +35,10 @@ from onefit.leave_out.chords import (
     LeftOutCurvature,
     Point,
     repeat_steps,
+    steps_in_rows,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
-from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK

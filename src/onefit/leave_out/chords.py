@@ -8,10 +8,21 @@ with the folds as columns, so that a step costs a few products with X for all of
 gradient is that of the refit itself, its weights and the strength of its penalty: with any K_k the
 iteration can only settle on the refit with the same active pattern, and that the pattern stays is read
 from the last gradient.
+
+Where columns are many, steps are told by the rows alone.  The parameters without set G are θ̂ − K_G⁻¹ Zᵀ u at
+every step: gradients are sums over rows, and that of the penalty at θ̂ is one, too: Zᵀ g = −∇P(θ̂).  With
+H_G = Z K_G⁻¹ Zᵀ and η = η̂ − H_G u a step is
+
+    u ← (1 − κ) u + ℓ′(η) − share g − κ D_G (η − η̂),
+
+one product with H_G, whatever the number of columns; κ is the share of the penalty that is left, beside that
+of its curvature in K_G.  Every few steps of a problem are mixed, in the norm of H_G, which is about that of
+A⁻¹ in the gradient.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +38,13 @@ from onefit.leave_out.vertex import held_up_to
 from onefit.losses import CoupledLoss
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
+from onefit.solvers.mixing import MIXED, ChordStep, mixed
 from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
+PATIENCE = 4  # steps that may pass without one that is the shortest so far
 
 
 class Point(NamedTuple):
@@ -256,3 +269,80 @@ def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: in
                 break
         settled &= refits.descended(point)
     return End(point, settled)
+
+
+class RowEnd(NamedTuple):
+    """Where steps in the rows came to."""
+
+    dual: Array  # u, of the shape of η
+    eta: Array
+    settled: Mask
+
+    def ended(self, refits: FoldProblems, parameters: Callable[[Array], Direction]) -> End:
+        """The parameters there, by K_G⁻¹ Zᵀ, and whether the objective has fallen."""
+        fit = refits.fit
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = parameters(self.dual)
+            point = Point(
+                fit.coef[..., None] - step.coef, fit.intercept[..., None] - step.intercept, self.eta
+            )
+            return End(point, self.settled & refits.descended(point))
+
+    def take(self, which: Mask, dual: Array, eta: Array) -> None:
+        """Go on to other points, where asked to."""
+        self.dual[..., which], self.eta[..., which] = dual[..., which], eta[..., which]
+
+
+def steps_in_rows(
+    refits: FoldProblems,
+    respond: Callable[[Array], Array],
+    rows: Index,
+    max_steps: int,
+    tol: float = 1.0,
+    shrink: float = 1.0,
+) -> RowEnd:
+    """Steps from the fit, until those of each fold become small, or no longer shrink.
+
+    Parameters
+    ----------
+    refits : FoldProblems
+    respond : callable
+        H_G times a column of each fold.
+    rows : (f, b) int array
+        Those that leave.
+    max_steps : int
+    tol : float, default 1
+        How much longer the last steps may be than at full precision.
+    shrink : float, default 1
+        Factor on the penalty's curvature in K_G.
+    """
+    fit, f = refits.fit, len(rows)
+    share = refits.keeps / shrink
+    base, everyone = fit.eta[..., None], np.arange(f)[:, None]
+    dual, eta = np.zeros((*fit.eta.shape, f)), np.repeat(base, f, axis=-1)
+    end = RowEnd(dual.copy(), eta.copy(), np.zeros(f, dtype=bool))
+    least, waited, seen = np.full(f, np.inf), np.zeros(f), deque[ChordStep](maxlen=MIXED)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(max_steps):
+            bent = _bent(fit.hessian, eta - base)
+            bent[rows, ..., everyone] = 0.0
+            linear = refits.keeps * fit.gradient[..., None] + share * bent
+            target = (1.0 - share) * dual + refits.slope(eta) - linear
+            ahead = base - respond(target)
+            moved = np.abs(ahead - eta).reshape(-1, f).max(axis=0)
+            shorter = moved < least  # false, too, where it is not finite
+            end.take(shorter, target, ahead)
+            end.settled[:] |= moved <= tol * refits.tol
+            least, waited = np.where(shorter, moved, least), np.where(shorter, 0, waited + 1)
+            if np.all(end.settled | (waited >= PATIENCE)):
+                break
+            seen.append(ChordStep(np.stack([target, ahead]), target - dual, eta - ahead))
+            dual, eta = mixed(seen)
+    return end
+
+
+def _bent(hessian: Array, change: Array) -> Array:
+    """D times changes of the linear predictors, one a fold along the last axis."""
+    if hessian.ndim == 3:
+        return np.asarray(np.einsum("nab,nbf->naf", hessian, change))
+    return hessian[..., None] * change

@@ -4,7 +4,7 @@ Stages, each with a proof of how far its values may be off: one Newton step for 
 ``blocks``, ``dual``), bounds and exact patterns (``prove``, ``patterns``), repeated steps for all sets that
 need them (``chords``, ``proximal``), exact paths (``follow``), and solving anew (``refit``).  They are taken
 until the risk is known to ``max_error`` of its standard errors.  Where no stage affords that, a sample of the
-sets is solved instead, and corrects the mean (``sample``).
+sets is solved instead, and corrects the mean (``sample``).  To compare strengths, some of the rows do.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from onefit import cost
+from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out.follow import cost as following
@@ -19,17 +20,27 @@ from onefit.leave_out.follow import has_paths
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.sample import sample
+from onefit.leave_out.sample import NEGLIGIBLE, sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
-from onefit.leave_out.ways import cost_of_chords
-from onefit.leave_out.yardstick import Yardstick
+from onefit.leave_out.ways import Way, cost_of_chords, ways
+from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
+from onefit.solvers import coordinate_descent
+from onefit.solvers.path import approached
+from onefit.solvers.solve import solve
+from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
 IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
+LOOKS = 2  # at what standard errors of the mean are
+DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
+HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
+LAST = 0.03  # seconds of the iterations for the last few rows, however many there are
+LITTLE = 0.02  # of the way of predictors, that may be left
+SHARPEST = 1e-8  # error of steps that they may still wait for
 
 
 def leave_out(
@@ -108,3 +119,63 @@ def affordable_for(fit: Fit) -> float:
     n, p = fit.problem.X.shape
     one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
     return max(AT_LEAST, AFFORDABLE * one.seconds)
+
+
+def cost_of_some(fit: Fit, count: int) -> float:
+    """Seconds that so many rows take, about."""
+    (work, way), *_ = ways(fit)
+    return HARDER * count * work.seconds + LAST * (way is Way.ITERATE)
+
+
+def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> Array:
+    """Linear predictors of some rows without themselves, (m,) or (m, c); NaN where there is no refit.
+
+    They are refined by the stages of the engine until what they leave is negligible beside an error of the
+    mean that such a sample tells.
+    """
+    state = State.of(fit, None, curvature, yardstick, max_error=KNOWN)
+    if not fit.is_kinked:  # patterns are looked at where the rows end
+        state.prove()
+    stand_for = np.zeros(state.found.count)
+    stand_for[rows] = 1.0
+    for _ in range(LOOKS):  # what the first has solved tells the spread of the losses better
+        room = allowed(state.found, yardstick, KNOWN, stand_for)
+        state.settle(rows, NEGLIGIBLE * room / state.found.count, proven=False)
+    eta = state.found.eta.copy()
+    eta[state.found.failed] = np.nan
+    return eta[rows]
+
+
+def is_dear_to_factor(fit: Fit, fits: int) -> bool:
+    """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
+    takes = Seconds.of(fit)
+    return takes.factored > DEARER * fits * takes.singly
+
+
+def rough_cost(fit: Fit) -> float:
+    """Seconds that ``left_out_roughly`` takes, about."""
+    takes, by_column = Seconds.of(fit), coordinate_descent.is_possible(fit)
+    return coordinate_descent.work(fit, fit.tangent.size).seconds if by_column else min(takes)
+
+
+def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
+    """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
+    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
+    if coordinate_descent.is_possible(start):
+        return _moved_by_column(start, rows)
+    near = approached(start, curvature).fit
+    return (solve(start).fit if near is start else near).eta[rows]
+
+
+def _moved_by_column(start: Fit, rows: Index) -> Array:
+    """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink."""
+    here = start.eta[rows]
+    before, last = here, 0.0
+    for _, fit in coordinate_descent.nearer(start, SHARPEST):
+        way, here = fit.eta[rows] - here, fit.eta[rows]
+        step = float(np.linalg.norm(way))
+        left = step * step / (last - step) if last > step else np.inf  # a geometric series
+        if step > 0 and left <= LITTLE * np.linalg.norm(here - before):
+            return here
+        last = step
+    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]

@@ -16,7 +16,6 @@ checked.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,11 +35,10 @@ from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
-from onefit.solvers.mixing import ChordStep, mixed
+from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDS, USUAL_ROUNDS = 30, 6  # of steps: at most, and in most problems
-MIXED = 3  # steps that are mixed
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
@@ -54,7 +52,6 @@ class Ends(NamedTuple):
     coef: Array  # (m, p)
     intercept: Array  # (m,)
     settled: Mask  # (m,)
-    moved: Mask  # (m,), whether they are not at the fit any more
 
 
 def applies(fit: Fit) -> bool:
@@ -118,16 +115,19 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
         np.array([start.coef for start in starts] or [fit.coef] * m),
         np.array([start.intercept for start in starts] or [fit.intercept] * m, dtype=np.float64),
         settled=np.zeros(m, dtype=bool),
-        moved=np.full(m, bool(starts)),
     )
-    part = np.arange(m)
+    part, moved = np.arange(m), bool(starts)
     for _ in range(JOINED):
         table = watched.table()
         if table is None:
             break
         joining, missed = np.zeros(len(fit.coef), dtype=bool), []
         for some in _in_chunks(part, fit.problem.n):
-            run = RowProblems.of(table, rows[some], ends, some)
+            run = (
+                RowProblems.of(table, rows[some], ends, some)
+                if moved
+                else RowProblems.at_fit(table, rows[some])
+            )
             run.go(SETTLED * max(tol, 1.0))
             own, fine = run.judge(watched.eligible)
             run.hand_over(ends, some, fine)
@@ -137,6 +137,7 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
         if part.size == 0 or not joining.any():
             break
         watched.join(joining)
+        moved = True
     return ends
 
 
@@ -154,7 +155,8 @@ class RowProblems:
     is_fresh: bool  # whether all problems are at the fit
     settled: Mask = field(init=False)
     failed: Mask = field(init=False)
-    seen: deque[ChordStep] = field(default_factory=lambda: deque(maxlen=MIXED))
+    seen: list[ChordStep] = field(default_factory=list)  # the last steps, oldest first
+    seen_of: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # and of which problems
 
     @classmethod
     def at_fit(cls, table: WorkingSet, rows: Index) -> RowProblems:
@@ -168,8 +170,6 @@ class RowProblems:
     @classmethod
     def of(cls, table: WorkingSet, rows: Index, ends: Ends, part: Index) -> RowProblems:
         """Start where the iterations have come to."""
-        if not ends.moved[part].any():
-            return cls.at_fit(table, rows)
         beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
         run = cls._at(table, rows, beta, ends.intercept[part])
         run.eta = run.predict(run.stacked)
@@ -268,11 +268,10 @@ class RowProblems:
         """Where these steps and those before lead together, unless that has other signs: (q, a)."""
         step = target - x
         own = ChordStep(target, step, _linalg.product(self.table.K, step))
-        shape = len(x), len(self.rows)
-        self.seen.append(ChordStep(*(_scattered(part, active, shape) for part in own)))
-        if len(self.seen) == 1:
-            return target
-        found = mixed([ChordStep(*(part[:, active] for part in one)) for one in self.seen])
+        still = np.isin(self.seen_of, active)  # none that has settled moves again
+        before = (ChordStep(*(part[:, still] for part in one)) for one in self.seen)
+        self.seen, self.seen_of = [*before, own][-MIXED:], active
+        found = mixed(self.seen)
         return np.where(np.sign(found) == np.sign(target), found, target)
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
@@ -334,7 +333,7 @@ class RowProblems:
         ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
         ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
         ends.eta[there] = self.eta[self.rows[which], which]
-        ends.settled[part], ends.moved[part] = fine & finite, True
+        ends.settled[part] = fine & finite
         ends.bounds[part] = np.where(fine & finite, self.bounds(), np.inf)
 
     @property
@@ -385,10 +384,3 @@ class RowProblems:
         with np.errstate(invalid="ignore"):
             found = self._lengths_of_errors[3] * self._lengths_of_errors[0]
         return np.where(np.isfinite(found) & ~self._unsure, found, np.inf)
-
-
-def _scattered(values: Array, active: Index, shape: tuple[int, int]) -> Array:
-    """Values of some problems among those of all."""
-    found = np.zeros(shape)
-    found[:, active] = values
-    return found

@@ -293,13 +293,11 @@ class State:
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
-        which, seconds = self.wanting().which, 0.0
-        if which.size and self._ways()[0][1] is Way.ITERATE:
-            seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
-        if not 0 < seconds <= affordable:
+        which = self.wanting().which
+        seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
+        if self._ways()[0][1] is not Way.ITERATE or not 0 < seconds <= affordable:
             return 0.0
-        known = proximal.look(self._watched, which)
-        self._take({row: (eta, bound) for row, eta, bound in known}, {})
+        self._take({row: known for row, *known in proximal.look(self._watched, which)}, {})
         return seconds
 
     def _iterate(self, which: Index) -> None:

@@ -7,7 +7,7 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -208,7 +208,7 @@ class Watched:
     fit: Fit
     eligible: Mask  # columns that may enter: a copy of another one need not
     columns: Index
-    tables: list[WorkingSet | None] = field(default_factory=list)  # one, once it was asked for
+    kept: WorkingSet | None  # on these columns, where the penalty shrinks as usual
 
     @classmethod
     def of(cls, fit: Fit) -> Watched:
@@ -217,7 +217,8 @@ class Watched:
         l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
         near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
         eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
-        return cls(fit, eligible, np.flatnonzero(near & eligible))
+        columns = np.flatnonzero(near & eligible)
+        return cls(fit, eligible, columns, WorkingSet.of(fit, columns, fit.problem.usual_shrink))
 
     @property
     def may_be_tied(self) -> Mask:
@@ -227,12 +228,9 @@ class Watched:
 
     def table(self, shrink: float | None = None) -> WorkingSet | None:
         """That of the columns that are watched at present, kept where the penalty shrinks as usual."""
-        usual = self.fit.problem.usual_shrink
-        if shrink is not None and shrink != usual and np.any(self.fit.tangent.hessian):
-            return WorkingSet.of(self.fit, self.columns, shrink)
-        if not self.tables:
-            self.tables = [WorkingSet.of(self.fit, self.columns, usual)]
-        return self.tables[0]
+        if shrink in (None, self.fit.problem.usual_shrink) or not np.any(self.fit.tangent.hessian):
+            return self.kept
+        return WorkingSet.of(self.fit, self.columns, shrink)
 
     def join(self, joining: Mask) -> None:
         """Watch more columns."""
@@ -240,7 +238,7 @@ class Watched:
         if more.size == 0:
             return
         self.columns = np.concatenate([self.columns, more])
-        self.tables = [table and table.joined(more) for table in self.tables]
+        self.kept = self.kept and self.kept.joined(more)
 
 
 @dataclass(frozen=True, eq=False)

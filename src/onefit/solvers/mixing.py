@@ -14,6 +14,7 @@ import numpy as np
 
 from onefit._typing import Array
 
+MIXED = 3  # steps that are worth it: more take longer than they save
 DEPENDENT = 1e-12  # of differences of length one: an eigenvalue below it tells nothing
 
 

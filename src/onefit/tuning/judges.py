@@ -18,9 +18,9 @@ from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.engine import leave_some_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.some import leave_some_out
 from onefit.leave_out.step import leave_kinks_out, one_step
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError

@@ -81,10 +81,9 @@ class Models:
         entered = (on & ~base.eliminated.inside).any(axis=0)
         which = np.flatnonzero(found.settled & (entered | (base.d * base.leverage > 1.0 - HELD_ALONE)))
         unit = np.divide(1.0, base.d, out=np.zeros_like(base.d), where=base.d > 0)
-        nothing = np.zeros_like(base.base), np.zeros_like(base.keep)
-        own = replace(base, base=nothing[0], keep=nothing[1], at_base=unit[None])
         known = found.settled.copy()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            own = replace(base, base=0.0 * base.base, keep=0.0 * base.keep, at_base=unit[None])
             (inverse_slack,) = own.solve(which, on[:, which], np.sign(found.x[:, which]))[1]
         known[which] = np.abs(inverse_slack) * HELD_ALONE <= 1.0
         return known

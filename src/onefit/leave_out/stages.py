@@ -297,7 +297,8 @@ class State:
         seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
         if self._ways()[0][1] is not Way.ITERATE or not 0 < seconds <= affordable:
             return 0.0
-        self._take({row: known for row, *known in proximal.look(self._watched, which)}, {})
+        known = proximal.look(self._watched, which)
+        self._take({row: (eta, bound) for row, eta, bound in known}, {})
         return seconds
 
     def _iterate(self, which: Index) -> None:

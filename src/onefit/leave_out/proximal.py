@@ -292,7 +292,8 @@ class RowProblems:
     def _lengths(self, active: Index, x: Array, target: Array, ahead: Array) -> Array:
         """Halve the steps along which the objective does not fall: (a,), 0 where none is short enough.
 
-        Up to ``CALM`` it must: the model has at least half of the curvature on the way.
+        Up to ``CALM`` it must, as the model has at least half of the curvature on the way.  Mixed steps that
+        short are taken, too: where they lead is judged at the end.
         """
         problem = self.table.fit.problem
         length, far = np.ones(len(active)), np.arange(len(active))

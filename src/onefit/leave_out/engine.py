@@ -20,7 +20,7 @@ from onefit.leave_out.follow import has_paths
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.sample import NEGLIGIBLE, sample
+from onefit.leave_out.sample import FEWEST, NEGLIGIBLE, sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.ways import Way, cost_of_chords, ways
@@ -88,6 +88,7 @@ def leave_out(
         affordable -= state.look(affordable)
     left = state.refine(affordable)
     if yardstick is not None and max_error > 0:
+        state.take_all_cheaper_than(FEWEST)
         sample(state, yardstick, left)
         state.tighten(IN_PASSING)
     return state.found

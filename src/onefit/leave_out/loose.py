@@ -14,6 +14,7 @@ the others in all those rows, such as words that only a removed row tells apart,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,7 +67,7 @@ def with_middle_intercept(fit: Fit) -> Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Face:
+class Face:
     """The optima of a fit, of one of its outputs: those θ + d that agree with its duals.
 
     All optima of a linear program are complementary to each of its dual solutions (Goldman and Tucker 1956).
@@ -79,7 +80,7 @@ class _Face:
     Z: Array  # (n, f) rows on the free coordinates, and the intercept
 
     @classmethod
-    def of(cls, fit: Fit, *output: int) -> _Face:
+    def of(cls, fit: Fit, *output: int) -> Face:
         own: Any = (slice(None), *output)
         problem, free = fit.problem, np.flatnonzero(_open_columns(fit)[own])
         held = problem.weights > 0
@@ -150,12 +151,12 @@ def is_determined(fit: Fit) -> bool:
     return not open_faces(fit)
 
 
-def open_faces(fit: Fit) -> list[_Face]:
+def open_faces(fit: Fit) -> list[Face]:
     """The optima of each output that has several."""
     return [face for face in _faces(fit) if not face.is_point]
 
 
-def reach_of_optima(fit: Fit, rows: Index, faces: list[_Face] | None = None) -> Array:
+def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) -> Array:
     """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
 
     Of all outputs together, so that no difference of two is off by more.
@@ -164,17 +165,17 @@ def reach_of_optima(fit: Fit, rows: Index, faces: list[_Face] | None = None) -> 
     return np.sum([np.zeros(len(rows)), *reaches], axis=0)
 
 
-def _faces(fit: Fit) -> list[_Face]:
+def _faces(fit: Fit) -> list[Face]:
     """The optima of each output, where there may be several."""
     if is_straight(fit):
-        return [_Face.of(fit)]
+        return [Face.of(fit)]
     if isinstance(fit.problem.loss, PiecewiseLinear) or not _has_patterns(fit):
         return []
     tied = _open_columns(fit) & (fit.coef == 0)
     if not tied.any():
         return []
     tied &= may_be_tied(fit)
-    return [_Face.of(fit, *output) for output in np.argwhere(tied.any(axis=0)).tolist()]
+    return [Face.of(fit, *output) for output in np.argwhere(tied.any(axis=0)).tolist()]
 
 
 def _has_patterns(fit: Fit) -> bool:

@@ -15,13 +15,15 @@ holds among the columns over which A is taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, room_of_intercept
+from onefit.leave_out.loose import Face, is_straight, open_faces, reach_of_optima, room_of_intercept
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
@@ -126,7 +128,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
 
 
-def bound_at(solution: Solution, rows: Index) -> Array:
+def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = None) -> Array:
     """Bounds of some rows' predictors at what should solve a problem: (r,), by its own curvature.
 
     Parameters
@@ -134,6 +136,8 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     solution : Solution
         A fit and the curvature there.
     rows : (r,) int array
+    faces : sequence of Face, optional
+        What ``open_faces`` says of the fit, where it is at hand.
 
     Notes
     -----
@@ -148,7 +152,8 @@ def bound_at(solution: Solution, rows: Index) -> Array:
     )
     if not _holds_off_its_pattern(fit) or not _kinks_hold(fit, gradient):
         return np.full(len(rows), np.inf)
-    far = reach_of_optima(fit, rows, faces := open_faces(fit))
+    faces = open_faces(fit) if faces is None else faces
+    far = reach_of_optima(fit, rows, faces)
     if faces and is_straight(fit):
         return far
     if any(room := room_of_intercept(fit)):  # all of these are as good

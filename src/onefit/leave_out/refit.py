@@ -16,7 +16,7 @@ from onefit.curvature import Direction
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import batched
-from onefit.leave_out.loose import is_determined, with_middle_intercept
+from onefit.leave_out.loose import open_faces, with_middle_intercept
 from onefit.leave_out.prove import bound_at
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.newton import Solution
@@ -134,8 +134,9 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
     if solution is None:
         return None
     refit = with_middle_intercept(solution.fit)
-    bounds = bound_at(solution._replace(fit=refit), judged)
-    several = refit is not solution.fit or not is_determined(refit)
+    faces = open_faces(refit)
+    bounds = bound_at(solution._replace(fit=refit), judged, faces)
+    several = refit is not solution.fit or bool(faces)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, several)
 
 

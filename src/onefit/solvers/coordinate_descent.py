@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ElasticNet
+from sklearn.linear_model import ElasticNet, enet_path
 
 from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
+from onefit.problem import Problem
 from onefit.solvers.line_search import ROUNDING, toward
 
 MOST_STEPS = 20
@@ -36,6 +38,7 @@ FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a t
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
+DENSE = 2**24  # numbers in some columns, up to which they are held densely
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
@@ -99,9 +102,18 @@ def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple
 
 
 def _open(fit: Fit) -> Index:
-    """Columns that are in, or want to enter."""
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
-    return np.flatnonzero((fit.coef != 0) | (np.abs(fit.loss_gradient) > l1))
+    """Columns that are in, and those that want to enter the most.
+
+    Far from the optimum many want to that will not stay: there are no more in a step than half as many as
+    rows, or a quarter of new ones.
+    """
+    n, (l1, _) = fit.problem.n, fit.problem.separable.strengths(fit.coef.shape)
+    inside, pull = np.flatnonzero(fit.coef), np.abs(fit.loss_gradient) / l1
+    wanting = np.flatnonzero((fit.coef == 0) & (pull > 1.0))
+    room = max(n // 2 - inside.size, n // 4, 1)
+    if wanting.size > room:
+        wanting = wanting[np.argpartition(-pull[wanting], room)[:room]]
+    return np.sort(np.concatenate([inside, wanting]))
 
 
 def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
@@ -111,24 +123,74 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
         return fit
     l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
     d = np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
-    ridge = float(l2[0] / l1[0] ** 2)
-    lasso = ElasticNet(
-        alpha=(1.0 + ridge) / d.sum(),
-        l1_ratio=1.0 / (1.0 + ridge),
-        fit_intercept=bool(problem.intercept),
-        tol=error,
-        max_iter=sweeps,
-        warm_start=True,
-    )
-    lasso.coef_ = fit.coef[which] * l1
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
+    model = _Model(problem, X, which, d, response, 1.0 / l1, float(l2[0] / l1[0] ** 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-        lasso.fit(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1), response, sample_weight=d)
+        minimum = model.by_gram if model.has_gram else model.by_row
+        scaled, level = minimum(fit.coef[which] * l1, error, sweeps)
     coef = np.zeros_like(fit.coef)
-    coef[which] = lasso.coef_ / l1
-    level = lasso.intercept_ if problem.intercept else fit.intercept
-    return Fit(problem, coef, np.asarray(level, dtype=np.float64))
+    coef[which] = scaled / l1
+    return Fit(problem, coef, np.asarray(level if problem.intercept else fit.intercept, dtype=np.float64))
+
+
+class _Model(NamedTuple):
+    """A weighted elastic net of some columns, each times a factor: ``ridge`` is ℓ2 beside an ℓ1 of one."""
+
+    problem: Problem
+    X: Any
+    which: Index
+    d: Array  # (n,), weights
+    response: Array  # (n,)
+    factors: Array
+    ridge: float
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether sweeps take less over products of columns than over the rows."""
+        n, k = len(self.d), len(self.which)
+        return k <= n and n * k <= DENSE
+
+    @property
+    def l1_ratio(self) -> float:
+        return 1.0 / (1.0 + self.ridge)
+
+    def by_gram(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
+        """Coefficients of the scaled columns, and the intercept."""
+        rows, d, response = _linalg.as_columns(self.X).columns_as_rows(self.which), self.d, self.response
+        rows = rows * self.factors[:, None]
+        means, level = np.zeros(len(rows)), 0.0
+        if self.problem.intercept:
+            means, level = rows @ d / d.sum(), float(response @ d / d.sum())
+            rows -= means[:, None]
+        rows *= np.sqrt(d)
+        _, coefs, _ = enet_path(
+            rows.T,
+            np.sqrt(d) * (response - level),
+            l1_ratio=self.l1_ratio,
+            alphas=[(1.0 + self.ridge) / len(d)],
+            precompute=True,
+            coef_init=start,
+            check_input=False,
+            tol=error,
+            max_iter=sweeps,
+        )
+        return coefs[:, 0], level - float(means @ coefs[:, 0])
+
+    def by_row(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
+        """The same, on columns as they are stored."""
+        lasso = ElasticNet(
+            alpha=(1.0 + self.ridge) / self.d.sum(),
+            l1_ratio=self.l1_ratio,
+            fit_intercept=bool(self.problem.intercept),
+            tol=error,
+            max_iter=sweeps,
+            warm_start=True,
+        )
+        lasso.coef_ = start
+        columns = _linalg.as_columns(self.X).scaled_columns(self.which, self.factors)
+        lasso.fit(columns, self.response, sample_weight=self.d)
+        return lasso.coef_, lasso.intercept_
 
 
 def _on_independent_columns(fit: Fit) -> Fit:

@@ -141,7 +141,7 @@ def test_one_coordinate_at_a_time_leads_there_too(penalty, monkeypatch):
     fit = _fit(X, y, penalty)
     together = _check(fit)
     none = lambda models: models._at_start(np.arange(models.start.shape[1]))[0]  # noqa: E731
-    monkeypatch.setattr("onefit.leave_out.exchange.Models._exchange", none)
+    monkeypatch.setattr("onefit.leave_out.exchange.QuadraticModels._exchange", none)
     alone = _check(fit)
     assert np.all(alone.exchanges[together.exchanges > 0] > 0)
     np.testing.assert_allclose(

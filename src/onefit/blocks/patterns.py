@@ -16,7 +16,7 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.exchange import LETS_GO, Models
+from onefit.leave_out.exchange import LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Elimination, Tableau
 from onefit.numerics import LEAST_SLACK, ON_BOUND
 
@@ -147,7 +147,7 @@ class Patterns:
         k, j = np.nonzero(np.where(self.supports.inside, *inside))
         return j, k
 
-    def _models(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> Models:
+    def _models(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> QuadraticModels:
         """Rows b at strengths j."""
         z, w, inside = Z[:, b], weights[b], self.supports.inside[:, j]
         kept = 1.0 - w * self.base_leverage
@@ -168,4 +168,4 @@ class Patterns:
             (np.einsum("pa,pa->a", on_support, base) - y[b])[None],
             np.einsum("pa,pa->a", on_support, pull),
         )
-        return Models(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep)
+        return QuadraticModels(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep)

@@ -45,8 +45,8 @@ class Minima(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Models:
-    """One case of the problems of a tableau.
+class QuadraticModels:
+    """Quadratic models with an ℓ1 part, one for each problem of a tableau.
 
     Attributes
     ----------

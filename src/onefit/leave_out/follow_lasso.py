@@ -20,7 +20,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.leave_out.exchange import LETS_GO, Models
+from onefit.leave_out.exchange import LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
 
@@ -125,7 +125,7 @@ def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     return LassoEnds(again.columns, coef, level, exchanges, came, solved)
 
 
-def _models(table: WorkingSet, rows: Index, f: Array) -> Models:
+def _models(table: WorkingSet, rows: Index, f: Array) -> QuadraticModels:
     """The problems without each of some rows, in terms of the fit."""
     fit, inside, z = table.fit, table.inside, table.Z[rows].T
     # where the row alone holds a direction up it has leverage one, and lets go of it at once
@@ -139,7 +139,7 @@ def _models(table: WorkingSet, rows: Index, f: Array) -> Models:
     base, keep = np.where(inside, x, held)[:, None] + change, 1.0 - f
     tableau = Tableau(table.elimination, base[None], pull, keep[None], d, own[None], leverage)
     start = np.repeat(np.where(inside, x, 0.0)[:, None], len(rows), axis=1)
-    return Models(tableau, start, np.multiply.outer(table.l1, keep))
+    return QuadraticModels(tableau, start, np.multiply.outer(table.l1, keep))
 
 
 def _optimal(watched: Watched, rows: Index, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:

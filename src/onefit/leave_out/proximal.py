@@ -29,7 +29,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
-from onefit.leave_out.exchange import Models
+from onefit.leave_out.exchange import QuadraticModels
 from onefit.leave_out.proximal_proof import measure
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
@@ -321,7 +321,7 @@ class RowProblems:
         z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
         keep = self.keep[active]
-        models = Models(Tableau.of(table, f, keep, z, d), x, np.multiply.outer(table.l1, keep))
+        models = QuadraticModels(Tableau.of(table, f, keep, z, d), x, np.multiply.outer(table.l1, keep))
         found = models.minima()
         return found.x, found.settled
 

@@ -123,7 +123,7 @@ class OfNumbers(Metric):
         return np.asarray(y, dtype=np.float64)
 
 
-class OfLoss(LinearMetric):
+class LossMetric(LinearMetric):
     """A metric that is a multiple of a loss with derivatives."""
 
     times: float = 1.0

@@ -10,12 +10,12 @@ from scipy.special import expit, logit, softmax
 
 from onefit._typing import Array
 from onefit.losses import Logistic, Loss, Multinomial
-from onefit.metrics.base import IdentityLink, Metric, OfClasses, OfLoss, OfNumbers
+from onefit.metrics.base import IdentityLink, LossMetric, Metric, OfClasses, OfNumbers
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LogLoss(OfClasses, OfLoss):
+class LogLoss(OfClasses, LossMetric):
     """Log-loss of class probabilities; ``eta`` is (n,) for two classes, else (n, c).
 
     Probabilities count as at least the rounding of their type, as in ``sklearn.metrics.log_loss``: a class
@@ -46,7 +46,7 @@ class LogLoss(OfClasses, OfLoss):
 
 @final
 @dataclass(frozen=True)
-class ShareLogLoss(OfNumbers, OfLoss):
+class ShareLogLoss(OfNumbers, LossMetric):
     """Log-loss of a predicted probability of success; the target is a share of successes, 0 … 1.
 
     As for ``LogLoss``, a prediction counts as at least the rounding of its type.

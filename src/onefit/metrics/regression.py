@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.losses import Loss, Tweedie
-from onefit.metrics.base import IdentityLink, LinearMetric, OfLoss, OfNumbers
+from onefit.metrics.base import IdentityLink, LinearMetric, LossMetric, OfNumbers
 
 
 @final
@@ -79,7 +79,7 @@ class LocationError(OfNumbers, LinearMetric):
 
 @final
 @dataclass(frozen=True)
-class Deviance(OfNumbers, OfLoss):
+class Deviance(OfNumbers, LossMetric):
     """Unit deviance of the mean of a Tweedie family: twice its loss."""
 
     family: Tweedie

@@ -74,7 +74,7 @@ def model_minimum(fit: Fit, damping: float) -> ModelMinimum:
     return ModelMinimum(moved, model.promised(here), steps, is_there)
 
 
-class _Point(NamedTuple):
+class _DualPoint(NamedTuple):
     """Variables of the dual and what belongs to them."""
 
     v: Array  # (n,)
@@ -123,7 +123,7 @@ class _Model:
         """Σ d where there is an intercept, else infinite."""
         return max(float(self.bend.sum()), TINY) if self.fit.problem.intercept else np.inf
 
-    def at(self, v: Array) -> _Point:
+    def at(self, v: Array) -> _DualPoint:
         fit, X = self.fit, self.fit.problem.X
         u = fit.gradient + self.root * v
         ahead = fit.coef - self.length * (_linalg.transposed_times(X, u) + self.ridge * fit.coef)
@@ -135,9 +135,9 @@ class _Model:
         level = float(self.root @ left) / self.total
         dual = 0.5 * float(v @ v) - value - self.penalty.value(coef)
         subgradient = (ahead - coef) / self.length
-        return _Point(v, dual, left - level * self.root, coef, level, change + level, subgradient)
+        return _DualPoint(v, dual, left - level * self.root, coef, level, change + level, subgradient)
 
-    def step(self, here: _Point) -> _Point | None:
+    def step(self, here: _DualPoint) -> _DualPoint | None:
         """A Newton step, as long as it serves; None where none does."""
         piece = self.penalty.tangent(here.coef, -here.subgradient if self.penalty.turns else None)
         piece = piece.with_ridge(np.full(here.coef.shape, 1.0 / self.length), here.coef)
@@ -147,12 +147,12 @@ class _Model:
         slope = float(here.left @ step)
         allowed = here.value + ROUNDING * abs(here.value)
 
-        def falls(ahead: _Point, length: float) -> bool:
+        def falls(ahead: _DualPoint, length: float) -> bool:
             return ahead.value <= allowed + DECREASE * length * slope
 
         return backtrack(lambda length: self.at(here.v + length * step), falls, halvings=HALVINGS)
 
-    def promised(self, there: _Point) -> float:
+    def promised(self, there: _DualPoint) -> float:
         """By how much the objective falls, but for what going far costs."""
         fit, step = self.fit, there.coef - self.fit.coef
         loss = float(fit.gradient @ there.change + 0.5 * self.bend @ there.change**2)

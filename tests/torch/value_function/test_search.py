@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
 from onefit.torch.numerics.optimizers import Lbfgs  # noqa: E402
-from onefit.torch.value_function.kriging import Correlation, Kriging, Sample, warped  # noqa: E402
+from onefit.torch.value_function.kriging import Correlation, Kriging, Likelihood, warped  # noqa: E402
 from onefit.torch.value_function.levels import Lagrangian, SearchBox, Solved  # noqa: E402
 from onefit.torch.value_function.module_levels import Data, ModuleLevels, Penalised, SumOfSquares  # noqa: E402
 from onefit.torch.value_function.rounds import lowest  # noqa: E402
@@ -73,7 +73,7 @@ def test_the_gradient_is_that_of_the_prediction(surrogate):
 
 
 def test_the_likelihood_has_the_right_gradient():
-    likelihood = Sample(POINTS, wave(POINTS))
+    likelihood = Likelihood(POINTS, wave(POINTS))
     at = np.array([0.3, -0.5, 1.7, 1.4, -5.0])
     value, slope = likelihood.deviance_and_gradient(at)
     numeric = approx_fprime(at, lambda x: likelihood.deviance_and_gradient(x)[0], 1e-7)

@@ -127,7 +127,7 @@ class Heads:
             return theta
         with torch.no_grad():
             factor = self.factor(theta)
-        stepped: Tensor = theta + _Step.apply(gradient, factor)  # type: ignore[no-untyped-call]
+        stepped: Tensor = theta + _ImplicitStep.apply(gradient, factor)  # type: ignore[no-untyped-call]
         return stepped
 
 
@@ -145,7 +145,7 @@ def _cholesky(H: Tensor) -> Tensor:
     return factor
 
 
-class _Step(torch.autograd.Function):
+class _ImplicitStep(torch.autograd.Function):
     """−H⁻¹F, with the derivative −H⁻¹dF: that of a solution, where F = 0 (implicit function theorem)."""
 
     @staticmethod

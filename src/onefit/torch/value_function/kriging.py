@@ -141,10 +141,10 @@ class Kriging:
         width = np.where(high > low, high - low, 1.0)
         level, spread = float(values.mean()), float(values.std()) or 1.0
         scaled = None if slopes is None else slopes * width / spread
-        sample = Sample((x - low) / width, (values - level) / spread, scaled)
-        correlation = sample.likeliest()
-        at, weights = sample.concentrated(correlation), np.zeros(len(sample.known))
-        weights[sample.known] = spread * at.weights
+        likelihood = Likelihood((x - low) / width, (values - level) / spread, scaled)
+        correlation = likelihood.likeliest()
+        at, weights = likelihood.concentrated(correlation), np.zeros(len(likelihood.known))
+        weights[likelihood.known] = spread * at.weights
         return cls(x, correlation, level + spread * at.mean, weights, low, width)
 
     def value(self, at: Array) -> float:
@@ -193,8 +193,8 @@ class Concentrated(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """Values, and slopes if there are any, on the unit cube, and the likelihood of their correlations.
+class Likelihood:
+    """The likelihood of correlations, given values on the unit cube, and slopes if there are any.
 
     Attributes
     ----------

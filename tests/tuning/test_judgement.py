@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.fit import Fit
-from onefit.leave_out.engine import is_dear_to_factor, leave_some_out, left_out_roughly
+from onefit.leave_out.engine import leave_some_out
+from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2, Box

@@ -26,21 +26,14 @@ from onefit.leave_out.stages import State
 from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
-from onefit.solvers import coordinate_descent
-from onefit.solvers.path import approached
-from onefit.solvers.solve import solve
-from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
 IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 LOOKS = 2  # at what standard errors of the mean are
-DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
 LAST = 0.03  # seconds of the iterations for the last few rows, however many there are
-LITTLE = 0.02  # of the way of predictors, that may be left
-SHARPEST = 1e-8  # error of steps that they may still wait for
 
 
 def leave_out(
@@ -145,38 +138,3 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick
     eta = state.found.eta.copy()
     eta[state.found.failed] = np.nan
     return eta[rows]
-
-
-def is_dear_to_factor(fit: Fit, fits: int) -> bool:
-    """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
-    takes = Seconds.of(fit)
-    return takes.factored > DEARER * fits * takes.singly
-
-
-def rough_cost(fit: Fit) -> float:
-    """Seconds that ``left_out_roughly`` takes, about."""
-    takes, by_column = Seconds.of(fit), coordinate_descent.is_possible(fit)
-    return coordinate_descent.work(fit, fit.tangent.size).seconds if by_column else min(takes)
-
-
-def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
-    """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
-    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
-    if coordinate_descent.is_possible(start):
-        return _moved_by_column(start, rows)
-    near = approached(start, curvature).fit
-    return (solve(start).fit if near is start else near).eta[rows]
-
-
-def _moved_by_column(start: Fit, rows: Index) -> Array:
-    """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink."""
-    here = start.eta[rows]
-    before, last = here, 0.0
-    for _, fit in coordinate_descent.nearer(start, SHARPEST):
-        way, here = fit.eta[rows] - here, fit.eta[rows]
-        step = float(np.linalg.norm(way))
-        left = step * step / (last - step) if last > step else np.inf  # a geometric series
-        if step > 0 and left <= LITTLE * np.linalg.norm(here - before):
-            return here
-        last = step
-    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]

@@ -13,15 +13,8 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.engine import (
-    affordable_for,
-    cost_of_some,
-    in_passing,
-    is_dear_to_factor,
-    leave_some_out,
-    left_out_roughly,
-    rough_cost,
-)
+from onefit.leave_out.engine import affordable_for, cost_of_some, in_passing, leave_some_out
+from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError

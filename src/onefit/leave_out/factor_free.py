@@ -1,0 +1,52 @@
+"""Rows that leave together, by fits without a factor: rough values, where a factor takes far longer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.curvature import Curvature
+from onefit.fit import Fit
+from onefit.solvers import coordinate_descent
+from onefit.solvers.path import approached
+from onefit.solvers.solve import solve
+from onefit.solvers.truncated import Seconds
+
+DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
+LITTLE = 0.02  # of the way of predictors, that may be left
+SHARPEST = 1e-8  # error of steps that they may still wait for
+
+
+def is_dear_to_factor(fit: Fit, fits: int) -> bool:
+    """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
+    takes = Seconds.of(fit)
+    return takes.factored > DEARER * fits * takes.singly
+
+
+def rough_cost(fit: Fit) -> float:
+    """Seconds that ``left_out_roughly`` takes, about."""
+    takes, by_column = Seconds.of(fit), coordinate_descent.is_possible(fit)
+    return coordinate_descent.work(fit, fit.tangent.size).seconds if by_column else min(takes)
+
+
+def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
+    """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
+    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
+    if coordinate_descent.is_possible(start):
+        return _moved_by_column(start, rows)
+    near = approached(start, curvature).fit
+    return (solve(start).fit if near is start else near).eta[rows]
+
+
+def _moved_by_column(start: Fit, rows: Index) -> Array:
+    """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink."""
+    here = start.eta[rows]
+    before, last = here, 0.0
+    for _, fit in coordinate_descent.nearer(start, SHARPEST):
+        way, here = fit.eta[rows] - here, fit.eta[rows]
+        step = float(np.linalg.norm(way))
+        left = step * step / (last - step) if last > step else np.inf  # a geometric series
+        if step > 0 and left <= LITTLE * np.linalg.norm(here - before):
+            return here
+        last = step
+    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]

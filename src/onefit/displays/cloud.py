@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.displays.style import Axes, colour_bar
+from onefit.displays.style import BLUE, Axes, colour_bar
 
 MOST_POINTS = 3000  # that are drawn one by one
 CELLS = 45  # across a plot, where points are counted
@@ -28,7 +28,7 @@ def density(ax: Axes, x: Array, y: Array) -> Hover:
     return [(cells, [f"{count} row{'s' if count > 1 else ''}" for count in counts])]
 
 
-def cloud(ax: Axes, x: Array, y: Array, say: Callable[[int], str], colour: str, most: Array) -> Hover:
+def cloud(ax: Axes, x: Array, y: Array, say: Callable[[int], str], most: Array) -> Hover:
     """Points, or their density and the few that stand out.
 
     Parameters
@@ -36,21 +36,15 @@ def cloud(ax: Axes, x: Array, y: Array, say: Callable[[int], str], colour: str, 
     x, y : (n,) array
     say : callable
         From the number of a point to what is known of it.
-    colour : str
     most : (n,) array
         The largest of it are singled out where there are too many points.
     """
-    if len(x) <= MOST_POINTS:
-        return points(ax, x, y, np.arange(len(x)), say, colour)
-    counted = density(ax, x, y)
-    return [*counted, *points(ax, x, y, largest(most, SINGLED_OUT), say, colour)]
-
-
-def points(ax: Axes, x: Array, y: Array, which: Index, say: Callable[[int], str], colour: str) -> Hover:
-    """Some points, each with a text."""
+    are_few = len(x) <= MOST_POINTS
+    counted = [] if are_few else density(ax, x, y)
+    which = np.arange(len(x)) if are_few else largest(most, SINGLED_OUT)
     size = 16 if len(which) < MOST_POINTS // 4 else 8
-    drawn = ax.scatter(x[which], y[which], s=size, color=colour, alpha=0.65, linewidths=0)
-    return [(drawn, [say(int(i)) for i in which])]
+    points = ax.scatter(x[which], y[which], s=size, color=BLUE, alpha=0.65, linewidths=0)
+    return [*counted, (points, [say(int(i)) for i in which])]
 
 
 def largest(values: Array, count: int) -> Index:
@@ -58,3 +52,8 @@ def largest(values: Array, count: int) -> Index:
     ranked = np.where(np.isfinite(values), values, -np.inf)
     top = np.argpartition(-ranked, min(count, len(ranked)) - 1)[:count]
     return top[np.argsort(-ranked[top], kind="stable")]
+
+
+def row_name(rows: Any, i: int) -> Any:
+    """Name of a row; its number where rows have none."""
+    return i if rows is None else rows[i]

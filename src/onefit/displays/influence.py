@@ -11,12 +11,15 @@ from onefit._typing import Array, Index
 from onefit.displays.base import Display
 from onefit.displays.cloud import MOST_POINTS, largest
 from onefit.displays.style import (
+    DASHED,
     MANY_POINTS,
     NUMBERED,
     VERMILLION,
     Axes,
     colour_bar,
+    legend_above,
     leverage_colours,
+    number,
 )
 
 
@@ -56,19 +59,15 @@ class InfluenceDisplay(Display):
         distance, leverages = np.asarray(self.cooks_distance), np.asarray(self.leverages)
         limit = 4.0 / len(distance)
         points = _bars(ax, distance, leverages)
-        ax.axhline(limit, color=VERMILLION, lw=1.1, ls=(0, (4, 3)), label=f"4/n = {limit:.2g}")
-        _number_tops(ax, distance, self._numbered(limit))
+        ax.axhline(limit, color=VERMILLION, lw=1.1, ls=DASHED, label=f"4/n = {limit:.2g}")
+        top = largest(distance, NUMBERED)
+        _number_tops(ax, distance, top[distance[top] > limit])
         if np.isfinite(leverages).any():
             colour_bar(ax, points, "leverage")
         ax.set_ylim(bottom=0.0)
         ax.margins(x=0.02)
         ax.set(xlabel="row", ylabel="Cook's distance")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-
-    def _numbered(self, limit: float) -> Index:
-        """The highest rows above the line, highest first."""
-        top = largest(np.asarray(self.cooks_distance), NUMBERED)
-        return top[np.asarray(self.cooks_distance)[top] > limit]
+        legend_above(ax, ncols=2)
 
 
 def _bars(ax: Axes, heights: Array, leverages: Array) -> Any:
@@ -96,11 +95,4 @@ def _number_tops(ax: Axes, heights: Array, rows: Index) -> None:
     for k, row in enumerate(rows):
         close = [other for other in rows[:k] if abs(other - row) < 0.04 * len(heights)]
         side = "center" if not close else ("left" if row > close[-1] else "right")
-        ax.annotate(
-            str(row),
-            (float(row), float(heights[row])),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha=side,
-            fontsize="small",
-        )
+        number(ax, row, row, heights[row], (0, 5), ha=side)

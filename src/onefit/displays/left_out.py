@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.displays.base import Display
-from onefit.displays.cloud import MOST_POINTS, SINGLED_OUT, Hover, density
+from onefit.displays.cloud import MOST_POINTS, SINGLED_OUT, Hover, density, row_name
 from onefit.displays.style import (
     GREY,
     MANY_POINTS,
@@ -19,7 +19,9 @@ from onefit.displays.style import (
     VERMILLION,
     Axes,
     colour_bar,
+    legend_above,
     leverage_colours,
+    number,
     plain,
 )
 
@@ -76,11 +78,12 @@ class LeftOutDisplay(Display):
         change = np.reshape(self.left_out, fitted.shape) - fitted
         points, self.hover_ = self._marks(ax, fitted, change)
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
-        _rings(ax, fitted, change, self._numbered_first())
+        rows = np.asarray(self.flagged, dtype=np.intp)
+        _rings(ax, fitted, change, rows[np.argsort(-self.leverages[rows], kind="stable")])
         colour_bar(ax, points, "leverage")
         ax.set(xlabel=f"fitted {plain(self.quantity)}", ylabel="left out − fitted")
         if ax.get_legend_handles_labels()[0]:
-            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, markerscale=1.4)
+            legend_above(ax, ncols=3, markerscale=1.4)
 
     def _marks(self, ax: Axes, fitted: Array, change: Array) -> tuple[Any, Hover]:
         """Every row, or the density of all and the rows of the highest leverage."""
@@ -90,23 +93,17 @@ class LeftOutDisplay(Display):
             hover += density(ax, fitted.ravel(), change.ravel())
             order = order[-SINGLED_OUT:]
         points = _scatter(ax, fitted, change, self.leverages, names, order)
-        for k, one in enumerate(points):
-            hover.append((one, [self._say(int(i), fitted[i, k], change[i, k]) for i in order]))
-        return points[-1], hover
+        said = ([self._say(int(i), fitted[i, k], change[i, k]) for i in order] for k in range(len(points)))
+        return points[-1], [*hover, *zip(points, said, strict=True)]
 
     def _say(self, i: int, fitted: float, change: float) -> str:
-        name = i if self.rows is None else self.rows[i]
         values = f"fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
-        return f"row {name}: {values}"
+        return f"row {row_name(self.rows, i)}: {values}"
 
     def _names(self, c: int) -> list[str]:
         if self.output_names is not None:
             return [plain(name) for name in self.output_names]
         return ["one row"] if c == 1 else [f"output {k}" for k in range(c)]
-
-    def _numbered_first(self) -> Index:
-        rows = np.asarray(self.flagged, dtype=np.intp)
-        return rows[np.argsort(-self.leverages[rows], kind="stable")]
 
 
 def _scatter(
@@ -143,11 +140,4 @@ def _rings(ax: Axes, fitted: Array, change: Array, rows: Index) -> None:
         label="not to be trusted blindly",
     )
     for row, k in zip(rows[:NUMBERED], furthest, strict=False):
-        ax.annotate(
-            str(row),
-            (float(fitted[row, k]), float(change[row, k])),
-            xytext=(7, 4),
-            textcoords="offset points",
-            fontsize="small",
-            color=VERMILLION,
-        )
+        number(ax, row, fitted[row, k], change[row, k], (7, 4), color=VERMILLION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,18 +10,29 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.displays.base import Display
-from onefit.displays.cloud import cloud
-from onefit.displays.style import BLUE, GREY, Axes, plain
+from onefit.displays.cloud import cloud, row_name
+from onefit.displays.style import GREY, Axes, plain
 
 
 @dataclass(eq=False, repr=False)
 class _OfPredictions(Display):
+    """Left-out predictions, and above them what they are held against."""
+
     size = (5.4, 4.4)
 
     y: Array
     predictions: Array
     rows: Any = None
     quantity: str = "response"
+
+    def _cloud(self, ax: Axes, heights: Array, name: str, say: Callable[[int], str]) -> None:
+        """A point a row; those of the largest residuals stand out."""
+        predictions = np.asarray(self.predictions)
+        missed = np.abs(np.asarray(self.y, dtype=np.float64) - predictions)
+        self.hover_ = cloud(
+            ax, predictions, heights, lambda i: f"row {row_name(self.rows, i)}: {say(i)}", missed
+        )
+        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel=name)
 
 
 class PredictionDisplay(_OfPredictions):
@@ -49,13 +61,9 @@ class PredictionDisplay(_OfPredictions):
 
     def _draw(self, ax: Axes) -> None:
         y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
-        self.hover_ = cloud(ax, predictions, y, self._say, BLUE, np.abs(y - predictions))
+        self._cloud(ax, y, plain(self.quantity), lambda i: f"{self.y[i]:.5g}, predicted {predictions[i]:.5g}")
         low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
-        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel=plain(self.quantity))
-
-    def _say(self, i: int) -> str:
-        return f"row {_name(self.rows, i)}: {self.y[i]:.5g}, predicted {self.predictions[i]:.5g}"
 
 
 class ResidualDisplay(_OfPredictions):
@@ -85,17 +93,7 @@ class ResidualDisplay(_OfPredictions):
     def _draw(self, ax: Axes) -> None:
         predictions = np.asarray(self.predictions)
         residuals = np.asarray(self.y, dtype=np.float64) - predictions
-        self.hover_ = cloud(
-            ax,
-            predictions,
-            residuals,
-            lambda i: f"row {_name(self.rows, i)}: residual {residuals[i]:.4g} at {predictions[i]:.4g}",
-            BLUE,
-            np.abs(residuals),
+        self._cloud(
+            ax, residuals, "residual", lambda i: f"residual {residuals[i]:.4g} at {predictions[i]:.4g}"
         )
         ax.axhline(0.0, color=GREY, lw=1.0)
-        ax.set(xlabel=f"left-out prediction of {plain(self.quantity)}", ylabel="residual")
-
-
-def _name(rows: Any, i: int) -> Any:
-    return i if rows is None else rows[i]

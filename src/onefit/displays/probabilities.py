@@ -10,7 +10,7 @@ import numpy as np
 from onefit._typing import Array
 from onefit.displays import curves
 from onefit.displays.base import Display
-from onefit.displays.style import BLUE, GREY, Axes, plain
+from onefit.displays.style import BLUE, DASHED, GREY, Axes, legend_above, plain
 
 CURVES = ("calibration", "roc", "precision-recall", "thresholds")
 
@@ -59,7 +59,7 @@ class RateDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         if self.reference is not None:
-            ax.plot(*np.transpose(self.reference), color=GREY, lw=1.0, ls=(0, (4, 3)), label=self.label)
+            ax.plot(*np.transpose(self.reference), color=GREY, lw=1.0, ls=DASHED, label=self.label)
         if self.error is not None:
             ax.errorbar(self.x, self.y, yerr=self.error, color=BLUE, lw=0, elinewidth=1.2)
         ax.plot(self.x, self.y, color=BLUE, lw=1.8)
@@ -74,7 +74,7 @@ class RateDisplay(Display):
         self.hover_ = [(dots, [self._say(i) for i in range(len(self.x))])]
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel=plain(self.x_name), ylabel=plain(self.y_name))
         if self.label:
-            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+            legend_above(ax)
 
     def _say(self, i: int) -> str:
         error = "" if self.error is None else f" ± {self.error[i]:.3f}"

@@ -10,7 +10,7 @@ import numpy as np
 from onefit._typing import Array, Mask
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import BLUE, GREEN, VERMILLION, Axes, plain
+from onefit.displays.style import BLUE, GREEN, VERMILLION, Axes, legend_above, plain
 
 
 @dataclass(eq=False, repr=False)
@@ -86,8 +86,9 @@ class RiskPathDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         order = np.argsort(self.strengths)
-        strengths, risk = np.asarray(self.strengths)[order], np.asarray(self.risk)[order]
-        error = np.asarray(self.std_error)[order]
+        strengths, risk, error = (
+            np.asarray(one)[order] for one in (self.strengths, self.risk, self.std_error)
+        )
         ax.fill_between(
             strengths, risk - error, risk + error, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error"
         )
@@ -104,15 +105,14 @@ class RiskPathDisplay(Display):
         strength_axis(ax, strengths, self.strength_name)
         _zoom_on_minimum(ax, risk, error)
         ax.set_ylabel(plain(self.loss_name))
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        legend_above(ax, ncols=2)
 
 
 def _mark_choice(ax: Axes, strengths: Array, risk: Array, chosen: float, name: str) -> None:
     """Mark the chosen strength, and the minimum where it is another one."""
     at, lowest = int(np.argmin(np.abs(strengths - chosen))), int(np.nanargmin(risk))
     chosen_line(ax, chosen)
-    label = f"chosen, {name} = {chosen:.3g}"
-    ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=label)
+    ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=f"chosen, {name} = {chosen:.3g}")
     if lowest != at:
         ax.plot(strengths[lowest], risk[lowest], "D", mfc="white", mec=BLUE, ms=6, label="minimum")
 

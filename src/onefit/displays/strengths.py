@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array
-from onefit.displays.style import VERMILLION, Axes
+from onefit.displays.style import DASHED, VERMILLION, Axes
 
 
 def last_step(estimator: Any) -> Any:
@@ -49,4 +49,4 @@ def _few_labels(ax: Axes, strengths: Array) -> None:
 
 def chosen_line(ax: Axes, chosen: float) -> None:
     """Mark the chosen strength."""
-    ax.axvline(chosen, color=VERMILLION, lw=1.1, ls=(0, (4, 3)))
+    ax.axvline(chosen, color=VERMILLION, lw=1.1, ls=DASHED)

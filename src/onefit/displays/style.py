@@ -20,6 +20,7 @@ else:
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
 PALETTE = (BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#8c6d31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHED = (0, (4, 3))
 NUMBERED = 8  # rows that carry their number: more would hide the points
 MANY_POINTS = 2000  # from here on points are small
 
@@ -35,6 +36,18 @@ def plain_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
     return ax
+
+
+def legend_above(ax: Axes, **how: Any) -> None:
+    """Say what is drawn, above the axes."""
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, **how)
+
+
+def number(ax: Axes, row: int, x: float, y: float, offset: tuple[int, int], **how: Any) -> None:
+    """Write the number of a row beside its point."""
+    ax.annotate(
+        str(row), (float(x), float(y)), xytext=offset, textcoords="offset points", fontsize="small", **how
+    )
 
 
 def plain(text: Any) -> str:

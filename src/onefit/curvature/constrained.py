@@ -38,7 +38,7 @@ class Along(Wrapped, ScalarCurvature):
 
 
 @dataclass(frozen=True)
-class Pinned(ScalarCurvature):
+class Pinned(Wrapped, ScalarCurvature):
     """K on the directions that leave some rows V where they are: those on a kink of the loss.
 
     With any curvature ρ > 0 on these rows, K_ρ = K + ρ Z_Vᵀ Z_V, S = Z_V K_ρ⁻¹ Z_Vᵀ and R = K_ρ⁻¹ Z_Vᵀ S⁻¹,
@@ -88,10 +88,6 @@ class Pinned(ScalarCurvature):
     @property
     def is_definite(self) -> bool:
         return bool(np.all(np.isfinite(self.released)))
-
-    @property
-    def condition(self) -> float:
-        return self.inner.condition
 
     def quadratic_forms(self) -> Array:
         moved = np.einsum("iv,iv->i", self.lifted_rows, self._columns)

@@ -44,12 +44,17 @@ def leave_rows_out(fit: Fit) -> LeftOut | None:
         return None
     Q, rounding = found
     rows = np.flatnonzero(problem.weights)
-    weights, penalised = problem.weights[rows], bool(np.any(fit.tangent.hessian))
-    diagonal = Q.diagonal()
-    eta, slack, leverages = fit.eta.copy(), np.ones(problem.n), np.zeros(problem.n)
-    eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / diagonal).T
-    leverages[rows] = 1.0 - diagonal / weights if penalised else 1.0
-    return LeftOut(fit, eta, _off(eta, rounding), np.clip(leverages, 0.0, 1.0), slack)
+    eta = fit.eta.copy()
+    eta[rows] = problem.y[rows] - (_linalg.product(Q, problem.y[rows]).T / Q.diagonal()).T
+    return LeftOut(fit, eta, _off(eta, rounding), _leverages(fit, Q), np.ones(problem.n))
+
+
+def _leverages(fit: Fit, Q: Array) -> Array:
+    """1 − Q_ii / w_i, zero of rows without weight: (n,)."""
+    weights, leverages = fit.problem.weights, np.zeros(fit.problem.n)
+    rows, penalised = np.flatnonzero(weights), bool(np.any(fit.tangent.hessian))
+    leverages[rows] = 1.0 - Q.diagonal() / weights[rows] if penalised else 1.0
+    return np.clip(leverages, 0.0, 1.0)
 
 
 def _off(eta: Array, rounding: float) -> Array:
@@ -118,7 +123,5 @@ def leave_sets_out(fit: Fit, folds: Folds) -> LeftOut | None:
         own = Q[np.ix_(position[rows], position[rows])]
         left_out = problem.y[rows] - np.linalg.solve(own, residual[position[rows]])
         eta[ends[k] - len(tested) : ends[k]] = left_out[np.searchsorted(rows, tested)]
-    known = leave_rows_out(fit)
-    assert known is not None
     # nothing was divided by a vanishing slack, so none is left to be wary of
-    return LeftOut(fit, eta, _off(eta, rounding), known.leverages, np.ones(len(folds)), folds)
+    return LeftOut(fit, eta, _off(eta, rounding), _leverages(fit, Q), np.ones(len(folds)), folds)

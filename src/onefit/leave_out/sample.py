@@ -38,7 +38,8 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     before, most = state.found, max(FEWEST, int(affordable / state.stages()[0].each.seconds))
     if state.errors().sum() <= state.room:
         return
-    generator, room = np.random.default_rng(rng), _rough_room(state, yardstick)
+    generator = np.random.default_rng(rng)
+    room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
     too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room)
     if part.frame.size <= most:
@@ -60,11 +61,6 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
             return
     if found.error < state.errors().sum():
         state.found = replace(state.found, correction=found)
-
-
-def _rough_room(state: State, yardstick: Yardstick) -> float:
-    """Error that may be left, if the losses were right."""
-    return allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
 
 
 class _Part(NamedTuple):

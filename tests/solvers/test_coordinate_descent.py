@@ -122,6 +122,32 @@ def test_copies_leave_k_with_full_rank(sign):
     assert_allclose(found.fit.eta, once.eta, atol=1e-7)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", [L1(0.3), ElasticNet(0.4, 0.8)], ids=["l1", "elastic net"])
+def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, intercept, sparse, monkeypatch):
+    weights = np.random.default_rng(2).choice([0.0, 1.0, 2.5], 120)
+    problem = drawn(Logistic(), penalty, intercept=intercept, sparse=sparse, weights=weights)
+    start, X = Fit.at_start(problem), problem.X.tocsc() if sparse else problem.X
+    by_gram = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
+    monkeypatch.setattr(coordinate_descent, "DENSE", 0)
+    by_row = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
+    assert np.count_nonzero(by_row.coef) > 5
+    assert_allclose(by_gram.coef, by_row.coef, atol=1e-5)
+    assert_allclose(by_gram.intercept, by_row.intercept, atol=1e-5)
+
+
+def test_a_step_takes_the_columns_that_want_to_enter_the_most():
+    """A quarter of the rows from the constant model on, and half of them in all."""
+    problem = drawn(Logistic(), L1(0.01))
+    start = Fit.at_start(problem)
+    pull = np.abs(start.loss_gradient)
+    assert np.count_nonzero(pull > 0.01) > 150
+    assert set(coordinate_descent._of_step(start)) == set(np.argsort(-pull)[:60])
+    full = start.moved(np.where(np.arange(200) < 80, 0.1, 0.0), start.intercept)
+    assert len(coordinate_descent._of_step(full)) == 80 + 30
+
+
 def test_null_space():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(30, 6)) * np.array([1.0, 1e6, 1e-4, 1.0, 1.0, 1.0])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.linear_model import ElasticNet as SkElasticNet
 from sklearn.linear_model import GammaRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
@@ -69,7 +70,7 @@ def test_rows_that_come_onto_another_piece_need_a_factor_of_their_own(seed, alph
     theirs = start.moved(model.coef_.ravel(), start.intercept)
     assert found.objective <= theirs.objective * (1 + 1e-9)
     slope = found.loss_gradient + alpha * found.coef
-    np.testing.assert_allclose(slope, 0.0, atol=1e-9 * np.abs(start.loss_gradient).max())
+    assert_allclose(slope, 0.0, atol=1e-9 * np.abs(start.loss_gradient).max())
 
 
 def test_a_coefficient_next_to_zero_does_not_stop_the_others():
@@ -80,10 +81,10 @@ def test_a_coefficient_next_to_zero_does_not_stop_the_others():
     y = X @ coef - np.linalg.solve(X.T, pull - 0.1)
     fit = Fit(Problem(Squared(), L1(0.1), X, y, np.ones(2), np.array(False)), coef, np.array(0.0))
     step = newton._newton_step(fit, None)
-    np.testing.assert_allclose(step.direction.coef, [-1.0, 0.6], rtol=1e-9)
+    assert_allclose(step.direction.coef, [-1.0, 0.6], rtol=1e-9)
     moved = newton._line_search(fit, step, step.curvature.predict(step.direction))
     assert moved.coef[0] == 0.0
-    np.testing.assert_allclose(moved.coef[1], 1.0, atol=1e-11)
+    assert_allclose(moved.coef[1], 1.0, atol=1e-11)
     assert newton.solve(fit).fit.coef[0] == 0.0
 
 
@@ -164,15 +165,15 @@ def test_the_start_does_not_matter(loss, penalty):
     if isinstance(loss, ConcomitantHuber):
         coef[:, 1] = 0.0
     other = newton.solve(start.moved(0.3 * coef, start.intercept)).fit
-    np.testing.assert_allclose(other.objective, one.objective, rtol=1e-12)
-    np.testing.assert_allclose(other.eta - np.mean(other.eta), one.eta - np.mean(one.eta), atol=1e-6)
+    assert_allclose(other.objective, one.objective, rtol=1e-12)
+    assert_allclose(other.eta - np.mean(other.eta), one.eta - np.mean(one.eta), atol=1e-6)
     np.testing.assert_array_equal(other.coef != 0, one.coef != 0)
 
 
 def test_the_factor_is_that_of_the_solution():
     for loss in (Logistic(), Squared()):
         solution = newton.solve(Fit.at_start(_problem(loss, ElasticNet(4.0, 0.5))))
-        np.testing.assert_allclose(
+        assert_allclose(
             solution.curvature.quadratic_forms(), factor(solution.fit).quadratic_forms(), rtol=1e-6
         )
 
@@ -236,9 +237,9 @@ def test_scikit_learn_agrees(case, weighted):
     model = model.fit(problem.X, problem.y, sample_weight=weights)
     coef = ours.coef.T if ours.coef.ndim == 2 else ours.coef
     tol = 1e-5 if "l1" in case else 1e-7
-    np.testing.assert_allclose(np.squeeze(model.coef_), coef, atol=tol)
+    assert_allclose(np.squeeze(model.coef_), coef, atol=tol)
     if loss != Multinomial(3):  # whose intercepts have a common shift to spare
-        np.testing.assert_allclose(np.squeeze(model.intercept_), ours.intercept, atol=tol)
+        assert_allclose(np.squeeze(model.intercept_), ours.intercept, atol=tol)
 
 
 @pytest.mark.parametrize("p", [3, 30])
@@ -250,8 +251,8 @@ def test_kernel_ridge_in_dual_coordinates(p):
         Fit.at_start(Problem(Squared(), L2(0.5), RowGram(X @ X.T), y, weights, np.array(False)))
     ).fit
     primal = newton.solve(Fit.at_start(Problem(Squared(), L2(0.5), X, y, weights, np.array(False)))).fit
-    np.testing.assert_allclose(dual.eta, primal.eta, atol=1e-9)
-    np.testing.assert_allclose(dual.objective, primal.objective, rtol=1e-12)
+    assert_allclose(dual.eta, primal.eta, atol=1e-9)
+    assert_allclose(dual.objective, primal.objective, rtol=1e-12)
 
 
 def test_a_matrix_of_strengths_one_an_output():
@@ -262,7 +263,7 @@ def test_a_matrix_of_strengths_one_an_output():
     ).fit
     for j, alpha in enumerate((0.5, 4.0)):
         one = newton.solve(Fit.at_start(Problem(Squared(), L2(alpha), X, y[:, j], np.ones(30)))).fit
-        np.testing.assert_allclose(both.eta[:, j], one.eta, atol=1e-10)
+        assert_allclose(both.eta[:, j], one.eta, atol=1e-10)
 
 
 # --- where nothing curves --------------------------------------------------------------------------------
@@ -328,3 +329,17 @@ def test_an_intercept_alone_where_all_rows_are_straight(n):
     problem = Problem(Huber(1.35), L2(1.0), np.zeros((n, 1)), y, np.ones(n), np.asarray(True))
     fit = newton.solve(Fit.at_start(problem)).fit
     assert abs(np.clip(fit.intercept - y, -1.35, 1.35).sum()) <= 1e-9
+
+
+def test_a_column_that_only_a_saturated_row_has():
+    """Its row is wrong by 200 and bends by 1e-87: steps on the column have no end, and are cut first."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.normal(size=(60, 4)), np.zeros((60, 1))])
+    y = (X[:, 0] + rng.logistic(size=60) > 0).astype(float)
+    X[0], y[0] = (200.0, 0.0, 0.0, 0.0, 5.0), 0.0
+    problem = Problem(Logistic(), L1(0.01), X, y, np.ones(60))
+    far = Fit(problem, np.array([1.0, 0.0, 0.0, 0.0, 0.0]), np.asarray(0.0))
+    assert far.hessian[0] < 1e-80
+    found, usual = newton.solve(far).fit, newton.solve(Fit.at_start(problem)).fit
+    assert found.coef[4] < -10.0
+    assert_allclose(found.coef, usual.coef, rtol=1e-6)

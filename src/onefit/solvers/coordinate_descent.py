@@ -65,7 +65,7 @@ def applies(start: Fit) -> bool:
         return False
     if _has_pattern(start, *problem.separable.strengths(start.coef.shape)):
         return False
-    k = len(_open(start))
+    k = sum(map(len, _open(start)))
     return work(start, k).seconds < cost.newton_step(problem.n, 0, k).times(NEWTON_STEPS).seconds
 
 
@@ -101,30 +101,33 @@ def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple
         error = max(error * SHARPER, last)
 
 
-def _open(fit: Fit) -> Index:
-    """Columns that are in, and those that want to enter the most.
+def _open(fit: Fit) -> tuple[Index, Index]:
+    """Columns that are in, and those that want to enter, by how much."""
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0)
+    order = np.argsort(-pull, kind="stable")
+    return np.flatnonzero(fit.coef), order[: np.count_nonzero(pull > 1.0)]
 
-    Far from the optimum many want to that will not stay: there are no more in a step than half as many as
-    rows, or a quarter of new ones.
+
+def _of_step(fit: Fit) -> Index:
+    """Columns that a step is taken on.
+
+    Far from the optimum many want to enter that will not stay: no more are in a step than half as many as
+    there are rows, or a quarter of new ones.
     """
-    n, (l1, _) = fit.problem.n, fit.problem.separable.strengths(fit.coef.shape)
-    inside, pull = np.flatnonzero(fit.coef), np.abs(fit.loss_gradient) / l1
-    wanting = np.flatnonzero((fit.coef == 0) & (pull > 1.0))
-    room = max(n // 2 - inside.size, n // 4, 1)
-    if wanting.size > room:
-        wanting = wanting[np.argpartition(-pull[wanting], room)[:room]]
-    return np.sort(np.concatenate([inside, wanting]))
+    n, (inside, wanting) = fit.problem.n, _open(fit)
+    return np.sort(np.concatenate([inside, wanting[: max(n // 2 - inside.size, n // 4, 1)]]))
 
 
 def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     """Minimum of the loss's quadratic model and the penalty, in units of the columns in which ℓ1 is one."""
-    problem, which = fit.problem, _open(fit)
+    problem, which = fit.problem, _of_step(fit)
     if not which.size:
         return fit
     l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
     d = np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
-    model = _Model(problem, X, which, d, response, 1.0 / l1, float(l2[0] / l1[0] ** 2))
+    model = _WeightedNet(problem, X, which, d, response, 1.0 / l1, float(l2[0] / l1[0] ** 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
         minimum = model.by_gram if model.has_gram else model.by_row
@@ -134,7 +137,7 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     return Fit(problem, coef, np.asarray(level if problem.intercept else fit.intercept, dtype=np.float64))
 
 
-class _Model(NamedTuple):
+class _WeightedNet(NamedTuple):
     """A weighted elastic net of some columns, each times a factor: ``ridge`` is ℓ2 beside an ℓ1 of one."""
 
     problem: Problem

@@ -19,10 +19,12 @@ from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit, curved
 from onefit.losses import CoupledLoss
+from onefit.numerics import TINY
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
+FARTHEST = 1e6  # times their size that linear predictors may move in a step
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 
@@ -315,13 +317,17 @@ def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     """Halve the step until the objective falls by a share of what the model promises.
 
     Where coefficients are so near to zero that every length stops them there, the first of them goes to zero.
+    A column that only saturated rows have makes steps without end: halving begins where these still matter.
     """
+    size = float(np.abs(fit.eta).max()) + fit.problem.unit
+    saturates = bool(fit.problem.self_concordance())
+    longest = min(1.0, FARTHEST * size / max(float(np.abs(change).max()), TINY)) if saturates else 1.0
 
     def at(length: float) -> Fit:
-        return _orthant_step(fit, step, change, length)
+        return _orthant_step(fit, step, change, longest * length)
 
     def falls(moved: Fit, length: float) -> bool:
-        return moved.objective <= fit.objective - DECREASE * length * step.decrement
+        return moved.objective <= fit.objective - DECREASE * longest * length * step.decrement
 
     found = backtrack(at, falls) or fit
     if found.objective < fit.objective * (1.0 - ROUNDING):

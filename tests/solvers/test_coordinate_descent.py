@@ -130,7 +130,7 @@ def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, inte
     problem = drawn(Logistic(), penalty, intercept=intercept, sparse=sparse, weights=weights)
     start, X = Fit.at_start(problem), problem.X.tocsc() if sparse else problem.X
     by_gram = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
-    monkeypatch.setattr(coordinate_descent, "DENSE", 0)
+    monkeypatch.setattr(coordinate_descent, "MOST_PRODUCTS", 0)
     by_row = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
     assert np.count_nonzero(by_row.coef) > 5
     assert_allclose(by_gram.coef, by_row.coef, atol=1e-5)

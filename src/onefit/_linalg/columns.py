@@ -7,9 +7,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import add_gram, mirrored, product
+from onefit._linalg.blas import mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
+
+NEARLY_FULL = 0.08  # share of stored entries from which products of dense columns take less
 
 
 @final
@@ -65,22 +67,6 @@ class DenseColumns(Columns):
         means = (d @ left / d.sum(), d @ right / d.sum())
         left, right = left - means[0], right - means[1]
         return product((left * d[:, None]).T, right), d @ left, means
-
-    def weighted_gram(self, means: Array | None, d: Array) -> Array:
-        k = self.X.shape[1]
-        gram = np.zeros((k, k), order="F")
-        if k == 0:
-            return gram
-        root = np.sqrt(d) if d.min() >= 0 else None
-        unit = root is not None and bool(np.all(d == 1.0))
-        for rows, block in self.blocks(means):
-            if root is None:  # a loss that is not convex in eta: the observed curvature may be negative
-                gram += product(block.T, block * d[rows, None])
-                continue
-            if not unit:
-                block *= root[rows, None]
-            gram = add_gram(gram, block)
-        return gram
 
     def own_products(self, rows: Index, coef: Array) -> Array:
         return np.einsum("ij,ij->i", self.X[rows], coef)
@@ -152,6 +138,8 @@ class SparseColumns(Columns):
         return *self.cross(columns, support, d), (np.zeros(len(columns)), np.zeros(int(support.sum())))
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
+        if self.n_stored > NEARLY_FULL * np.prod(self.X.shape):
+            return super().weighted_gram(means, d)
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
         if means is not None:
             cross = np.outer(means, self.transposed_times(d))

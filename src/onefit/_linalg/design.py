@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import product
+from onefit._linalg.blas import add_gram, product
 from onefit._typing import Array, Index, Mask
 
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
@@ -183,9 +183,22 @@ class Columns(Design):
         They are zero where nothing is taken off.
         """
 
-    @abstractmethod
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ): (p, p), lower triangle valid, Fortran order."""
+        k = self.X.shape[1]
+        gram = np.zeros((k, k), order="F")
+        if k == 0:
+            return gram
+        root = np.sqrt(d) if d.min() >= 0 else None
+        unit = root is not None and bool(np.all(d == 1.0))
+        for rows, block in self.blocks(means):
+            if root is None:  # a loss that is not convex in eta: the observed curvature may be negative
+                gram += product(block.T, block * d[rows, None])
+                continue
+            if not unit:
+                block *= root[rows, None]
+            gram = add_gram(gram, block)
+        return gram
 
     @abstractmethod
     def own_products(self, rows: Index, coef: Array) -> Array:

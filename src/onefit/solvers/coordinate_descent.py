@@ -38,7 +38,7 @@ FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a t
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
-DENSE = 2**24  # numbers in some columns, up to which they are held densely
+MOST_PRODUCTS = 4000  # columns, up to which their products are held
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
@@ -105,8 +105,8 @@ def _open(fit: Fit) -> tuple[Index, Index]:
     """Columns that are in, and those that want to enter, by how much."""
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
     pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0)
-    order = np.argsort(-pull, kind="stable")
-    return np.flatnonzero(fit.coef), order[: np.count_nonzero(pull > 1.0)]
+    wanting = np.flatnonzero(pull > 1.0)
+    return np.flatnonzero(fit.coef), wanting[np.argsort(-pull[wanting], kind="stable")]
 
 
 def _of_step(fit: Fit) -> Index:
@@ -151,8 +151,7 @@ class _WeightedNet(NamedTuple):
     @property
     def has_gram(self) -> bool:
         """Whether sweeps take less over products of columns than over the rows."""
-        n, k = len(self.d), len(self.which)
-        return k <= n and n * k <= DENSE
+        return len(self.which) <= min(len(self.d), MOST_PRODUCTS)
 
     @property
     def l1_ratio(self) -> float:
@@ -160,25 +159,25 @@ class _WeightedNet(NamedTuple):
 
     def by_gram(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
         """Coefficients of the scaled columns, and the intercept."""
-        rows, d, response = _linalg.as_columns(self.X).columns_as_rows(self.which), self.d, self.response
-        rows = rows * self.factors[:, None]
-        means, level = np.zeros(len(rows)), 0.0
-        if self.problem.intercept:
-            means, level = rows @ d / d.sum(), float(response @ d / d.sum())
-            rows -= means[:, None]
-        rows *= np.sqrt(d)
+        d, factors, intercept = self.d, self.factors, bool(self.problem.intercept)
+        columns = _linalg.as_columns(_linalg.active_columns(self.X, self.which))
+        level = float(self.response @ d / d.sum()) if intercept else 0.0
+        means = _linalg.column_means(columns.X, d) if intercept else None
+        centred = self.response - level
         _, coefs, _ = enet_path(
-            rows.T,
-            np.sqrt(d) * (response - level),
+            np.broadcast_to(0.0, columns.shape),  # nothing but its shape is asked for beside the products
+            np.sqrt(d) * centred,
             l1_ratio=self.l1_ratio,
             alphas=[(1.0 + self.ridge) / len(d)],
-            precompute=True,
+            precompute=np.multiply.outer(factors, factors) * _linalg.full_gram(columns.X, means, d),
+            Xy=factors * columns.transposed_times(d * centred),
             coef_init=start,
             check_input=False,
             tol=error,
             max_iter=sweeps,
         )
-        return coefs[:, 0], level - float(means @ coefs[:, 0])
+        coef = coefs[:, 0]
+        return coef, level - (0.0 if means is None else float((factors * means) @ coef))
 
     def by_row(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
         """The same, on columns as they are stored."""

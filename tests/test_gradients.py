@@ -577,6 +577,29 @@ def test_rows_held_out_alone_are_differentiated_side_by_side(name, weighting, st
     np.testing.assert_allclose(found, of_loss, rtol=1e-9)
 
 
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_small_systems_are_solved_as_by_a_factor_each(blocks, copies, fit_intercept, monkeypatch):
+    """On patterns of their own, of columns far from zero, and of copies, which make them singular."""
+    monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64 if blocks else _linalg.BLOCK_SIZE)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6)) + 1e3 * fit_intercept
+    X[:, 5] = X[:, 4] if copies else X[:, 5]
+    y, levels = (rng.random((40, 7)) < 0.5).astype(float), np.full(7, fit_intercept)
+    coef = rng.normal(size=(6, 7)) * (rng.random((6, 7)) < 0.6)
+    coef[4:] = 1.0
+    problem = Problem(Logistic(), L1(0.1) if copies else ElasticNet(1.0, 0.9), X, y, np.ones(40), levels)
+    fit = Fit(problem, coef, -(X.mean(axis=0) @ coef) * fit_intercept)
+    right = gradients.solution.of_rows(fit, rng.normal(size=(40, 7)))
+    masked = right._replace(coef=np.where(coef != 0, right.coef, 0.0))
+    system = gradients.solution.SideBySide.of(fit)
+    found, known = system.solve(masked), factor(fit).solve(masked)
+    along, expected = fit.problem.linear_predictor(*found), fit.problem.linear_predictor(*known)
+    np.testing.assert_allclose(along, expected, atol=1e-6 * np.abs(expected).max())
+    monkeypatch.setattr(gradients.solution, "SMALL", 5)
+    assert gradients.solution.SideBySide.of(fit) is None
+
+
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("weighting", ["", "real"])
 @pytest.mark.parametrize("name", CORNERS)

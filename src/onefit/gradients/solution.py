@@ -15,6 +15,8 @@ from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
 from onefit.penalties import Coordinates, SeparablePenalty
 
+SMALL = 64  # columns up to which many systems are solved at once
+
 
 class Solves(Protocol):
     """What a gradient needs of a curvature."""
@@ -114,6 +116,48 @@ class InCorners:
         return self._forces(gradient)[0]
 
 
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """K⁻¹ of the outputs of one problem, each on a few of the columns: small systems, all at once."""
+
+    fit: Fit
+    columns: Index  # that any of them has
+
+    @classmethod
+    def of(cls, fit: Fit) -> SideBySide | None:
+        """None where the systems are so large that a factor each takes no longer."""
+        columns = np.flatnonzero(fit.tangent.support.any(axis=1))
+        return cls(fit, columns) if len(columns) <= SMALL else None
+
+    def solve(self, gradient: Direction) -> Direction:
+        """K⁻¹ ``gradient``; one after the other where some K is singular."""
+        problem, tangent, columns = self.fit.problem, self.fit.tangent, self.columns
+        Z = _linalg.as_columns(_linalg.active_columns(problem.X, columns)).dense()
+        means = Z.mean(axis=0) if problem.intercept.all() else np.zeros(len(columns))
+        Z = np.hstack([Z - means, np.ones((len(Z), 1))])
+        on = np.vstack([tangent.support[columns], problem.intercept]).T
+        own = gradient.coef[columns] - np.multiply.outer(means, gradient.intercept)
+        right = np.where(on, np.vstack([own, gradient.intercept]).T, 0.0)
+        found, sure = _linalg.solve_inside(self._matrices(Z), right, on)
+        if not sure.all():
+            return factor(self.fit).solve(gradient)
+        coef = np.zeros_like(gradient.coef)
+        coef[columns] = found[:, :-1].T
+        return Direction(coef, found[:, -1] - means @ coef[columns])
+
+    def _matrices(self, Z: Array) -> Array:
+        """K of each problem: (m, q, q)."""
+        (m, q), curved = (len(self.fit.intercept), Z.shape[1]), self.fit.tangent.hessian[self.columns]
+        first, second = np.tril_indices(q)
+        K, total = np.empty((m, q, q)), np.zeros((m, len(first)))
+        for rows in np.array_split(np.arange(len(Z)), 1 + len(Z) * len(first) // _linalg.BLOCK_SIZE):
+            total += _linalg.product(self.fit.hessian[rows].T, Z[rows][:, first] * Z[rows][:, second])
+        K[:, first, second] = total
+        K[:, second, first] = K[:, first, second]
+        K[:, np.arange(q - 1), np.arange(q - 1)] += curved.T
+        return K
+
+
 def of_rows(fit: Fit, by_row: Array) -> Direction:
     """Zᵀ c: a derivative in the linear predictors as one in the parameters."""
     level = np.where(fit.problem.intercept, by_row.sum(axis=0), 0.0)
@@ -176,6 +220,6 @@ def held_out_alone(
     own = Fit(outputs.problem, coef, intercept)
     kept = replace(outputs.tangent, hessian=shares * outputs.tangent.hessian)
     own.known(eta=outputs.eta, hessian=grown * outputs.hessian, tangent=kept)
-    along = held_out(own, rows, np.diag(by_row))
+    along = held_out(own, rows, np.diag(by_row), SideBySide.of(own))
     assert along.loss is not None
     return outputs, Cotangent(shares * along.gradient, loss=OfLoss(grown * along.loss.gradient))

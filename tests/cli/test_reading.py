@@ -56,6 +56,15 @@ class TestNumbers:
         assert found is not None
         np.testing.assert_allclose(found[1], expected)
 
+    def test_a_few_words_among_numbers_are_pointed_out(self, read):
+        years = [*map(str, range(1950, 1990)), "unknown", "1990", "unknown", "before 1900"]
+        source = read("year;size;code\n" + "\n".join(f"{one};k.A.;{one[:2]}" for one in years))
+        assert source.frame["year"].tolist() == years
+        (note,) = source.notes
+        assert note.startswith("year holds numbers but for 'unknown', 'before 1900', and was read as text")
+        assert "empty where they mean missing" in note
+        assert source.frame["size"].isna().all()
+
     @pytest.mark.parametrize("cells", [["12a", "3"], ["1.2.3", "4"], ["10-20", "30"], ["", ""]])
     def test_words_stay_words(self, cells):
         assert numerals.read_numbers(pd.Series(cells)) is None

@@ -14,7 +14,8 @@ import pandas as pd
 
 from onefit.cli.errors import listed
 
-MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k. A.")  # beside those of pandas
+MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # beside those of pandas
+NEARLY = 0.9  # share of the distinct cells that are numbers, from which on the others look like slips
 CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
 SPACES = "  \u2009’'"  # between thousands, beside the mark itself
 SAMPLE = 2000  # distinct cells that decide how a column is written
@@ -122,6 +123,14 @@ def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
     found = pd.Series(np.nan, index=column.index, name=column.name)
     found.loc[text.index] = pd.to_numeric(text).to_numpy(np.float64)
     return found
+
+
+def strays(column: pd.Series) -> list[str]:
+    """Distinct cells that are no numbers, in a column of text where nearly all are."""
+    cells = distinct(column)
+    text = bare(cells)
+    strange = min((~text.str.fullmatch(one.pattern) for one in WRITINGS), key=lambda rest: rest.sum())
+    return [] if strange.mean() > 1.0 - NEARLY else cells[strange].astype(str).tolist()
 
 
 def told(names: dict[str, Numerals]) -> Iterator[str]:

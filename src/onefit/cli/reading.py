@@ -291,7 +291,14 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
     }
     read = replace(known, decimal=decimal or None, columns={name: one for name, (one, _) in formats.items()})
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
-    said = (*notes, *numerals.told(notable), *_units(frame, written), *dates.told(formats))
+    as_text = [name for name in numeric if name not in numbers]
+    said = (
+        *notes,
+        *numerals.told(notable),
+        *_units(frame, written),
+        *dates.told(formats),
+        *_nearly_numbers(frame[as_text]),
+    )
     return Source(pd.DataFrame(made), read, said)
 
 
@@ -323,3 +330,14 @@ def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[s
         if numerals.distinct(frame[name]).astype(str).str.contains(rf"%|{numerals.CURRENCY}").any()
     ]
     return [f"currency and percent signs were taken off {listed(with_sign, 6)}"] if with_sign else []
+
+
+def _nearly_numbers(text: pd.DataFrame) -> Iterator[str]:
+    """Say which columns are text because of a few cells."""
+    for name in text.columns:
+        if strange := numerals.strays(text[name]):
+            cells = listed([repr(cell) for cell in strange], 3)
+            yield (
+                f"{name} holds numbers but for {cells}, and was read as text: leave such cells empty where "
+                "they mean missing"
+            )

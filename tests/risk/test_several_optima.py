@@ -241,6 +241,29 @@ def test_what_exact_cannot_settle_is_not_sent_to_exact():
     assert any("several optima" in note for note in est.notes)
 
 
+@pytest.mark.parametrize("reference", [1, 2], ids=["row", "group"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_dummies_that_depend_on_each_other_without_a_level(loss, reference):
+    """Without the rows of neither level one dummy is one minus the other: both may stand for the two."""
+    rng = np.random.default_rng(4)
+    n = 40
+    level = np.concatenate([np.zeros(reference, int), 1 + np.arange(n - reference) % 2])
+    X = np.column_stack([level == 1, level == 2, rng.normal(size=n)]).astype(float)
+    eta = 1.5 * X[:, 0] - 1.5 * X[:, 1] + X[:, 2]
+    y = eta + rng.normal(size=n) if loss == "squared" else (eta + rng.logistic(size=n) > 0).astype(int)
+    model = onefit.GeneralizedLinear(loss, L1(0.05)).fit(X, y)
+    groups = np.concatenate([np.zeros(reference, int), 1 + np.arange(n - reference)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        est = onefit.loo(model, X, y, groups=groups)
+    assert any("several optima" in note for note in est.notes)
+    refit = onefit.GeneralizedLinear(loss, L1(0.05)).fit(X[groups > 0], y[groups > 0])
+    coef, level = np.ravel(refit.coef_), float(np.ravel(refit.intercept_)[0])
+    for dummy in coef[:2]:  # taken to zero, the intercept makes up for it
+        assert abs(level + dummy + X[0, 2] * coef[2] - est.decision[0]) <= est.bounds[0] + 1e-5
+    assert abs(coef[0] - coef[1]) / 2 - 1e-5 <= est.bounds[0] <= abs(coef[0] - coef[1]) + 1e-5
+
+
 # --- a loss whose curvature vanishes ---------------------------------------------------------------------
 
 

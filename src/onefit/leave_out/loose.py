@@ -151,9 +151,13 @@ def is_determined(fit: Fit) -> bool:
     return not open_faces(fit)
 
 
-def open_faces(fit: Fit) -> list[Face]:
-    """The optima of each output that has several."""
-    return [face for face in _faces(fit) if not face.is_point]
+def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Face]:
+    """The optima of each output that has several.
+
+    Where K is not definite, columns inside depend on each other, as two dummies do without the rows that have
+    neither.  Where nothing is penalised solvers start from zero, and end at the smallest.
+    """
+    return [face for face in _faces(fit, is_definite or fit.has_free_directions) if not face.is_point]
 
 
 def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) -> Array:
@@ -165,16 +169,16 @@ def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) 
     return np.sum([np.zeros(len(rows)), *reaches], axis=0)
 
 
-def _faces(fit: Fit) -> list[Face]:
+def _faces(fit: Fit, is_definite: bool) -> list[Face]:
     """The optima of each output, where there may be several."""
     if is_straight(fit):
         return [Face.of(fit)]
     if isinstance(fit.problem.loss, PiecewiseLinear) or not _has_patterns(fit):
         return []
-    tied = _open_columns(fit) & (fit.coef == 0)
-    if not tied.any():
-        return []
-    tied &= may_be_tied(fit)
+    tied = _open_columns(fit)
+    if is_definite:
+        tied &= fit.coef == 0
+        tied &= may_be_tied(fit) if tied.any() else False
     return [Face.of(fit, *output) for output in np.argwhere(tied.any(axis=0)).tolist()]
 
 

@@ -152,7 +152,7 @@ def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = Non
     )
     if not _holds_off_its_pattern(fit) or not _kinks_hold(fit, gradient):
         return np.full(len(rows), np.inf)
-    faces = open_faces(fit) if faces is None else faces
+    faces = open_faces(fit, is_definite=K.is_definite) if faces is None else faces
     far = reach_of_optima(fit, rows, faces)
     if faces and is_straight(fit):
         return far
@@ -165,11 +165,12 @@ def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = Non
         return np.full(len(rows), np.inf)
     far = far + _rounding_of_predictors(fit)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
-        return np.asarray(change[rows]) + far
-    size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
-    short = change.max(initial=0.0) <= CERTIFIED * size
-    found = np.where(short, 2.0 * change[rows], np.inf) + far
-    if _may_be_blind(fit, K) and not fit.has_free_directions:
+        found = np.asarray(change[rows]) + far
+    else:
+        size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
+        short = change.max(initial=0.0) <= CERTIFIED * size
+        found = np.where(short, 2.0 * change[rows], np.inf) + far
+    if not faces and _may_be_blind(fit, K) and not fit.has_free_directions:
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found
 

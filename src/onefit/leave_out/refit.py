@@ -134,7 +134,7 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
     if solution is None:
         return None
     refit = with_middle_intercept(solution.fit)
-    faces = open_faces(refit)
+    faces = open_faces(refit, is_definite=solution.curvature.is_definite)
     bounds = bound_at(solution._replace(fit=refit), judged, faces)
     several = refit is not solution.fit or bool(faces)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, several)

@@ -76,12 +76,14 @@ def leave_out(
         affordable = np.inf if max_error == 0 else affordable_for(fit)
     state.progress = progress
     may_sample = yardstick is not None and max_error > 0
-    if may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic:
+    may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic
+    if may_end_unbounded:
         state.shorten(state.trusted)
         affordable -= state.look(affordable)
     left = state.refine(affordable)
-    if yardstick is not None and max_error > 0:
+    if may_end_unbounded:
         state.take_all_cheaper_than(FEWEST)
+    if yardstick is not None and max_error > 0:
         sample(state, yardstick, left)
         state.tighten(IN_PASSING)
     return state.found

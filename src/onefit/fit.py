@@ -17,13 +17,6 @@ from onefit.problem import Problem
 ON_KINK = 1e-7  # distance from a kink of the loss, relative to 1 + |η|, that is none
 
 
-def curved(hessian: Array, change: Array) -> Array:
-    """Second derivatives, (n,), (n, c) or (n, c, c), times a change, or several along a last axis."""
-    if hessian.ndim == 3:
-        return np.asarray(np.einsum("nab,nb...->na...", hessian, change))
-    return np.asarray(_linalg.with_axes(hessian, change) * change)
-
-
 @dataclass(frozen=True)
 class Fit:
     """A problem and coefficients that are meant to solve it.
@@ -105,7 +98,7 @@ class Fit:
 
     def bent(self, change: Array) -> Array:
         """D times a change of the linear predictors: how the gradients of the rows change with it."""
-        return curved(self.hessian, change)
+        return _linalg.row_times(self.hessian, change)
 
     @cached_property
     def objective(self) -> float:

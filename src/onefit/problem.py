@@ -275,7 +275,7 @@ class Problem:
 
     def per_row(self, weights_times: Array) -> Array:
         """Multiply an array whose first axis is the rows by the weights."""
-        return weights_times * self.weights.reshape(-1, *(1,) * (weights_times.ndim - 1))
+        return _linalg.row_times(self.weights, weights_times)
 
     def without(self, rows: int | Index) -> Problem:
         """What a refit on the other rows minimises: these have no weight, and what depends on it moves.

@@ -9,7 +9,6 @@ from onefit._linalg.blas import (
     one_thread_if_small,
     positive_eigenpairs,
     product,
-    row_matrices,
     times_upper,
 )
 from onefit._linalg.columns import (
@@ -28,7 +27,6 @@ from onefit._linalg.columns import (
     stacked,
     times,
     transposed_times,
-    with_axes,
 )
 from onefit._linalg.design import BLOCK_SIZE, RowGram
 from onefit._linalg.factorization import (
@@ -46,6 +44,7 @@ from onefit._linalg.factorization import (
     solve_or_fit,
     wide_pseudo_factor,
 )
+from onefit._linalg.rows import row_diagonals, row_matrices, row_times, with_axes
 
 __all__ = [
     "BLOCK_SIZE",
@@ -78,7 +77,9 @@ __all__ = [
     "positive_eigenpairs",
     "product",
     "pseudo_factor",
+    "row_diagonals",
     "row_matrices",
+    "row_times",
     "solve_each",
     "solve_inside",
     "solve_or_fit",

@@ -84,13 +84,6 @@ def positive_eigenpairs(A: Array) -> tuple[Array, Array]:
     return values[keep], vectors[:, keep]
 
 
-def row_matrices(values: Array, c: int) -> Array:
-    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
-    if values.size == len(values) * c * c:
-        return values.reshape(-1, c, c)
-    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)
-
-
 def mirrored(lower: Array) -> Array:
     """A symmetric matrix, full, of which the lower triangle is read."""
     return np.tril(lower) + np.tril(lower, -1).T

@@ -260,8 +260,3 @@ def stacked(parts: list[Any]) -> Any:
     if any(isinstance(as_design(part), SparseColumns) for part in parts):
         return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
     return np.vstack(parts)
-
-
-def with_axes(values: Any, like: Array) -> Any:
-    """Values with axes of length one behind their own, as many as another array has more."""
-    return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))

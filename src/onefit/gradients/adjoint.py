@@ -220,7 +220,7 @@ def relative_rate(penalties: Sequence[Penalty], points: Stencil, own: Penalty) -
 def stretched(fit: Fit, rate: Array) -> TangentChange:
     """Change of a tangent in proportion to itself, at one rate or at one for each feature."""
     tangent = fit.tangent
-    by_feature = rate.reshape(-1, *(1,) * (tangent.gradient.ndim - 1)) if rate.ndim else rate
+    by_feature = _linalg.with_axes(rate, tangent.gradient)
     return TangentChange(by_feature * tangent.gradient, by_feature * tangent.hessian)
 
 

@@ -234,13 +234,14 @@ class _Problems:
         function = getattr(problem.loss, name)
         if isinstance(problem.loss, CoupledLoss):
             found = function(np.tile(problem.y, m), eta.transpose(0, 2, 1).reshape(m * n, c))
-            return found.reshape(m, n, *found.shape[1:])
-        found = function(problem.y, eta[:, 0])
-        return found if name == "value" else found.reshape(m, n, *(1,) * (1 if name == "gradient" else 2))
+        else:
+            found = function(problem.y, eta[:, 0])
+        order = ("value", "gradient", "hessian").index(name)
+        return found.reshape(m, n, *(c,) * order)
 
     def _weighted(self, name: str, eta: Array, which: Index) -> Array:
-        values, weights = self._by_row(name, eta), self.weights[which]
-        weights = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
+        values = self._by_row(name, eta)
+        weights = _linalg.with_axes(self.weights[which], values)
         return np.where(weights > 0, weights * values, 0.0)
 
     def _model(self, active: Index) -> tuple[Array, Array]:

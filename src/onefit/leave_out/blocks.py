@@ -262,7 +262,7 @@ def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> M
     room = np.where(np.isfinite(room), room, 0.0)
     there = [problem.loss.hessian(y, point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
     here = problem.loss.hessian(problem.y, fit.eta)[..., None]
-    gone = refits.weights.reshape(problem.n, *(1,) * (point.eta.ndim - 2), -1) == 0
+    gone = _linalg.with_axes(refits.weights, point.eta, last=1) == 0
     stays = [((part == here) | gone).reshape(-1, len(room)).all(axis=0) for part in there]
     return np.asarray(np.all(stays, axis=0))
 
@@ -344,11 +344,10 @@ def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
     fit, rows = blocks.fit, batch.rows
     curvature, rescaled = blocks.curvature_at(batch.shrink)
     slope, shift = fit.gradient[rows], np.zeros_like(fit.eta[rows])
-    one_a_fold = (-1, *(1,) * (shift.ndim - 1))
     for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
-        shift += curvature.predict(direction)[rows] * amount[batch.which].reshape(one_a_fold)
-    grown = rescaled.growth_of(batch.which, rows)
-    return slope * (1.0 + grown.reshape(*rows.shape, *(1,) * (shift.ndim - 2))), shift
+        shift += curvature.predict(direction)[rows] * _linalg.with_axes(amount[batch.which], shift)
+    grown = _linalg.with_axes(rescaled.growth_of(batch.which, rows), slope)
+    return slope * (1.0 + grown), shift
 
 
 # --- more steps -----------------------------------------------------------------------------------

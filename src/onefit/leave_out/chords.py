@@ -129,7 +129,7 @@ class FoldProblems:
     def slope(self, eta: Array) -> Array:
         """Derivatives w ℓ′(η) with the weights of each refit, of the shape of ``eta``."""
         slope = self._by_row(self.fit.problem.loss.gradient, eta)
-        weights = self.weights.reshape(len(eta), *(1,) * (eta.ndim - 2), -1)
+        weights = _linalg.with_axes(self.weights, eta, last=1)
         return np.where(weights > 0, slope, 0.0) * weights  # of rows that left it may be infinite
 
     def gradient(self, point: Point) -> Direction:
@@ -192,7 +192,7 @@ class FoldProblems:
     def _norms(self) -> Array:
         """‖D^½ x_j‖ of each column, for each output: the shape of the coefficients."""
         fit = self.fit
-        bend = np.einsum("naa->na", fit.hessian) if fit.hessian.ndim == 3 else fit.hessian
+        bend = _linalg.row_diagonals(fit.hessian)
         X, bends = fit.problem.X, bend.reshape(len(bend), -1).T
         norms = [_linalg.column_norms(X, np.maximum(d, 0.0), centred=False) for d in bends]
         return np.stack(norms, axis=1).reshape(fit.coef.shape)
@@ -324,7 +324,7 @@ def steps_in_rows(
     least, waited, seen = np.full(f, np.inf), np.zeros(f), deque[ChordStep](maxlen=MIXED)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
-            bent = _bent(fit.hessian, eta - base)
+            bent = fit.bent(eta - base)
             bent[rows, ..., everyone] = 0.0
             linear = refits.keeps * fit.gradient[..., None] + share * bent
             target = (1.0 - share) * dual + refits.slope(eta) - linear
@@ -339,10 +339,3 @@ def steps_in_rows(
             seen.append(ChordStep(np.stack([target, ahead]), target - dual, eta - ahead))
             dual, eta = mixed(seen)
     return end
-
-
-def _bent(hessian: Array, change: Array) -> Array:
-    """D times changes of the linear predictors, one a fold along the last axis."""
-    if hessian.ndim == 3:
-        return np.asarray(np.einsum("nab,nbf->naf", hessian, change))
-    return hessian[..., None] * change

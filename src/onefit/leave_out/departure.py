@@ -59,7 +59,7 @@ class Departures:
         """c_i, the slope of row i at its left-out value: the shape of ``eta``."""
         fit = self.fit
         change = self.left_out.eta - fit.eta
-        return (fit.gradient.T * (1.0 + self._rescaling.own_growth())).T + fit.bent(change)
+        return _linalg.row_times(1.0 + self._rescaling.own_growth(), fit.gradient) + fit.bent(change)
 
     def blocks(self, width: int = 0) -> Iterator[slice]:
         """Rows in blocks whose coefficients, or ``width`` numbers a row, take a few megabytes."""
@@ -70,10 +70,8 @@ class Departures:
     def answers(self, rows: slice, slopes: Array) -> Direction:
         """K⁻¹ z_i c_i for some rows i and slopes c_i, along the last axis."""
         columns = _linalg.as_design(self.fit.problem.X).basis_of_rows(rows)
-        if slopes.ndim == 1:
-            numbers = np.arange(rows.start, rows.stop)
-            return self.curvature.leave(numbers, Direction(columns * slopes, slopes))
-        return self.curvature.solve(Direction(columns[:, None, :] * slopes.T, slopes.T))
+        coef = _linalg.with_axes(columns, self.fit.coef[..., None], last=1) * slopes.T
+        return self.curvature.leave(np.arange(rows.start, rows.stop), Direction(coef, slopes.T))
 
     def changes(self, rows: slice) -> Direction:
         """θ̃⁽ⁱ⁾ − θ for some rows i, along the last axis: (p, r) or (p, c, r), and (r,) or (c, r)."""
@@ -94,7 +92,7 @@ class Departures:
         eta = base[:, None] + self.curvature.carry(new, self.slopes)
         for direction, amount in zip(self._rescaling.directions, self._rescaling.amounts, strict=True):
             along = _linalg.times(new, direction.coef) + direction.intercept
-            eta += along[:, None] * amount.reshape(1, -1, *(1,) * (along.ndim - 1))
+            eta += along[:, None] * _linalg.with_axes(amount, along)
         for i, solved in self.solved.items():
             eta[:, i] = _linalg.times(new, solved.coef) + solved.intercept
         return eta

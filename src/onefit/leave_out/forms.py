@@ -124,9 +124,8 @@ def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
     outputs = fit.eta.shape[1:]
     columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
     shape = (*outputs, columns.shape[1])
-    gradient = np.broadcast_to(
-        columns.reshape(len(columns), *(1,) * len(outputs), -1), (len(columns), *shape)
-    )
+    spread = _linalg.with_axes(columns, fit.coef[..., None], last=1)
+    gradient = np.broadcast_to(spread, (len(columns), *shape))
     answer = batch.curvature.solve(Direction(gradient, np.ones(shape)))
     support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
     left = columns[support].T.reshape(f, 1, b, int(support.sum()))
@@ -208,5 +207,5 @@ class WithoutFolds:
         """gᵀ K_G⁻¹ g: (f,)."""
         step = self.curvature.solve(gradient)
         at = self._at(self.curvature.predict(step))
-        more = np.sum(at * times(self.inner, at), axis=tuple(range(1, at.ndim)))
+        more = np.sum(at * times(self.inner, at), axis=(1, 2))
         return squares(self.problem.X, gradient, step) + more

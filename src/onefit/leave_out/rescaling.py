@@ -60,7 +60,7 @@ class Rescaling:
         """s_i, the change of each row's own predictor when it leaves alone: the shape of ``eta``."""
         shift = np.zeros_like(self.fit.eta)
         for direction, amount in zip(self.directions, self.amounts, strict=True):
-            shift += (curvature.predict(direction).T * amount).T
+            shift += _linalg.row_times(amount, curvature.predict(direction))
         return shift
 
     def own_growth(self) -> Array:
@@ -119,7 +119,7 @@ def rescaling(
         else:
             growth.append(part.changes)
             classes.append(part.rows)
-            slope = (fit.gradient.T * part.rows).T
+            slope = _linalg.row_times(part.rows, fit.gradient)
             gradient = Direction(
                 np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
                 np.where(problem.intercept, slope.sum(axis=0), 0.0),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
@@ -167,7 +168,7 @@ class LeftOut:
     def shortened(self, shares: Array) -> Array:
         """Values had steps been shares, (t,), as long: (t,) or (t, c)."""
         step = self.eta - self.fit.eta[self.rows]
-        return np.asarray(self.eta - (1.0 - shares).reshape(-1, *(1,) * (step.ndim - 1)) * step)
+        return self.eta - _linalg.row_times(1.0 - shares, step)
 
     @property
     def refinement(self) -> Refinement:

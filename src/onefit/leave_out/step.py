@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature
 from onefit.fit import Fit
@@ -41,7 +42,7 @@ class Step(NamedTuple):
     def of(cls, fit: Fit, curvature: Curvature) -> Step:
         """Read them off a fit and the curvature of its refits."""
         rescaled = rescaling(fit, curvature)
-        slope = (fit.gradient.T * (1.0 + rescaled.own_growth())).T
+        slope = _linalg.row_times(1.0 + rescaled.own_growth(), fit.gradient)
         return cls(curvature, curvature.quadratic_forms(), slope, rescaled.shift(curvature), rescaled)
 
     def taken(self, fit: Fit) -> LeftOut:

@@ -85,7 +85,7 @@ def may_be_tied(fit: Fit) -> Mask:
     Nothing but an ℓ1 part is on them, and no other column is the same in every row.
     """
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
-    own = ~copies(fit).reshape(-1, *(1,) * (fit.coef.ndim - 1))
+    own = _linalg.with_axes(~copies(fit), fit.coef)
     return np.asarray((l2 == 0) & (l1 > 0) & np.isfinite(l1) & own)
 
 

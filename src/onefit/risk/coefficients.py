@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.leave_out.departure import Departures
 
@@ -124,7 +125,7 @@ def _parameters(coef: Array, level: Array, constant: float, scale: Array, centre
     """Coefficients and, as the last, the intercept, in the units of x: linear in what the fit holds."""
     if constant:
         coef, level = coef[:-1], level + constant * coef[-1]
-    coef = coef / scale.reshape(-1, *(1,) * (coef.ndim - 1))
+    coef = coef / _linalg.with_axes(scale, coef)
     return np.concatenate([coef, (level - np.tensordot(centre, coef, axes=1))[None]])
 
 

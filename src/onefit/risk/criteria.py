@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
@@ -273,9 +274,4 @@ class LinearizedALO(_OfRows):
 
 def first_order_change(fit: Fit) -> Array:
     """h_i g_i, the derivative of a row's own predictor as its weight goes to zero: the shape of ``eta``."""
-    forms = factor(fit).quadratic_forms()
-    if forms.ndim == 3:
-        return np.einsum("nab,nb->na", forms, fit.gradient)
-    return (
-        forms.reshape(len(forms), *(1,) * (fit.gradient.ndim - forms.ndim), *forms.shape[1:]) * fit.gradient
-    )
+    return _linalg.row_times(factor(fit).quadratic_forms(), fit.gradient)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
@@ -157,7 +158,7 @@ def _moved(response: LinearMetric, eta: Array, bounds: Array) -> Array:
     """How far predictions may be off: (t,)."""
     finite = np.where(np.isfinite(bounds), bounds, 0.0)
     predictions = response.predictions(eta)
-    by = finite.reshape(-1, *(1,) * (eta.ndim - 1))
+    by = _linalg.with_axes(finite, eta)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if response.method == "predict_proba":  # the log-odds of no class move by more
             by, odds = finite[:, None], np.log(predictions) - np.log1p(-predictions)

@@ -17,7 +17,7 @@ from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
-from onefit.fit import Fit, curved
+from onefit.fit import Fit
 from onefit.losses import CoupledLoss
 from onefit.numerics import TINY
 from onefit.penalties import Tangent
@@ -226,7 +226,7 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
 def _is_rounding(fit: Fit) -> bool:
     """Whether the gradients of the rows are no more than rounding of linear predictors makes of them."""
     moved = 8.0 * np.finfo(float).eps * (1.0 + np.abs(fit.eta))
-    return bool(np.all(np.abs(fit.gradient) <= curved(np.abs(fit.hessian), moved)))
+    return bool(np.all(np.abs(fit.gradient) <= _linalg.row_times(np.abs(fit.hessian), moved)))
 
 
 def is_short(fit: Fit, change: Array) -> bool:

@@ -103,7 +103,7 @@ def _from(problem: Problem, starts: list[Fit]) -> Solution:
 
 def _weighted_slopes(metric: LinearMetric, target: Array, eta: Array, weights: Array) -> Array:
     """Derivative of the weighted sum of losses in every predictor: the shape of ``eta``."""
-    return (metric.slopes(target, eta).T * weights).T
+    return _linalg.row_times(weights, metric.slopes(target, eta))
 
 
 @dataclass(frozen=True, eq=False)

@@ -177,8 +177,8 @@ class RidgeSpectrum:
 
     def levels(self, coefs: Array) -> Array:
         """Intercepts that belong to coefficients (p, t, ...): (t, ...)."""
-        level = self._level.reshape(-1, *(1,) * (coefs.ndim - 2))
-        return level - np.tensordot(self.design.means, coefs, (0, 0))
+        along = np.tensordot(self.design.means, coefs, (0, 0))
+        return _linalg.with_axes(self._level.ravel(), along) - along
 
     def fit(self, alpha: float | Array) -> Fit:
         """The fit at one strength, or at one for each response, (t,)."""

@@ -174,7 +174,7 @@ class ColumnCoordinates(RidgeCoordinates):
         return float(self.eigenpairs[0].max(initial=0.0)) or 1.0
 
     def unexplained(self, strength: float, along: Array) -> Array:
-        return along * (strength / (self.eigenpairs[0] + strength)).reshape(-1, *(1,) * (along.ndim - 1))
+        return _linalg.row_times(strength / (self.eigenpairs[0] + strength), along)
 
     def columns(self, along: Array) -> Array:
         values, vectors = self.eigenpairs

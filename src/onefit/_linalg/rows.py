@@ -1,0 +1,34 @@
+"""What belongs to rows: a number (n,), one an output (n, c), or a matrix of coupled outputs (n, c, c)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onefit._typing import Array, Mask
+
+
+def with_axes(values: Any, like: Array, last: int = 0) -> Any:
+    """Values with as many axes as another array, those of length one before so many of the last."""
+    own = values.ndim - last
+    return values.reshape((*values.shape[:own], *(1,) * (like.ndim - values.ndim), *values.shape[own:]))
+
+
+def row_times(matrices: Array | Mask, change: Array) -> Array:
+    """The matrix of each row, diagonal if it is (n,) or (n, c), times the row of an array with any axes."""
+    if matrices.ndim == 3:
+        return np.asarray(np.einsum("nab,nb...->na...", matrices, change))
+    return np.asarray(with_axes(matrices, change) * change)
+
+
+def row_diagonals(matrices: Array) -> Array:
+    """Diagonals of the matrices of the rows: (n,) or (n, c)."""
+    return np.einsum("naa->na", matrices) if matrices.ndim == 3 else matrices
+
+
+def row_matrices(values: Array, c: int) -> Array:
+    """One matrix a row, (n, c, c): diagonal where the outputs do not depend on each other."""
+    if values.size == len(values) * c * c:
+        return values.reshape(-1, c, c)
+    return np.broadcast_to(values.reshape(len(values), -1), (len(values), c))[:, :, None] * np.eye(c)

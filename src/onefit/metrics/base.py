@@ -181,6 +181,11 @@ class WithOffset(LinearMetric):
         return self.inner.spread(target[:, 0], eta + target[:, 1], bounds)
 
 
+def mean_over_outputs(values: Array) -> Array:
+    """Mean of each row's numbers: (n,), of (n,) or (n, c)."""
+    return np.atleast_2d(values.T).mean(axis=0)
+
+
 def floating(values: Any) -> Array:
     """Return an array of floats, of single precision if it was."""
     values = np.asarray(values)

@@ -10,7 +10,7 @@ from scipy.special import expit, logit, softmax
 
 from onefit._typing import Array
 from onefit.losses import Logistic, Loss, Multinomial
-from onefit.metrics.base import IdentityLink, LossMetric, Metric, OfClasses, OfNumbers
+from onefit.metrics.base import IdentityLink, LossMetric, Metric, OfClasses, OfNumbers, mean_over_outputs
 
 
 @final
@@ -108,4 +108,4 @@ class ZeroOneLoss(Metric):
         labels = np.asarray(predictions)
         wrong = np.asarray(target != labels, dtype=np.float64)
         wrong[labels != labels] = np.nan  # NaN, also among objects
-        return wrong if wrong.ndim == 1 else wrong.mean(axis=1)
+        return mean_over_outputs(wrong)

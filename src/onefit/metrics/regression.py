@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import final
 
 import numpy as np
 
 from onefit._typing import Array
 from onefit.losses import Loss, Tweedie
-from onefit.metrics.base import IdentityLink, LinearMetric, LossMetric, OfNumbers
+from onefit.metrics.base import IdentityLink, LinearMetric, LossMetric, OfNumbers, mean_over_outputs
 
 
 @final
@@ -22,14 +23,13 @@ class SquaredError(OfNumbers, IdentityLink):
     def losses(self, target: Array, eta: Array) -> Array:
         with np.errstate(over="ignore"):  # infinite without a word far out
             squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
-        return squares if squares.ndim == 1 else squares.mean(axis=1)
+        return mean_over_outputs(squares)
 
     def slopes(self, target: Array, eta: Array) -> Array:
-        return 2.0 * (eta - target) / (1 if eta.ndim == 1 else eta.shape[1])
+        return 2.0 * (eta - target) / prod(eta.shape[1:])
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        size = np.abs(target - eta).reshape(len(eta), -1).mean(axis=1)
-        return bounds * (2.0 * size + bounds)
+        return bounds * (2.0 * mean_over_outputs(np.abs(target - eta)) + bounds)
 
 
 @final

@@ -253,3 +253,23 @@ def test_pseudo_factor_gives_the_solution_of_minimum_norm():
     W = _linalg.pseudo_factor(np.asfortranarray(A @ A.T))
     y = np.random.default_rng(10).normal(size=30)
     np.testing.assert_allclose(W @ (W.T @ (A @ y)), np.linalg.lstsq(A.T, y, rcond=None)[0], atol=1e-10)
+
+
+def test_matrices_of_rows_in_any_shape():
+    rng = np.random.default_rng(11)
+    whole = rng.normal(size=(6, 3, 3))
+    for matrices in (whole, whole[:, 0], whole[:, 0, 0]):
+        full = _linalg.row_matrices(matrices, 3)
+        for change in rng.normal(size=(6, 3)), rng.normal(size=(6, 3, 4)):
+            by_hand = np.einsum("nab,nb...->na...", full, change)
+            np.testing.assert_allclose(_linalg.row_times(matrices, change), by_hand, atol=1e-12)
+        diagonals = _linalg.with_axes(_linalg.row_diagonals(matrices), full[:, 0])
+        np.testing.assert_array_equal(np.broadcast_to(diagonals, (6, 3)), np.einsum("naa->na", full))
+
+
+def test_axes_of_length_one_go_where_outputs_are():
+    values, like = np.ones((6, 4)), np.ones((6, 3, 4))
+    assert _linalg.with_axes(values[:, 0], like).shape == (6, 1, 1)
+    assert _linalg.with_axes(values, like, last=1).shape == (6, 1, 4)
+    assert _linalg.with_axes(values, values, last=1).shape == (6, 4)
+    assert _linalg.with_axes(np.array(2.0), np.float64(1.0)).shape == ()

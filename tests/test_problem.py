@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onefit.losses import Gamma, Logistic
+from onefit.losses import Gamma, Logistic, Multinomial, Squared
 from onefit.penalties import L2
 from onefit.problem import Balance, Problem
 
@@ -80,3 +80,33 @@ def test_rows_without_weight_may_have_an_infinite_loss():
     with np.errstate(over="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isfinite(problem.objective(np.zeros(1), eta))
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "outputs"),
+    [
+        (Logistic(), (CLASSES > 0).astype(float), ()),
+        (Squared(), np.random.default_rng(2).normal(size=(N, 2)), (2,)),
+        (Multinomial(3), CLASSES.astype(float), (3,)),
+    ],
+    ids=["one output", "independent", "coupled"],
+)
+def test_losses_at_several_predictors_of_each_row(loss, y, outputs):
+    problem = Problem(loss, L2(1.0), np.ones((N, 2)), y, np.ones(N), np.full(outputs, True))
+    eta = np.random.default_rng(3).normal(size=(N, *outputs, 5))
+    for name in ("value", "gradient", "hessian"):
+        each = [getattr(loss, name)(y, eta[..., k]) for k in range(5)]
+        np.testing.assert_allclose(problem.loss_at(name, eta), np.stack(each, axis=-1), atol=1e-12)
+    assert problem.is_coupled == (each[0].ndim == 3)
+    assert problem.coef_shape == (2, *outputs)
+    assert problem.n_outputs == eta[0, ..., 0].size
+    assert problem.has_one_output == (eta.ndim == 2)
+
+
+def test_outputs_that_move_together_do_not_move_where_only_differences_count():
+    X, ones, both = np.ones((N, 1)), np.ones(N), np.array([True, True])
+    change = np.array([[1.0, 1.0], [3.0, -1.0]])
+    tied = Problem(Multinomial(2), L2(1.0), X, CLASSES % 2.0, ones, both)
+    np.testing.assert_array_equal(tied.moved(change), [0.0, 4.0])
+    apart = Problem(Squared(), L2(1.0), X, np.ones((N, 2)), ones, both)
+    np.testing.assert_array_equal(apart.moved(change), [1.0, 3.0])

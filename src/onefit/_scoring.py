@@ -249,7 +249,7 @@ def _positive(predictions: Array) -> Array:
 
 def missed(pooled: Pooled) -> Array:
     """Minus whether the likeliest class of each row is its own."""
-    return -(_labels(pooled.decision) == pooled.number).astype(np.float64)
+    return -(decided(pooled.decision) == pooled.number).astype(np.float64)
 
 
 def area(pooled: Pooled) -> Array:
@@ -342,7 +342,8 @@ def _by_blocks(scoring: Scoring, pooled: Pooled) -> Array:
 # --- what scorers are given ----------------------------------------------------------------------------
 
 
-def _labels(decision: Array) -> Index:
+def decided(decision: Array) -> Index:
+    """Number of the class that decision functions, (n,) of two classes or (n, c), speak for: (n,)."""
     return decision.argmax(axis=1) if decision.ndim == 2 else (decision > 0).astype(np.intp)
 
 
@@ -379,7 +380,7 @@ class _PooledClassifier(ClassifierMixin, BaseEstimator):
         return self.decision[rows[:, 0]]
 
     def predict(self, rows: Array) -> Array:
-        return self.classes_[_labels(self.decision[rows[:, 0]])]
+        return self.classes_[decided(self.decision[rows[:, 0]])]
 
     @available_if(lambda self: self.probabilities is not None)
     def predict_proba(self, rows: Array) -> Array:

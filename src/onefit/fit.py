@@ -38,9 +38,8 @@ class Fit:
     def at_start(cls, problem: Problem) -> Fit:
         """Return the constant model that solvers start from."""
         intercept = np.where(problem.intercept, problem.loss.start(problem.y, problem.weights), 0.0)
-        outputs = problem.intercept.shape
-        eta = np.broadcast_to(intercept, (problem.n, *outputs)).copy()
-        return cls(problem, np.zeros((problem.X.shape[1], *outputs)), intercept).known(eta=eta)
+        eta = np.broadcast_to(intercept, (problem.n, *problem.outputs)).copy()
+        return cls(problem, np.zeros(problem.coef_shape), intercept).known(eta=eta)
 
     @cached_property
     def eta(self) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.losses import Loss, Squared
+from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.pieces import Pieces
@@ -166,9 +166,33 @@ class Problem:
         return int(self.X.shape[0])
 
     @property
+    def outputs(self) -> tuple[int, ...]:
+        """Shape of what each row and each column has: () for one output, (c,) for several."""
+        return self.intercept.shape
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of linear predictors of a row."""
+        return self.intercept.size
+
+    @property
+    def has_one_output(self) -> bool:
+        """Whether there is no axis of outputs."""
+        return not self.outputs
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the loss ties the outputs of a row together: its second derivatives are (n, c, c)."""
+        return isinstance(self.loss, CoupledLoss)
+
+    def moved(self, change: Array) -> Array:
+        """How far predictors (n, c, …) of each row move, for coupled outputs from one another: (n, …)."""
+        return np.ptp(change, axis=1) if self.is_coupled else np.abs(change).max(axis=1)
+
+    @property
     def coef_shape(self) -> tuple[int, ...]:
         """Of the coefficients: (p,) or (p, c)."""
-        return (self.X.shape[1], *self.intercept.shape)
+        return (self.X.shape[1], *self.outputs)
 
     @property
     def known_moments(self) -> Moments | None:
@@ -217,6 +241,14 @@ class Problem:
     def linear_predictor(self, coef: Array, intercept: Array) -> Array:
         """Return η: (n,) or (n, c)."""
         return _linalg.times(self.X, coef) + intercept
+
+    def loss_at(self, name: str, eta: Array) -> Array:
+        """Values or derivatives of the losses at several η of each row, which stay the last axis."""
+        function, f = getattr(self.loss, name), eta.shape[-1]
+        if not self.is_coupled:
+            return function(self.y[..., None], eta)
+        values = function(np.tile(self.y, f), np.moveaxis(eta, -1, 0).reshape(f * self.n, -1))
+        return np.moveaxis(values.reshape(f, self.n, *values.shape[1:]), 0, -1)
 
     def objective(self, coef: Array, eta: Array) -> float:
         """Return Σ w ℓ + P."""

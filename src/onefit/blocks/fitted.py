@@ -23,7 +23,6 @@ from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import Start
 from onefit.blocks.rows import Block, Rows, Summary, summarise
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
-from onefit.losses import CoupledLoss
 from onefit.metrics import LogLoss
 from onefit.penalties import SeparablePenalty
 from onefit.readers import Reading, read
@@ -108,8 +107,8 @@ def _read(model: Any, summary: Summary) -> Reading:
 def _models(model: Any, reading: Reading) -> tuple[Models, SeparablePenalty]:
     """What the estimator minimises, where blocks are enough to judge it."""
     problem, penalty, name = reading.fit.problem, reading.fit.problem.penalty, type(model).__name__
-    smooth = problem.loss.is_smooth and not isinstance(problem.loss, CoupledLoss)
-    same = reading.fit.coef.ndim == 1 and np.array_equal(problem.y, reading.target)
+    smooth = problem.loss.is_smooth and not problem.is_coupled
+    same = problem.has_one_output and np.array_equal(problem.y, reading.target)
     plain = smooth and same and not reading.constant and not problem.is_balanced
     if not plain or not isinstance(penalty, SeparablePenalty):
         raise UnsupportedModelError(

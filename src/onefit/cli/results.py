@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv
 
+from onefit._scoring import decided
 from onefit._typing import Array
 from onefit.cli.comparison import Ranking
 from onefit.cli.judged import LeftOutTable
@@ -70,9 +71,9 @@ def predicted(values: Array, classes: Any | None, name: str) -> dict[str, Any]:
         return {name: outputs[0]} if len(outputs) == 1 else {f"{name}_{k}": o for k, o in enumerate(outputs)}
     labels = np.asarray(classes)
     if values.ndim == 1:
-        return {name: labels[(values > 0).astype(int)], "decision": values}
+        return {name: labels[decided(values)], "decision": values}
     each = {f"{name}_{label}": values[:, k] for k, label in enumerate(labels)}
-    return {name: labels[values.argmax(axis=1)], **each}
+    return {name: labels[decided(values)], **each}
 
 
 def summary(comparison: Ranking, version: str) -> bytes:

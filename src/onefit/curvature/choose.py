@@ -30,10 +30,10 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
         Factor on the penalty's curvature: (n − 1)/n for refits that shrink their penalty.
     """
     tangent = fit.tangent if tangent is None else tangent
-    if fit.coef.ndim == 1:
+    if fit.problem.has_one_output:
         return factor_scalar(fit, tangent, shrink)
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
-    if fit.hessian.ndim == 3:
+    if fit.problem.is_coupled:
         return CoupledBlock(fit.problem, tangent, fit.hessian)
     return _several_outputs(fit.problem, tangent, fit.hessian)
 

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from onefit import _linalg
+from onefit._scoring import decided
 from onefit._typing import Array, Design
 from onefit.fit import Fit
 from onefit.losses import CoupledLoss, Logistic, Loss, Multinomial, Quantile, Tweedie
@@ -144,7 +145,7 @@ class LinearModel(BaseEstimator):
 
     def _take(self, fit: Fit) -> None:
         self.intercept_: Any
-        if fit.coef.ndim == 2:
+        if not fit.problem.has_one_output:
             self.coef_, self.intercept_ = fit.coef.T, self._without_common(fit.intercept)
         elif has_classes(self):
             self.coef_, self.intercept_ = fit.coef[None], np.atleast_1d(fit.intercept)
@@ -158,9 +159,8 @@ class LinearModel(BaseEstimator):
 
     def _as_fit(self, problem: Problem) -> Fit:
         """Return the fitted coefficients as a fit."""
-        if problem.intercept.ndim:
-            return Fit(problem, self.coef_.T, np.asarray(self.intercept_))
-        return Fit(problem, np.ravel(self.coef_), np.asarray(np.ravel(self.intercept_)[0]))
+        level = np.reshape(self.intercept_, problem.outputs)
+        return Fit(problem, self.coef_.T.reshape(problem.coef_shape), level)
 
     def _eta(self, X: Any, offset: Any = None) -> Array:
         eta: Array = _linalg.times(self._check_X(X), self.coef_.T) + self.intercept_
@@ -170,7 +170,7 @@ class LinearModel(BaseEstimator):
     def _predicted(self, eta: Array) -> Array:
         if not has_classes(self):
             return self._metric().predictions(eta)
-        return self.classes_[(eta > 0).astype(np.intp) if eta.ndim == 1 else eta.argmax(axis=1)]
+        return self.classes_[decided(eta)]
 
     def predict(self, X: Any, offset: Any = None) -> Array:
         """Predicted response, mean or class: (n,), or (n, t) for several targets; with offsets added in."""
@@ -206,14 +206,12 @@ class LinearModel(BaseEstimator):
 def check_determined(problem: Problem) -> None:
     """Refuse penalties that do not fit the coefficients, or that leave directions which X does not have."""
     penalty, X = problem.penalty, problem.X
-    outputs = problem.intercept.shape
-    several = isinstance(problem.loss, CoupledLoss)
-    if several and not isinstance(penalty, SeparablePenalty):
+    if problem.is_coupled and not isinstance(penalty, SeparablePenalty):
         raise ValueError(
-            f"{type(penalty).__name__} is for models with one output, not for a loss of {outputs[0]} "
+            f"{type(penalty).__name__} is for models with one output, not for a loss of {problem.n_outputs} "
             "classes: take L1, L2 or ElasticNet"
         )
-    penalty.check((X.shape[1], *outputs))
+    penalty.check(problem.coef_shape)
     if not isinstance(penalty, AnalysisPenalty):
         return
     free = penalty.tangent(np.zeros(X.shape[1]))

@@ -186,12 +186,9 @@ def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> t
 
 def curvature_of_columns(start: Fit) -> Array:
     """Σ w d (x − x̄)² of each column at the constant model: (p,); with d = 1 where the loss is straight."""
-    problem, hessian = start.problem, start.hessian
-    if hessian.ndim == 3:  # one output like another
-        hessian = np.einsum("icc->i", hessian) / hessian.shape[1]
-    elif hessian.ndim == 2:
-        hessian = hessian.mean(axis=1)
-    rows = hessian if np.any(hessian > 0) else problem.weights
+    problem = start.problem
+    bends = _linalg.row_diagonals(start.hessian).reshape(problem.n, -1).mean(axis=1)
+    rows = bends if np.any(bends > 0) else problem.weights
     return _linalg.column_norms(problem.X, rows, centred=bool(np.all(problem.intercept))) ** 2
 
 

@@ -229,7 +229,7 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
         Rows to sum over; all by default.
     """
     problem = fit.problem
-    if fit.coef.ndim == 2 or not isinstance(fit.tangent, Coordinates) or problem.is_balanced:
+    if not problem.has_one_output or not isinstance(fit.tangent, Coordinates) or problem.is_balanced:
         raise TypeError(
             "the gradient of the 2017 paper is for one output, penalties on single coefficients, and weights "
             "that stay as they are"
@@ -278,9 +278,8 @@ def _symmetric(matrices: Array) -> Array:
 
 def _as_given(fit: Fit, matrices: Array) -> Array:
     """Matrices of the rows in the shape of the second derivatives of the loss."""
-    if fit.hessian.ndim == 3:
-        return matrices
-    return np.einsum("naa->na", matrices).reshape(fit.hessian.shape)
+    own = matrices if fit.problem.is_coupled else _linalg.row_diagonals(matrices)
+    return own.reshape(fit.hessian.shape)
 
 
 def _contracted(third: Array, owed: Array) -> Array:

@@ -185,7 +185,7 @@ def stand_side_by_side(fit: Fit) -> bool:
     """Whether problems without single rows can be outputs of one: each coefficient, and each row, its own."""
     problem = fit.problem
     separable = isinstance(problem.penalty, SeparablePenalty) and _linalg.has_columns(problem.X)
-    return separable and fit.coef.ndim == 1 and not problem.loss.has_kinks
+    return separable and problem.has_one_output and not problem.loss.has_kinks
 
 
 def held_out_alone(

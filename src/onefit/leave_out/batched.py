@@ -28,7 +28,6 @@ from onefit.fit import Fit
 from onefit.leave_out.exchange import exchanged
 from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.vertex import may_be_tied
-from onefit.losses import CoupledLoss
 from onefit.numerics import CERTIFIED, ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import falling
@@ -56,12 +55,12 @@ def applies(fit: Fit) -> bool:
     if not isinstance(problem.penalty, SeparablePenalty) or not _linalg.has_columns(problem.X):
         return False
     bends = problem.self_concordance() is not None and not problem.loss.is_kinked and not problem.loss.jumps
-    return bends and (fit.eta.ndim == 1 or isinstance(problem.loss, CoupledLoss))
+    return bends and (problem.has_one_output or problem.is_coupled)
 
 
 def cost(fit: Fit) -> Work:
     """What a problem takes, about, where there are many."""
-    n, c = fit.problem.n, fit.eta[0].size
+    n, c = fit.problem.n, fit.problem.n_outputs
     each = 1 + int(_watched(fit).sum())
     q = c * each
     system = q**3 / 3.0 * (USUAL_PATTERNS if fit.is_kinked else 1)
@@ -131,14 +130,13 @@ class _Columns:
     @classmethod
     def of(cls, fit: Fit, watched: Index) -> _Columns:
         problem = fit.problem
-        outputs = problem.intercept.size
         part = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(watched)).T
         means = np.zeros(len(watched))
         if np.all(problem.intercept):
             means = np.average(part, axis=0, weights=problem.weights)
         Z = np.column_stack([part - means, np.ones(problem.n)])
         l1, l2 = (
-            np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, outputs))]).T
+            np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, problem.n_outputs))]).T
             for one in problem.separable.strengths(fit.coef.shape)
         )
         free = np.isfinite(l1) & np.isfinite(l2)
@@ -228,19 +226,11 @@ class _Problems:
                 if active.size == 0:
                     break
 
-    def _by_row(self, name: str, eta: Array) -> Array:
-        """Values or derivatives of the loss at (m, c, n): (m, n, …outputs)."""
-        problem, (m, c, n) = self.columns.fit.problem, eta.shape
-        function = getattr(problem.loss, name)
-        if isinstance(problem.loss, CoupledLoss):
-            found = function(np.tile(problem.y, m), eta.transpose(0, 2, 1).reshape(m * n, c))
-        else:
-            found = function(problem.y, eta[:, 0])
-        order = ("value", "gradient", "hessian").index(name)
-        return found.reshape(m, n, *(c,) * order)
-
     def _weighted(self, name: str, eta: Array, which: Index) -> Array:
-        values = self._by_row(name, eta)
+        """Weighted values or derivatives of the loss at (m, c, n): (m, n), (m, n, c) or (m, n, c, c)."""
+        problem, (m, c, n) = self.columns.fit.problem, eta.shape
+        found = np.moveaxis(problem.loss_at(name, eta.T.reshape(n, *problem.outputs, m)), -1, 0)
+        values = found.reshape(m, n, *(c,) * ("value", "gradient", "hessian").index(name))
         weights = _linalg.with_axes(self.weights[which], values)
         return np.where(weights > 0, weights * values, 0.0)
 

@@ -40,7 +40,6 @@ from onefit.leave_out.chords import (
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.sets import Folds, removed_share
-from onefit.losses import CoupledLoss
 from onefit.numerics import LEAST_SLACK
 
 USUAL_STEPS = 8.0  # with one factor, in which a set settles
@@ -49,8 +48,8 @@ MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at m
 
 def chord_cost(fit: Fit, largest: int = 1) -> Work:
     """What a set of so many rows takes, about, until its steps settle."""
-    problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.eta[0].size
-    factors = 1 if isinstance(problem.loss, CoupledLoss) else outputs
+    problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.problem.n_outputs
+    factors = 1 if problem.is_coupled else outputs
     anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
     stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
     step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
@@ -99,14 +98,14 @@ class Blocks:
         """
         removed_share(folds, fit.problem.weights)  # refuses sets without which nothing is left
         base = factor(fit) if curvature is None else curvature
-        eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
+        eta = np.empty((len(folds.rows), *fit.problem.outputs))
         bounds, slack = np.full(len(folds.rows), np.inf), np.ones(len(folds))
         return cls(fit, base, folds, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {})
 
     @property
     def coupled(self) -> int:
         """Number of outputs that the loss ties together, 1 for a separable one."""
-        return self.fit.eta.shape[1] if isinstance(self.fit.problem.loss, CoupledLoss) else 1
+        return self.fit.problem.n_outputs if self.fit.problem.is_coupled else 1
 
     @cached_property
     def free(self) -> int:
@@ -144,9 +143,8 @@ class Blocks:
 
     def chunks(self, which: Index, numbers: int) -> Iterator[Index]:
         """Folds in chunks for which arrays of so many numbers a fold, and of η and β, fit a block."""
-        n, p = self.fit.problem.X.shape
-        outputs = self.fit.eta[0].size
-        count = max(1, 2 * _linalg.BLOCK_SIZE // max(numbers, max(n, p) * outputs))
+        problem = self.fit.problem
+        count = max(1, 2 * _linalg.BLOCK_SIZE // max(numbers, max(problem.X.shape) * problem.n_outputs))
         for first in range(0, len(which), count):
             yield which[first : first + count]
 
@@ -158,7 +156,7 @@ class Blocks:
         for number in range(int(kind.max(initial=-1)) + 1):
             which = small[kind.ravel() == number]
             size, shrink = len(self.folds.removed[which[0]]), float(self.shrink[which[0]])
-            per_row = len(self.fit.coef) * self.fit.eta[0].size * self.coupled
+            per_row = self.fit.coef.size * self.coupled
             for part in self.chunks(which, size * per_row):
                 rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
                 yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
@@ -258,9 +256,9 @@ def _nothing_is_known(_: int, rows: Index) -> Array:
 
 def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> Mask:
     """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
-    problem, y = fit.problem, fit.problem.y[..., None]
+    problem = fit.problem
     room = np.where(np.isfinite(room), room, 0.0)
-    there = [problem.loss.hessian(y, point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
+    there = [problem.loss_at("hessian", point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
     here = problem.loss.hessian(problem.y, fit.eta)[..., None]
     gone = _linalg.with_axes(refits.weights, point.eta, last=1) == 0
     stays = [((part == here) | gone).reshape(-1, len(room)).all(axis=0) for part in there]
@@ -273,7 +271,7 @@ def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> M
 def _downdate(blocks: Blocks, batch: Batch) -> None:
     """One step for each fold of a batch, and its bound."""
     fit, which = blocks.fit, batch.which
-    forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
+    forms = forms_of(blocks.fit, batch, blocks.free)
     blocks.slack[which] = slack = forms.slack
     possible = slack >= LEAST_SLACK
     kept = forms.kept
@@ -284,7 +282,7 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
         np.float64
     )
     change = times(forms.H, inside) + shifts
-    moved = forms.unstack(change, fit.eta.shape[1:])
+    moved = forms.unstack(change, fit.problem.outputs)
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
     norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
     bounds = _bound_steps(blocks, batch, _reach(blocks, batch, forms, kept, slack), norm)
@@ -322,7 +320,7 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> Ca
 
 def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     """Repeat the steps of the folds of a batch, and bound what is left."""
-    forms = forms_of(blocks.fit, batch, blocks.coupled, blocks.free)
+    forms = forms_of(blocks.fit, batch, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
     hat = blocks.hat(batch.curvature, len(batch.which))

@@ -35,7 +35,6 @@ from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
-from onefit.losses import CoupledLoss
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
@@ -116,19 +115,9 @@ class FoldProblems:
         relative = SETTLED_QUADRATIC if fit.problem.loss.is_quadratic else SETTLED
         return float(relative * unit + 1e-11 * np.max(np.abs(fit.eta), initial=0.0))
 
-    def _by_row(self, function: Callable[[Array, Array], Array], eta: Array) -> Array:
-        """A function of the loss at the linear predictors of every fold, which stay the last axis."""
-        problem = self.fit.problem
-        if not isinstance(problem.loss, CoupledLoss):
-            return function(problem.y[..., None], eta)
-        n, f = problem.n, eta.shape[-1]
-        stacked = np.moveaxis(eta, -1, 0).reshape(f * n, -1)
-        values = function(np.tile(problem.y, f), stacked)
-        return np.moveaxis(values.reshape(f, n, *values.shape[1:]), 0, -1)
-
     def slope(self, eta: Array) -> Array:
         """Derivatives w ℓ′(η) with the weights of each refit, of the shape of ``eta``."""
-        slope = self._by_row(self.fit.problem.loss.gradient, eta)
+        slope = self.fit.problem.loss_at("gradient", eta)
         weights = _linalg.with_axes(self.weights, eta, last=1)
         return np.where(weights > 0, slope, 0.0) * weights  # of rows that left it may be infinite
 
@@ -144,7 +133,7 @@ class FoldProblems:
     def objective(self, point: Point) -> Array:
         """Objective on the smooth piece, less the penalty of the fit: (f,)."""
         problem, tangent = self.fit.problem, self.fit.tangent
-        losses = self._by_row(problem.loss.value, point.eta)
+        losses = problem.loss_at("value", point.eta)
         losses = losses.reshape(problem.n, -1, losses.shape[-1]).sum(axis=1)
         losses = self.weights * np.where(
             self.weights > 0, losses, 0.0

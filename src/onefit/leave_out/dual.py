@@ -115,7 +115,7 @@ def leave_sets_out(fit: Fit, folds: Folds) -> LeftOut | None:
     held = np.flatnonzero(problem.weights)
     position = np.full(problem.n, -1)
     position[held] = np.arange(len(held))
-    eta = np.empty((len(folds.rows), *fit.eta.shape[1:]))
+    eta = np.empty((len(folds.rows), *problem.outputs))
     residual = _linalg.product(Q, problem.y[held])
     ends = np.cumsum([len(rows) for rows in folds.tested])
     for k, (removed, tested) in enumerate(zip(folds.removed, folds.tested, strict=True)):

@@ -77,7 +77,7 @@ class Paths:
 def has_paths(fit: Fit) -> bool:
     """Whether rows can be followed out of this fit."""
     problem = fit.problem
-    if problem.is_balanced or fit.coef.ndim == 2 or not problem.loss.is_quadratic:
+    if problem.is_balanced or not problem.has_one_output or not problem.loss.is_quadratic:
         return False
     if problem.loss.is_kinked:
         return problem.penalty.is_ridge(fit.coef.shape) and problem.refits_keep_the_rest

@@ -89,16 +89,16 @@ def times(matrices: Array, vectors: Array) -> Array:
     return (matrices @ vectors[..., None])[..., 0]
 
 
-def forms_of(fit: Fit, batch: Batch, coupled: int, free: int) -> Forms:
+def forms_of(fit: Fit, batch: Batch, free: int) -> Forms:
     """H_GG and D_G of a batch, from products with columns or with rows, whichever are fewer.
 
-    ``coupled`` outputs share a matrix; ``free`` coordinates are in a factor.
+    ``free`` coordinates are in a factor.
     """
     rows = batch.rows
     f, b = rows.shape
     bend = fit.hessian[rows]
-    if coupled > 1:
-        c = coupled
+    if fit.problem.is_coupled:
+        c = fit.problem.n_outputs
         D = np.zeros((f, b, c, b, c))
         D[:, np.arange(b), :, np.arange(b)] = bend.transpose(1, 0, 2, 3)
         return Forms(_coupled_forms(fit, batch), D.reshape(f, 1, b * c, b * c), rows, True)
@@ -121,15 +121,14 @@ def _forms_by_hat(fit: Fit, batch: Batch) -> Array:
 def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
     """H_GG = Z_G (K⁻¹ Z_Gᵀ), for every output."""
     f, b = batch.rows.shape
-    outputs = fit.eta.shape[1:]
     columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
-    shape = (*outputs, columns.shape[1])
+    shape = (*fit.problem.outputs, columns.shape[1])
     spread = _linalg.with_axes(columns, fit.coef[..., None], last=1)
     gradient = np.broadcast_to(spread, (len(columns), *shape))
     answer = batch.curvature.solve(Direction(gradient, np.ones(shape)))
     support = fit.tangent.support.reshape(len(columns), -1).any(axis=1)
     left = columns[support].T.reshape(f, 1, b, int(support.sum()))
-    right = answer.coef[support].reshape(left.shape[-1], int(np.prod(outputs)), f, b).transpose(2, 1, 0, 3)
+    right = answer.coef[support].reshape(left.shape[-1], fit.problem.n_outputs, f, b).transpose(2, 1, 0, 3)
     level = answer.intercept.reshape(-1, f, b).transpose(1, 0, 2)
     return left @ right + level[:, :, None, :]
 
@@ -137,7 +136,7 @@ def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
 def _coupled_forms(fit: Fit, batch: Batch) -> Array:
     """H_GG over rows and outputs, (f, 1, b c, b c)."""
     f, b = batch.rows.shape
-    c = fit.eta.shape[1]
+    c = fit.problem.n_outputs
     columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
     p, r = columns.shape
     coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
@@ -174,7 +173,7 @@ class WithoutFolds:
         """Z K_G⁻¹ Zᵀ times one column a fold: (n, f), or (n, c, f)."""
         first = self.hat(rows)
         inside = times(self.inner, self._at(first))
-        if first.ndim == 2:
+        if self.problem.has_one_output:
             return first + np.einsum("nfb,fb->nf", self._columns, inside[:, 0])
         return first + self.hat(self._scattered(inside, first.shape))
 

@@ -38,7 +38,7 @@ SAME = 1e-9  # change of a predictor, relative to its parts, that is none
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
     """How far the intercept may move down and up at no cost: both 0 where something holds it."""
     problem, loss = fit.problem, fit.problem.loss
-    if not isinstance(loss, PiecewiseLinear) or problem.intercept.ndim or not problem.intercept:
+    if not isinstance(loss, PiecewiseLinear) or not problem.has_one_output or not problem.intercept:
         return 0.0, 0.0
     held = problem.weights > 0
     slopes = (problem.weights[:, None] * loss.slopes(problem.y))[held]
@@ -200,7 +200,7 @@ def is_straight(fit: Fit) -> bool:
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear) or not isinstance(problem.penalty, SeparablePenalty):
         return False
-    return fit.coef.ndim == 1 and bool(np.any(problem.separable.strengths(fit.coef.shape)[1] == 0))
+    return problem.has_one_output and bool(np.any(problem.separable.strengths(fit.coef.shape)[1] == 0))
 
 
 def interval_of_duals(fit: Fit) -> tuple[Array, Array]:

@@ -85,7 +85,7 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
     problem = fit.problem
     if not is_patterned(fit):
         return np.ones(problem.n, dtype=bool)
-    if fit.coef.ndim == 2:
+    if not problem.has_one_output:
         return problem.weights == 0
     if problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty):
         eta = np.where(leaves_nothing(fit), np.nan, eta)

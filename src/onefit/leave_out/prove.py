@@ -104,21 +104,20 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
     elsewhere.  No product beyond the leverages is needed.
     """
-    R = fit.problem.self_concordance()
-    nothing = np.full(len(eta), np.inf)
-    if R is None or fit.problem.loss.jumps or fit.is_kinked or (eta.ndim == 2 and step.forms.ndim != 3):
-        return nothing
+    problem, R = fit.problem, fit.problem.self_concordance()
+    served = problem.has_one_output or problem.is_coupled
+    if R is None or problem.loss.jumps or fit.is_kinked or not served:
+        return np.full(len(eta), np.inf)
     D, H, change = fit.hessian, step.forms, eta - fit.eta
-    if H.ndim == 3:
+    if problem.is_coupled:
         share = 1.0 - slack
         kept = np.eye(H.shape[1]) - D @ H
         kept[share >= 1.0] = np.eye(H.shape[1])
         own = widest_form(H @ np.linalg.inv(kept))
-        slope = step.gradient + np.einsum("nab,nb->na", D, change)
     else:
         share = D * H
         own = H / np.maximum(1.0 - share, TINY)
-        slope = step.gradient + D * change
+    slope = step.gradient + fit.bent(change)
     moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
     norm = np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
     slack = 1.0 - share
@@ -202,19 +201,20 @@ def _may_be_blind(fit: Fit, K: Curvature) -> bool:
 
 def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
     """Rows with a part along directions that K takes for flat, which leave their predictors open: (r,)."""
-    problem, several = fit.problem, fit.hessian.ndim == 3
+    problem = fit.problem
     norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
     columns = _linalg.as_design(problem.X).basis_of_rows(rows)
     seen = np.ones(len(rows), dtype=bool)
-    for output in np.ndindex(fit.coef.shape[1:]):
-        along = np.zeros(fit.coef.shape[1:])
+    for output in np.ndindex(problem.outputs):
+        along = np.zeros(problem.outputs)
         along[output] = 1.0
-        along -= along.mean() if several else 0.0  # what all classes have in common counts for nothing
+        if problem.is_coupled:
+            along -= along.mean()  # what all classes have in common counts for nothing
         own = np.moveaxis(np.multiply.outer(columns, along), 1, -1)
         level = np.multiply.outer(np.where(problem.intercept, along, 0.0), np.ones(len(rows)))
         row = Direction(fit.tangent.part_along(own), level)
         left = row.coef - _given_back(fit, K.solve(row))
-        seen &= np.all(SEEN * norms >= np.abs(left).T, axis=tuple(range(1, left.ndim)))
+        seen &= (SEEN * norms >= np.abs(left).T).reshape(len(rows), -1).all(axis=1)
     return ~seen
 
 
@@ -274,11 +274,11 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     if not fit.is_kinked:
         return True
     slope = fit.loss_gradient
-    if slope.ndim == 1 and not fit.pinned.any():
+    if fit.problem.has_one_output and not fit.pinned.any():
         slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     steepest, least = float(np.linalg.norm(fit.gradient)), least_sizes(fit)
-    if slope.ndim == 1:
+    if fit.problem.has_one_output:
         sizes = sizes_of_gradients(fit.problem, slope[:, None], np.array([steepest]))
         sizes = np.maximum(sizes, (least + _owed_by_remnants(fit, norms))[:, None])
         found = fit.problem.penalty.is_stationary(fit.coef[:, None], slope[:, None], STATIONARY, size=sizes)
@@ -309,6 +309,5 @@ def travelled(fit: Fit, eta: Array, held: Array) -> Array:
     held : (n, f) array
         Weights of the left-out problems.
     """
-    moved = eta - fit.eta[..., None]
-    moved = np.abs(moved) if moved.ndim == 2 else moved.max(axis=1) - moved.min(axis=1)
-    return np.asarray(np.where(held > 0, moved, 0.0).max(axis=0, initial=0.0))
+    change = (eta - fit.eta[..., None]).reshape(len(held), fit.problem.n_outputs, -1)
+    return np.asarray(np.where(held > 0, fit.problem.moved(change), 0.0).max(axis=0, initial=0.0))

@@ -57,7 +57,7 @@ class Ends(NamedTuple):
 def applies(fit: Fit) -> bool:
     """Whether single rows of this fit can be iterated: one output, and kinks in single coefficients."""
     problem = fit.problem
-    if not isinstance(problem.penalty, SeparablePenalty) or fit.coef.ndim == 2 or not fit.is_kinked:
+    if not (isinstance(problem.penalty, SeparablePenalty) and problem.has_one_output and fit.is_kinked):
         return False
     curved = problem.self_concordance() is not None and not problem.loss.is_kinked
     return curved and not isinstance(problem.X, _linalg.RowGram) and bool(fit.hessian.min() >= 0)
@@ -228,8 +228,7 @@ class RowProblems:
 
     def slopes(self, active: Index) -> Array:
         """Derivatives of the weighted losses: (n, a)."""
-        problem = self.table.fit.problem
-        return self.weighted(problem.loss.gradient(problem.y[..., None], self.eta[:, active]), active)
+        return self.weighted(self.table.fit.problem.loss_at("gradient", self.eta[:, active]), active)
 
     def gradient(self, active: Index, slopes: Array | None = None) -> Array:
         """Gradient of loss and ℓ2 part: (q, a)."""
@@ -276,7 +275,7 @@ class RowProblems:
 
     def _objective(self, active: Index, x: Array, eta: Array) -> Array:
         problem, table = self.table.fit.problem, self.table
-        losses = self.weighted(problem.loss.value(problem.y[..., None], eta), active)
+        losses = self.weighted(problem.loss_at("value", eta), active)
         penalty = table.l1 @ np.abs(x) + 0.5 * (table.l2 @ x**2)
         return losses.sum(axis=0) + self.keep[active] * penalty
 

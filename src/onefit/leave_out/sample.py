@@ -17,7 +17,6 @@ from onefit._typing import Array, Index, Mask
 from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.losses import CoupledLoss
 from onefit.numerics import TINY, UNRELIABLE
 
 if TYPE_CHECKING:
@@ -188,7 +187,5 @@ def _tightness(before: LeftOut, now: LeftOut) -> float:
     own = np.isin(before.fold, numbers) & np.isfinite(before.bounds) & (before.bounds > 0)
     if not own.any():
         return 1.0
-    moved = (now.eta - before.eta)[own].reshape(int(own.sum()), -1)
-    coupled = isinstance(before.fit.problem.loss, CoupledLoss)
-    off = np.ptp(moved, axis=1) if coupled else np.abs(moved).max(axis=1)
+    off = before.fit.problem.moved((now.eta - before.eta)[own].reshape(int(own.sum()), -1))
     return float(min(1.0, np.max(off / before.bounds[own])))

@@ -23,7 +23,7 @@ from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
-from onefit.leave_out.step import Step, leave_kinks_out
+from onefit.leave_out.step import Step, leave_kinks_out, leverages_of
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
@@ -371,19 +371,9 @@ def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[
     """One step for every set; none where rows on a kink and rows that are not leave together."""
     removed_share(sets, fit.problem.weights)
     if fit.problem.loss.has_kinks:
-        leverages = leave_kinks_out(fit).leverages
-        nothing = np.full(len(sets.rows), np.inf)
+        leverages, nothing = leave_kinks_out(fit).leverages, np.full(len(sets.rows), np.inf)
         return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None
     blocks = Blocks.of(fit, curvature, sets)
     blocks.step()
-    leverages = _leverages(fit, blocks.forms)
+    leverages = leverages_of(fit, blocks.forms)
     return LeftOut(fit, blocks.eta.copy(), blocks.bounds.copy(), leverages, blocks.slack, sets), blocks
-
-
-def _leverages(fit: Fit, forms: Array) -> Array:
-    """d_i h_i of single rows, as ``step`` has them."""
-    if forms.ndim == 3:
-        return np.maximum(np.einsum("nab,nba->n", fit.hessian, forms), 0.0)
-    forms = forms.reshape(len(forms), -1) if fit.hessian.ndim == 2 else forms
-    leverages = fit.hessian * forms
-    return np.clip(leverages.mean(axis=1) if leverages.ndim == 2 else leverages, 0.0, 1.0)

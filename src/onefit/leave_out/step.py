@@ -22,7 +22,6 @@ from onefit.curvature import Curvature
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.result import LeftOut
-from onefit.losses import CoupledLoss
 from onefit.numerics import TINY
 
 ROUNDING = 1e-14  # of the trace: with so much on its diagonal a singular H has a factor
@@ -49,7 +48,7 @@ class Step(NamedTuple):
         """One step for every row, and nothing more: nothing is known of where it ends."""
         if fit.problem.loss.has_kinks or fit.pinned.any():
             return _released(fit, self)
-        return (_coupled if isinstance(fit.problem.loss, CoupledLoss) else _separable)(fit, self)
+        return (_coupled if fit.problem.is_coupled else _separable)(fit, self)
 
 
 def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
@@ -57,19 +56,23 @@ def one_step(fit: Fit, curvature: Curvature | None = None) -> LeftOut:
     return Step.of(fit, curvature_of_refits(fit, curvature)).taken(fit)
 
 
+def leverages_of(fit: Fit, forms: Array) -> Array:
+    """d_i h_i of single rows: the mean over independent outputs, the trace D_i H_i of coupled ones: (n,)."""
+    if fit.problem.is_coupled:
+        return np.maximum(np.einsum("nab,nba->n", fit.hessian, forms), 0.0)
+    shares = _linalg.row_times(forms, fit.hessian).reshape(len(forms), -1)
+    return np.clip(shares.mean(axis=1), 0.0, 1.0)
+
+
 def _result(fit: Fit, eta: Array, leverages: Array, slack: Array) -> LeftOut:
     return LeftOut(fit, eta, np.full(len(eta), np.inf), leverages, slack)
 
 
 def _separable(fit: Fit, step: Step) -> LeftOut:
-    h, g = step.forms, step.gradient
-    h = h.reshape(len(h), -1) if g.ndim == 2 else h
-    leverages = fit.hessian * h
-    slack = 1.0 - leverages
-    eta = fit.eta + (h * g + step.shift) / np.maximum(slack, FULL_LEVERAGE)
-    if g.ndim == 2:
-        leverages, slack = leverages.mean(axis=1), slack.min(axis=1)
-    return _result(fit, eta, np.clip(leverages, 0.0, 1.0), slack)
+    slack = 1.0 - _linalg.row_times(step.forms, fit.hessian)
+    moved = _linalg.row_times(step.forms, step.gradient) + step.shift
+    eta = fit.eta + moved / np.maximum(slack, FULL_LEVERAGE)
+    return _result(fit, eta, leverages_of(fit, step.forms), slack.reshape(len(eta), -1).min(axis=1))
 
 
 def _released(fit: Fit, step: Step) -> LeftOut:
@@ -93,8 +96,7 @@ def _coupled(fit: Fit, step: Step) -> LeftOut:
     # (K − ZᵀDZ)⁻¹ = K⁻¹ + K⁻¹Zᵀ (I − D H)⁻¹ D Z K⁻¹, applied to Zᵀg and to the rescaling
     inside = np.linalg.solve(kept, g[:, :, None] + D @ step.shift[:, :, None])
     eta = fit.eta + (H @ inside)[:, :, 0] + step.shift
-    leverages = np.einsum("nab,nba->n", D, H)
-    return _result(fit, eta, np.maximum(leverages, 0.0), slack)
+    return _result(fit, eta, leverages_of(fit, H), slack)
 
 
 def largest_share(D: Array, H: Array) -> Array:

@@ -187,7 +187,7 @@ def add(one: Any, other: Any) -> Penalty:
 def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
     size = np.abs(loss_gradient) if size is None else size
-    return size if size.ndim == 1 else np.max(size, axis=0, initial=0.0)
+    return np.max(np.atleast_2d(size), axis=0, initial=0.0)
 
 
 def check_strengths(name: str, given: Any) -> None:

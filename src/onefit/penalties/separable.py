@@ -129,9 +129,7 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
 def broadcast(alpha: Strength, shape: tuple[int, ...]) -> Array:
     """Return one number a coefficient, from one in all, one a feature or one a coefficient."""
     strength = np.asarray(alpha, dtype=np.float64)
-    if strength.ndim == 1 and len(shape) == 2:  # one a feature, the same for all outputs
-        strength = strength[:, None]
-    return np.broadcast_to(strength, shape)
+    return np.broadcast_to(strength.T, shape[::-1]).T  # one a feature is the same for all outputs
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def coefficient_table(
     constant: float = 0.0,
     scale: Any = 1.0,
     centre: Any = 0.0,
-    ndim: int = 1,
+    has_scale: bool = False,
 ) -> CoefficientTable:
     """Coefficients with jackknife errors, in blocks of rows.
 
@@ -82,8 +82,8 @@ def coefficient_table(
         Value of the last column of X where that stands for the intercept, else 0.
     scale, centre : float or (p,) array
         Where X holds (x − centre) / scale, the table is in the units of x.
-    ndim : {1, 2}
-        Of the linear predictors that users know.
+    has_scale : bool
+        Whether the second of two outputs is a scale, which users do not know as an output.
 
     Raises
     ------
@@ -104,13 +104,7 @@ def coefficient_table(
     )
     error, same, selected = _jackknife(full[..., 0], changes, int(known.sum()))
     columns = [full[..., 0], error, same, selected]
-    if ndim < fit.eta.ndim:  # the last output is a scale
-        columns = [column[..., :1] for column in columns]
-    coef, error, same, selected = (
-        [column[:, 0] for column in columns]
-        if ndim == 1 and columns[0].ndim == 2
-        else [np.moveaxis(column, 0, -1) for column in columns]
-    )
+    coef, error, same, selected = (column[:, 0] if has_scale else column.T for column in columns)
     return CoefficientTable(
         names, coef[..., :p], error[..., :p], same[..., :p], selected[..., :p], coef[..., p], error[..., p]
     )

@@ -61,7 +61,7 @@ def left_out_by_dual(fit: Fit) -> Array:
 
 def _check(fit: Fit) -> None:
     problem = fit.problem
-    if fit.eta.ndim > 1 or not _linalg.has_columns(problem.X):
+    if not problem.has_one_output or not _linalg.has_columns(problem.X):
         raise ValueError("route='dual' is for models with one output and columns: take route='primal'")
     if not problem.refits_keep_the_rest:
         raise ValueError(

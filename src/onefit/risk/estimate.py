@@ -163,7 +163,7 @@ class RiskEstimate(LeftOutLosses):
         parts = [departures.changes(rows).coef for rows in departures.blocks()]
         coef = np.concatenate(parts, axis=-1) + departures.fit.coef[..., None]
         coef = coef[:, 0] if self._has_scale(departures) else coef
-        return np.moveaxis(coef[:p], -1, 0) if coef.ndim == 2 else coef[:p].transpose(2, 1, 0)
+        return coef[:p].T
 
     def intercept(self) -> Array:
         """Intercepts without each row: (n,) or (n, c)."""
@@ -208,7 +208,12 @@ class RiskEstimate(LeftOutLosses):
         if names is None and self.columns is not None and len(self.columns) == p:  # not of a kernel
             names = self.columns
         return coefficient_table(
-            departures, names, constant=readout.constant, scale=scale, centre=centre, ndim=self.decision.ndim
+            departures,
+            names,
+            constant=readout.constant,
+            scale=scale,
+            centre=centre,
+            has_scale=self._has_scale(departures),
         )
 
     def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:

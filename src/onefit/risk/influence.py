@@ -93,8 +93,7 @@ def influence(
     moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
     scale = np.sqrt(dispersion * variance)[..., None]
     dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
-    dfbetas = dfbetas[: len(fit.coef) - constant]
-    dfbetas = dfbetas.T if dfbetas.ndim == 2 else dfbetas.transpose(2, 1, 0)
+    dfbetas = dfbetas[: len(fit.coef) - constant].T
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 
 
@@ -104,9 +103,8 @@ def _dispersion(fit: Fit, df: float) -> float:
     if isinstance(problem.loss, UnitDispersion):
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
-    outputs = fit.eta[0].size if losses.ndim == 2 else 1
     free = float(np.count_nonzero(problem.weights)) - df
-    return 2.0 * float(losses.sum()) / outputs / free if free > 0 else float("nan")
+    return 2.0 * float(losses.sum()) / losses[0].size / free if free > 0 else float("nan")
 
 
 def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:
@@ -115,9 +113,9 @@ def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:
     With as many rows as parameters or more it is a form in Zᵀ D Z, so that its cost for all rows is linear
     in their number; with fewer the Δη_j themselves are the shorter vectors.
     """
-    if fit.coef.size + fit.coef[0].size > fit.eta.size:
+    if fit.coef.size + fit.problem.n_outputs > fit.eta.size:
         return lambda change: _by_rows(fit, change), fit.eta.size
-    D = _linalg.row_matrices(fit.hessian, fit.coef[0].size)
+    D = _linalg.row_matrices(fit.hessian, fit.problem.n_outputs)
     total = np.einsum("naa->n", D)
     centre = _linalg.transposed_times(fit.problem.X, total) / max(total.sum(), np.finfo(float).tiny)
     outputs = range(D.shape[1])
@@ -132,9 +130,7 @@ def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:
 
 def _by_rows(fit: Fit, change: Direction) -> Array:
     eta = fit.problem.linear_predictor(*change)
-    if fit.hessian.ndim == 3:
-        return np.einsum("nar,nab,nbr->r", eta, fit.hessian, eta, optimize=True)
-    return np.sum(fit.hessian[..., None] * eta**2, axis=tuple(range(fit.hessian.ndim)))
+    return (eta * fit.bent(eta)).reshape(-1, eta.shape[-1]).sum(axis=0)
 
 
 def _moments(X: Design, centre: Array, d: Array) -> tuple[Array, Array, float]:
@@ -160,9 +156,9 @@ def _variance(departures: Departures, rows: slice) -> Array:
     """Part of some rows in diag K⁻¹ Zᵀ D Z K⁻¹: the shape of the coefficients."""
     fit = departures.fit
     bend = fit.hessian[rows]
-    if fit.coef.ndim == 1:
+    if fit.problem.has_one_output:
         return departures.answers(rows, np.ones(len(bend))).coef ** 2 @ bend
-    c = fit.coef.shape[1]
-    D = bend if bend.ndim == 3 else bend[:, :, None] * np.eye(c)
+    c = fit.problem.n_outputs
+    D = _linalg.row_matrices(bend, c)
     unit = [departures.answers(rows, np.tile(np.eye(c)[a], (len(D), 1))).coef for a in range(c)]
     return np.einsum("apkr,rab,bpkr->pk", unit, D, unit, optimize=True)

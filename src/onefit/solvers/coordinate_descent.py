@@ -50,7 +50,7 @@ def is_possible(start: Fit) -> bool:
 def leads_near(start: Fit) -> bool:
     """Whether a problem is a weighted lasso or elastic net, step by step."""
     problem = start.problem
-    of_one = start.coef.ndim == 1 and start.eta.ndim == 1 and _linalg.has_columns(problem.X)
+    of_one = problem.has_one_output and _linalg.has_columns(problem.X)
     separable = isinstance(problem.penalty, SeparablePenalty)
     if not of_one or not separable or not start.is_kinked or problem.loss.has_kinks:
         return False

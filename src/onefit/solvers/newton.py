@@ -18,7 +18,6 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import CoupledLoss
 from onefit.numerics import TINY
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
@@ -235,7 +234,7 @@ def is_short(fit: Fit, change: Array) -> bool:
     What all outputs change by together counts for nothing where no loss depends on it: there rounding,
     divided by a weak penalty, may take long steps.
     """
-    if fit.hessian.ndim == 3 and ignores_shifts(fit.hessian):
+    if fit.problem.is_coupled and ignores_shifts(fit.hessian):
         change = change - change.mean(axis=1, keepdims=True)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
@@ -296,8 +295,8 @@ def _levelled(fit: Fit, change: Array) -> Array:
     All levels of a factor together are a constant: they may slide when the intercept makes up for it.
     Outputs that are coupled are solved for together with their intercepts, which know that already.
     """
-    if isinstance(fit.problem.loss, CoupledLoss):
-        return np.zeros(fit.problem.intercept.shape)
+    if fit.problem.is_coupled:
+        return np.zeros(fit.problem.outputs)
     total = fit.hessian.sum(axis=0)
     mean = np.divide((fit.hessian * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)
     return np.where(fit.problem.intercept, -mean, 0.0)

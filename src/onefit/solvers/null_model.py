@@ -38,10 +38,12 @@ def null_strength(problem: Problem) -> float:
     unit = _unit(problem.penalty, gradient)
     if size <= np.finfo(float).tiny or unit <= 0:
         return 1.0
-    flat = coef.reshape(len(coef), -1), gradient.reshape(len(coef), -1)
 
     def holds(log_factor: float) -> bool:
-        return bool(_is_stationary(problem.penalty.scaled(unit * 10.0**log_factor), coef, *flat))
+        penalty = problem.penalty.scaled(unit * 10.0**log_factor)
+        if problem.has_one_output:
+            return bool(penalty.is_stationary(coef[:, None], gradient[:, None])[0])
+        return bool(np.all(penalty.prox(-gradient, 1.0) == coef))  # the proximal step from zero stays there
 
     low, high = -float(DECADES), float(DECADES)
     if not holds(high):
@@ -60,13 +62,6 @@ def strength_of_single_coefficients(penalty: SeparablePenalty, gradient: Array) 
     return highest * (1.0 + 1e-12) if highest > np.finfo(float).tiny else 1.0
 
 
-def _is_stationary(penalty: Penalty, coef: Array, flat: Array, gradient: Array) -> bool:
-    if coef.ndim == 1:
-        return bool(penalty.is_stationary(flat, gradient).all())
-    # a coordinatewise penalty of several outputs: the proximal step from zero stays there
-    return bool(np.all(penalty.prox(-gradient.reshape(coef.shape), 1.0) == coef))
-
-
 def _unit(penalty: Penalty, gradient: Array) -> float:
     """A first guess: ⟨g, −d⟩ / P(d) along the steepest descent d."""
     rest, descent = penalty.without_ridge(), -gradient
@@ -80,8 +75,9 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     """Coefficients that minimise the loss on the null space of the penalty, and its gradient there."""
     start = Fit.at_start(problem)
     tangent = problem.penalty.tangent(start.coef)
-    if start.coef.ndim == 2 or (tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)):
-        return start.coef, start.loss_gradient  # which start from the constant model itself
+    starts_there = tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)
+    if starts_there or not problem.has_one_output:
+        return start.coef, start.loss_gradient  # at the constant model itself
     basis = np.reshape([*tangent.directions], (-1, len(start.coef))).T
     inner = replace(problem, X=_linalg.as_columns(problem.X).along(basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)

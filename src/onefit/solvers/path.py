@@ -79,7 +79,7 @@ def _is_small_program(start: Fit) -> bool:
     """Whether a quadratic program can hold the rows and the penalty densely."""
     X, rest = start.problem.X, start.problem.penalty.without_ridge()
     small = _linalg.has_columns(X) and X.shape[0] * max(X.shape) <= DENSE
-    return small and start.coef.ndim == 1 and isinstance(rest, Polyhedral)
+    return small and start.problem.has_one_output and isinstance(rest, Polyhedral)
 
 
 def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:

@@ -55,7 +55,7 @@ class RidgeSplits:
         X, penalty = problem.X, problem.penalty
         if not isinstance(problem.loss, Squared) or not isinstance(penalty, SeparablePenalty):
             return None
-        if problem.y.ndim == 2 or problem.is_balanced or not _linalg.is_full(X):
+        if not problem.has_one_output or problem.is_balanced or not _linalg.is_full(X):
             return None
         wide = X.shape[1] >= np.count_nonzero(problem.weights)
         if wide or penalty.has_kinks((X.shape[1],)) or np.any(np.isinf(penalty.ridge((X.shape[1],)))):

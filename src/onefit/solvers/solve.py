@@ -108,7 +108,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 
 
 def _solve_separable(start: Fit) -> Solution:
-    if not start.problem.loss.is_quadratic or start.coef.ndim == 2 or not start.is_kinked:
+    if not start.problem.loss.is_quadratic or not start.problem.has_one_output or not start.is_kinked:
         return solved(start)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
@@ -129,7 +129,7 @@ def solve_path(problems: Iterable[Problem]) -> Iterator[Solution]:
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
         return from_the_last(problems, lambda start, _: solve(start))
-    of_one = first.loss.is_quadratic and not first.intercept.ndim
+    of_one = first.loss.is_quadratic and first.has_one_output
     return least_squares_path(problems) if of_one else newton_path(problems)
 
 

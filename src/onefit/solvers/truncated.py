@@ -18,7 +18,6 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, curved_along
 from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
-from onefit.losses import CoupledLoss
 from onefit.solvers.line_search import falls_along
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
@@ -57,9 +56,8 @@ class Seconds(NamedTuple):
     @classmethod
     def of(cls, fit: Fit) -> Seconds:
         """Infinite, where there are no conjugate gradients."""
-        problem, outputs = fit.problem, fit.eta[0].size
-        n, coupled = problem.n, isinstance(problem.loss, CoupledLoss)
-        factors = 1 if coupled else outputs
+        problem, n, outputs = fit.problem, fit.problem.n, fit.problem.n_outputs
+        factors = 1 if problem.is_coupled else outputs
         k = min(max(1, fit.tangent.size) // factors, n)
         factored = cost.newton_step(n, 0, k).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
@@ -67,7 +65,7 @@ class Seconds(NamedTuple):
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
-        diagonal = _linalg.has_columns(problem.X) and not coupled and outputs == 1
+        diagonal = _linalg.has_columns(problem.X) and not problem.is_coupled and outputs == 1
         singly = PRODUCTS * SINGLY * product if diagonal else np.inf
         return cls(singly, PRODUCTS * (product + solve), factored)
 

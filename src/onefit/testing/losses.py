@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.fit import Fit
 from onefit.gradients import Cotangent, leave_one_out
@@ -125,7 +126,7 @@ def _check_convexity(loss: Loss, y: Array, eta: Array, rng: np.random.Generator)
     mean = 0.5 * (loss.value(y, eta) + loss.value(y, other))
     holds(middle <= mean + 1e-9 * (1.0 + np.abs(mean)), "the loss is not convex: a chord lies below it")
     hessian = loss.hessian(y, eta)
-    least = np.linalg.eigvalsh(hessian).min() if hessian.ndim == 3 else hessian.min()
+    least = np.linalg.eigvalsh(_linalg.row_matrices(hessian, eta[0].size)).min()
     holds(least >= -1e-9 * np.abs(hessian).max(), "the loss is not convex: its Hessian is negative")
     start = np.asarray(loss.start(y, np.ones(len(y))), dtype=np.float64)
     shape = eta.shape[1:]

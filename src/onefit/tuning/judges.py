@@ -270,7 +270,7 @@ class HeldOutJudge(Judge):
         left = problem.without(self.folds.removed[k])
         n, p = problem.X.shape
         tall = p <= n and p**2 * len(self.folds) <= MOST_MOMENTS and isinstance(problem.X, np.ndarray)
-        if not tall or type(problem.loss) is not Squared or problem.y.ndim == 2:
+        if not tall or type(problem.loss) is not Squared or not problem.has_one_output:
             return left
         if not isinstance(problem.penalty, SeparablePenalty) or not problem.penalty.has_kinks((p,)):
             return left
@@ -295,7 +295,7 @@ class GeneralisedJudge(Judge):
         if not _linalg.has_columns(problem.X) and not problem.refits_keep_the_rest:
             return False
         special = problem.loss.has_kinks or problem.penalty.turns
-        return not (special or problem.intercept.ndim)
+        return problem.has_one_output and not special
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         fit, curvature = _from(problem, starts)

@@ -112,7 +112,7 @@ class RidgeSpectrum:
     @property
     def n_targets(self) -> int:
         """Number of responses."""
-        return int(np.prod(self.problem.y.shape[1:]))
+        return self.problem.n_outputs
 
     def blocks(self, count: int) -> Iterator[slice]:
         """Responses in blocks whose left-out values at so many strengths stay in a fast cache."""
@@ -182,10 +182,10 @@ class RidgeSpectrum:
 
     def fit(self, alpha: float | Array) -> Fit:
         """The fit at one strength, or at one for each response, (t,)."""
-        shape = (self.problem.X.shape[1], *self.problem.y.shape[1:])
+        shape = self.problem.coef_shape
         coef = self._from_dual(self._projected / (self._decomposition[1][:, None] + alpha))
         penalty = L2(alpha if np.ndim(alpha) == 0 else np.broadcast_to(alpha, shape))
-        level = np.asarray(self.levels(coef)).reshape(shape[1:])
+        level = np.asarray(self.levels(coef)).reshape(self.problem.outputs)
         return Fit(replace(self.problem, penalty=penalty), coef.reshape(shape), level)
 
     def left_out(self, alpha: float | Array) -> LeftOut:
@@ -327,7 +327,7 @@ def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> S
     path = RidgePath(spectrum, grid, {})
     (tried,) = path.tried(np.zeros(1, dtype=np.intp), path.mean_losses)
     chosen = choose_each(tried.losses.copy(), path.weights, selection)
-    strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.y.shape[1:]
+    strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.outputs
     coefs = spectrum.coefficients(strengths)
     return SearchResult(
         strengths,

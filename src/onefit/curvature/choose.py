@@ -77,8 +77,10 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
 
 def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:
     """Independent outputs: one factor for all those with the same support and strengths."""
-    columns = np.vstack([tangent.hessian, tangent.support, problem.intercept[None], d])
-    _, first, group = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    columns = np.vstack([tangent.hessian, tangent.support, problem.intercept[None], d]) + 0.0  # no −0
+    kinds = dict[bytes, int]()
+    group = np.array([kinds.setdefault(column.tobytes(), len(kinds)) for column in columns.T])
+    _, first = np.unique(group, return_index=True)
     factors = [
         _one_output(
             problem,
@@ -88,4 +90,4 @@ def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:
         )
         for j in first
     ]
-    return Independent(factors, group.ravel())
+    return Independent(factors, group)

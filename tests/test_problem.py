@@ -110,3 +110,19 @@ def test_outputs_that_move_together_do_not_move_where_only_differences_count():
     np.testing.assert_array_equal(tied.moved(change), [0.0, 4.0])
     apart = Problem(Squared(), L2(1.0), X, np.ones((N, 2)), ones, both)
     np.testing.assert_array_equal(apart.moved(change), [1.0, 3.0])
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+@pytest.mark.parametrize("more", [(), (4,)])
+def test_gradient_of_rows_is_the_adjoint_of_the_linear_predictor(outputs, more):
+    rng = np.random.default_rng(4)
+    intercept = rng.random(outputs) < 0.5
+    problem = Problem(
+        Squared(), L2(1.0), rng.normal(size=(N, 2)), np.ones((N, *outputs)), np.ones(N), intercept
+    )
+    rows, coef = rng.normal(size=(N, *outputs, *more)), rng.normal(size=(2, *outputs, *more))
+    level = np.where(intercept[(..., *(None,) * len(more))], rng.normal(size=(*outputs, *more)), 0.0)
+    by_coef, by_level = problem.gradient_of(rows)
+    assert (by_coef.shape, by_level.shape) == (coef.shape, level.shape)
+    along = np.sum(by_coef * coef) + np.sum(by_level * level)
+    assert along == pytest.approx(np.sum(rows * problem.linear_predictor(coef, level)))

@@ -242,6 +242,11 @@ class Problem:
         """Return η: (n,) or (n, c)."""
         return _linalg.times(self.X, coef) + intercept
 
+    def gradient_of(self, rows: Array) -> tuple[Array, Array]:
+        """Zᵀ times what the rows have, or several along one more axis: for coefficients and intercepts."""
+        level = np.where(_linalg.with_axes(self.intercept, rows[0]), rows.sum(axis=0), 0.0)
+        return _linalg.transposed_times(self.X, rows), level
+
     def loss_at(self, name: str, eta: Array) -> Array:
         """Values or derivatives of the losses at several η of each row, which stay the last axis."""
         function, f = getattr(self.loss, name), eta.shape[-1]

@@ -28,11 +28,9 @@ class Direction(NamedTuple):
 
 def curved_along(fit: Fit, direction: Direction) -> Direction:
     """K times a direction, or several along one more axis, from the rows of a fit and its piece."""
-    problem = fit.problem
-    rows = fit.bent(problem.linear_predictor(*direction))
-    coef = _linalg.transposed_times(problem.X, rows) + fit.tangent.curve(direction.coef)
-    levels = rows.sum(axis=0)
-    return Direction(coef, np.where(_linalg.with_axes(problem.intercept, levels), levels, 0.0))
+    rows = fit.bent(fit.problem.linear_predictor(*direction))
+    coef, level = fit.problem.gradient_of(rows)
+    return Direction(coef + fit.tangent.curve(direction.coef), level)
 
 
 class Sandwich(NamedTuple):

@@ -160,8 +160,7 @@ class SideBySide:
 
 def of_rows(fit: Fit, by_row: Array) -> Direction:
     """Zᵀ c: a derivative in the linear predictors as one in the parameters."""
-    level = np.where(fit.problem.intercept, by_row.sum(axis=0), 0.0)
-    return Direction(_linalg.transposed_times(fit.problem.X, by_row), level)
+    return Direction(*fit.problem.gradient_of(by_row))
 
 
 def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = None) -> Cotangent:

@@ -127,8 +127,8 @@ class FoldProblems:
         slope = self.slope(point.eta)
         moved = point.coef - self.fit.coef[..., None]
         penalty = tangent.gradient[..., None] + tangent.curve(moved)
-        coef = _linalg.transposed_times(problem.X, slope) + self.keeps * penalty
-        return Direction(coef, np.where(problem.intercept[..., None], slope.sum(axis=0), 0.0))
+        coef, level = problem.gradient_of(slope)
+        return Direction(coef + self.keeps * penalty, level)
 
     def objective(self, point: Point) -> Array:
         """Objective on the smooth piece, less the penalty of the fit: (f,)."""

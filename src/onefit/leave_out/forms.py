@@ -191,15 +191,13 @@ class WithoutFolds:
     def parameters(self, rows: Array) -> Direction:
         """K_G⁻¹ Zᵀ times one column a fold, as K⁻¹ Zᵀ times another."""
         told = rows + self._scattered(times(self.inner, self._at(self.hat(rows))), rows.shape)
-        level = np.where(self.problem.intercept[..., None], told.sum(axis=0), 0.0)
-        return self.curvature.solve(Direction(_linalg.transposed_times(self.problem.X, told), level))
+        return self.curvature.solve(Direction(*self.problem.gradient_of(told)))
 
     def solve(self, gradient: Direction) -> Direction:
         first = self.curvature.solve(gradient)
         predicted = self.curvature.predict(first)
         told = self._scattered(times(self.inner, self._at(predicted)), predicted.shape)
-        coef = _linalg.transposed_times(self.problem.X, told)
-        second = self.curvature.solve(Direction(coef, told.sum(axis=0)))
+        second = self.curvature.solve(Direction(*self.problem.gradient_of(told)))
         return Direction(first.coef + second.coef, first.intercept + second.intercept)
 
     def squares(self, gradient: Direction) -> Array:

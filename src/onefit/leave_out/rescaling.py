@@ -119,11 +119,8 @@ def rescaling(
         else:
             growth.append(part.changes)
             classes.append(part.rows)
-            slope = _linalg.row_times(part.rows, fit.gradient)
-            gradient = Direction(
-                np.where(fit.tangent.support, _linalg.transposed_times(problem.X, slope), 0.0),
-                np.where(problem.intercept, slope.sum(axis=0), 0.0),
-            )
+            coef, level = problem.gradient_of(_linalg.row_times(part.rows, fit.gradient))
+            gradient = Direction(np.where(fit.tangent.support, coef, 0.0), level)
         gradients.append(gradient)
         amounts.append(-part.changes)
     return Rescaling(

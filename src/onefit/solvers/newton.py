@@ -282,11 +282,10 @@ def _unremoved(fit: Fit, step: _Step) -> Direction:
     if not step.is_fresh:
         return gradient
     bent = fit.bent(step.curvature.predict(step.direction))
-    removed = _linalg.transposed_times(fit.problem.X, bent) + step.tangent.curve(step.direction.coef)
-    return Direction(
-        np.where(step.tangent.support, gradient.coef + removed, 0.0),
-        np.where(fit.problem.intercept, gradient.intercept + bent.sum(axis=0), 0.0),
-    )
+    coef, level = fit.problem.gradient_of(bent)
+    removed = coef + step.tangent.curve(step.direction.coef)
+    left = np.where(step.tangent.support, gradient.coef + removed, 0.0)
+    return Direction(left, gradient.intercept + level)
 
 
 def _levelled(fit: Fit, change: Array) -> Array:

@@ -157,6 +157,8 @@ def test_operations_agree_with_those_of_the_dense_array(dense, form):
     centre = rng.normal(size=P)
     close(_linalg.as_columns(X).dense(), dense)
     close(_linalg.as_columns(X).row_squares(), (dense**2).sum(axis=1))
+    weights = np.linspace(0.5, 2.0, dense.shape[1])
+    close(_linalg.as_columns(X).row_squares(weights), dense**2 @ weights)
     close(_linalg.as_columns(X).column_sizes(), np.abs(dense).max(axis=0))
     close(_linalg.as_columns(X).among(left, right), dense[left] @ dense[right].T)
     close(_linalg.as_columns(_linalg.some_rows(X, left)).dense(), dense[left])

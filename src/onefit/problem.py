@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -106,22 +107,20 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class InnerProducts:
-    """X Xᵀ, for one who solves many ridge problems with more columns than rows.
+    """X Xᵀ, for one who solves many ridge problems with more columns than rows: formed when asked for.
 
     Attributes
     ----------
     X : Design
         Whose rows they are of.
-    gram : (n, n) array
     """
 
     X: Design
-    gram: Array
 
-    @classmethod
-    def of(cls, X: Design) -> InnerProducts:
-        """All pairs of rows."""
-        return cls(X, _linalg.as_design(X).row_gram(np.ones(X.shape[1])))
+    @cached_property
+    def gram(self) -> Array:
+        """All pairs of rows: (n, n)."""
+        return _linalg.as_design(self.X).row_gram(np.ones(self.X.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class Problem:
     moments : Moments or None
         Sums over the rows, where somebody has them; see ``known_moments``.
     inner : InnerProducts or None
-        Of the rows, where somebody has them; see ``known_gram``.
+        Of the rows, where somebody shares them; see ``known_inner``.
     """
 
     loss: Loss
@@ -203,9 +202,9 @@ class Problem:
         return own if isinstance(self.loss, Squared) else None
 
     @property
-    def known_gram(self) -> Array | None:
-        """X Xᵀ, if it was given and is still that of these rows."""
-        return self.inner.gram if self.inner is not None and self.inner.X is self.X else None
+    def known_inner(self) -> InnerProducts | None:
+        """Inner products of the rows, if they were given and are still those of these rows."""
+        return self.inner if self.inner is not None and self.inner.X is self.X else None
 
     @property
     def has_flat_pieces(self) -> bool:

@@ -24,7 +24,7 @@ def wide(intercept=True):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_they_change_no_fit_and_no_leverage(intercept):
     plain = wide(intercept)
-    known = replace(plain, inner=InnerProducts.of(plain.X))
+    known = replace(plain, inner=InnerProducts(plain.X))
     one, other = solve(Fit.at_start(plain)), solve(Fit.at_start(known))
     np.testing.assert_allclose(other.fit.coef, one.fit.coef, atol=1e-12)
     np.testing.assert_allclose(other.curvature.quadratic_forms(), one.curvature.quadratic_forms(), rtol=1e-9)
@@ -33,21 +33,21 @@ def test_they_change_no_fit_and_no_leverage(intercept):
 @pytest.mark.parametrize("strengths", [0.7, np.linspace(0.5, 2.0, 50)])
 def test_strengths_that_differ_by_column_do_not_use_them(strengths):
     plain = replace(wide(), penalty=L2(strengths))
-    known = replace(plain, inner=InnerProducts.of(plain.X))
+    known = replace(plain, inner=InnerProducts(plain.X))
     one, other = (factor(Fit.at_start(problem)).quadratic_forms() for problem in (plain, known))
     np.testing.assert_allclose(other, one, rtol=1e-9)
 
 
 def test_those_of_other_rows_are_not_used():
     plain = wide()
-    held = replace(plain, inner=InnerProducts.of(2.0 * plain.X))
-    assert held.known_gram is None
+    held = replace(plain, inner=InnerProducts(2.0 * plain.X))
+    assert held.known_inner is None
     np.testing.assert_allclose(solve(Fit.at_start(held)).fit.coef, solve(Fit.at_start(plain)).fit.coef)
 
 
 def test_along_a_path():
     plain = wide()
-    inner = InnerProducts.of(plain.X)
+    inner = InnerProducts(plain.X)
     strengths = [10.0, 1.0, 0.1]
     ours = solve_path(replace(plain, penalty=L2(one), inner=inner) for one in strengths)
     for solution, strength in zip(ours, strengths, strict=True):

@@ -53,8 +53,9 @@ class DenseColumns(Columns):
     def column_sizes(self) -> Array:
         return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
 
-    def row_squares(self) -> Array:
-        return np.einsum("ij,ij->i", self.X, self.X)
+    def row_squares(self, weights: Array | None = None) -> Array:
+        scaled = self.X if weights is None else self.X * weights
+        return np.einsum("ij,ij->i", scaled, self.X)
 
     def cross(self, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:
         left = self.X[:, columns]
@@ -124,8 +125,9 @@ class SparseColumns(Columns):
     def column_sizes(self) -> Array:
         return np.ravel(abs(self.X).max(axis=0).toarray())
 
-    def row_squares(self) -> Array:
-        return np.asarray(self.X.multiply(self.X).sum(axis=1)).ravel()
+    def row_squares(self, weights: Array | None = None) -> Array:
+        squares = self.X.multiply(self.X).tocsr()
+        return np.ravel(squares.sum(axis=1) if weights is None else squares @ weights)
 
     def cross(self, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:
         left = self.X[:, columns]

@@ -167,8 +167,8 @@ class Columns(Design):
         """Largest absolute value of each column: (p,)."""
 
     @abstractmethod
-    def row_squares(self) -> Array:
-        """Σ_j x_ij² of each row: (n,)."""
+    def row_squares(self, weights: Array | None = None) -> Array:
+        """Σ_j w_j x_ij² of each row, with weights 1 by default: (n,)."""
 
     @abstractmethod
     def cross(self, columns: Index, support: Mask, d: Array) -> tuple[Array, Array]:

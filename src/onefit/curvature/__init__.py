@@ -11,13 +11,14 @@ Newton steps and hyperparameter gradients all come from two methods:
 them are curved by the penalty (``Dual``), and one block matrix for coupled outputs (``CoupledBlock``).  The
 intercept is profiled out by D-weighted centring: with ã = a − ā, K is block diagonal in (β, b + āᵀβ).
 Free directions that are not coordinates are made so (``Along``), and rows on a kink of the loss are held
-there (``Pinned``).
+there (``Pinned``).  Where X is large and sparse, products take the place of a factor (``Iterated``).
 """
 
 from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, Wrapped, curved_along
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
+from onefit.curvature.iterated import Iterated, Products, conjugate_gradients, iterated
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
 
@@ -28,13 +29,17 @@ __all__ = [
     "Direction",
     "Dual",
     "Independent",
+    "Iterated",
     "OfFactor",
     "Pinned",
     "Primal",
+    "Products",
     "Sandwich",
     "ScalarCurvature",
     "Wrapped",
+    "conjugate_gradients",
     "curved_along",
     "factor",
     "factor_scalar",
+    "iterated",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Sandwich(NamedTuple):
 
 class Curvature(ABC):
     """K, ready to be solved with."""
+
+    is_estimated: ClassVar[bool] = False  # whether quadratic forms are estimates
 
     @abstractmethod
     def sandwich(self, middle: Array) -> Sandwich:
@@ -176,6 +178,11 @@ class OfColumns(ScalarCurvature):
     hessian: Array  # (k,), or (k, k) where it is not diagonal
     d: Array  # (n,)
     intercept: bool
+
+    @property
+    @abstractmethod
+    def is_factored(self) -> bool:
+        """Whether the work of a factor has been done."""
 
     @property
     def _total(self) -> float:

@@ -71,7 +71,7 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
     columns = None if len(support) == p else support
     in_dual = not _linalg.has_columns(problem.X) or len(support) > n
     if in_dual and np.all(curved > 0) and d.min() >= 0:
-        return Dual(problem.X, columns, p, curved, d, intercept, problem.known_gram)
+        return Dual(problem.X, columns, p, curved, d, intercept, problem.known_inner)
     return Primal(problem.X, columns, p, curved, d, intercept, problem.known_moments)
 
 

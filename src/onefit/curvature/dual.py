@@ -12,6 +12,7 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
 from onefit.numerics import EPS
+from onefit.problem import InnerProducts
 
 FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
 
@@ -23,7 +24,7 @@ class Dual(OfColumns):
     h = G − G D^½ M⁻¹ D^½ G and, where d > 0, d h = 1 − diag M⁻¹ (Woodbury).
     """
 
-    known_gram: Array | None = None  # X Xᵀ, if somebody has it
+    known: InnerProducts | None = None  # X Xᵀ, if somebody has it
 
     @cached_property
     def _bent(self) -> Index | slice:
@@ -42,8 +43,8 @@ class Dual(OfColumns):
 
     @cached_property
     def _gram(self) -> Array:
-        if self.known_gram is not None and self.support is None and np.ptp(self.hessian) == 0:
-            G = self.known_gram / self.hessian[0]
+        if self.known is not None and self.support is None and np.ptp(self.hessian) == 0:
+            G = self.known.gram / self.hessian[0]
         else:
             G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
         return _linalg.centred_gram(G, self._share)
@@ -61,6 +62,10 @@ class Dual(OfColumns):
                 f"decides what is fitted: make it at least {largest * len(M) * EPS:.1g} times as strong"
             )
         return L
+
+    @property
+    def is_factored(self) -> bool:
+        return "_cholesky" in self.__dict__
 
     @property
     def is_definite(self) -> bool:

@@ -338,6 +338,5 @@ class CoupledBlock(Curvature):
         return carried
 
     def hat(self, rows: Array) -> Array:
-        gradient = sum(np.tensordot(Z, rows[part], (0, 0)) for part, Z in self._rows.blocks())
-        full = self._inverse_times(np.asarray(gradient))
-        return np.concatenate([np.tensordot(Z, full, (1, 0)) for _, Z in self._rows.blocks()])
+        gradient = Direction(_linalg.transposed_times(self.problem.X, rows), rows.sum(axis=0))
+        return self.predict(self.solve(gradient))

@@ -39,6 +39,10 @@ class OfFactor(OfColumns):
         """K, factored."""
 
     @property
+    def is_factored(self) -> bool:
+        return "_factored" in self.__dict__
+
+    @property
     def _centre(self) -> Array:
         """What was taken off the columns, zeros where nothing was: (k,)."""
         return np.zeros(len(self.hessian)) if self._means is None else self._means

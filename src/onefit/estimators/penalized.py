@@ -244,7 +244,7 @@ class Sample:
     @cached_property
     def inner(self) -> InnerProducts:
         """Inner products of the rows, formed once for all strengths."""
-        return InnerProducts.of(self.X)
+        return InnerProducts(self.X)
 
     @property
     def response(self) -> Array:

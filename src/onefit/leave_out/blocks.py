@@ -25,10 +25,12 @@ from onefit import _linalg, cost
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Dual, factor
+from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import (
     MAX_STEPS,
+    ByProducts,
     End,
     FactoredAnew,
     FoldProblems,
@@ -54,6 +56,11 @@ def chord_cost(fit: Fit, largest: int = 1) -> Work:
     stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
     step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
     return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
+
+
+def chord_by_products(fit: Fit) -> Work:
+    """What a row takes by repeated steps of conjugate gradients, about."""
+    return product_cost(fit).times(USUAL_STEPS * USUAL_PRODUCTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +199,10 @@ class Blocks:
 
     def iterate(self, which: Index, tol: float, most: int = MAX_STEPS) -> None:
         """Repeat the steps of some sets, so many at most, until they settle, and bound what is left."""
+        if self.base.is_estimated:
+            for some in self.chunks(which, self.fit.problem.n):
+                _by_products(self, some, tol, most)
+            return
         for batch in self.batches(which[self.reached[which]]):
             _chord(self, batch, tol, most)
         rest = which[~self.reached[which]]
@@ -329,6 +340,16 @@ def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     end = steps_in_rows(refits, step.respond, batch.rows, most, tol, batch.shrink)
     reach = _reach(blocks, batch, forms, kept, forms.slack)
     blocks.settle(batch.which, refits, end.ended(refits, step.parameters), reach, step)
+
+
+def _by_products(blocks: Blocks, which: Index, tol: float, most: int) -> None:
+    """Repeat the steps of some folds by conjugate gradients, and bound what is left."""
+    refits = blocks.refits(which)
+    own, even = ByProducts.of(refits), Spread(np.ones(len(which)), np.ones(len(which)))
+    end = repeat_steps(refits, own.solve, refits.at_fit(), most, tol)
+    forms = own.products.forms_at_most()
+    widest = np.array([_widest(form, held) for form, held in zip(forms.T, refits.weights.T, strict=True)])
+    blocks.settle(which, refits, end, _Reach(widest, lambda j, rows: forms[rows, j], even), own)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.curvature import Curvature, Direction, factor
+from onefit.curvature import Curvature, Direction, Products, factor
 from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
 from onefit.penalties import SeparablePenalty
@@ -42,6 +42,7 @@ from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
+CLOSELY = 1e-3  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
 PATIENCE = 4  # steps that may pass without one that is the shortest so far
 
@@ -208,6 +209,26 @@ class LeftOutCurvature(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class ByProducts:
+    """The curvature without each fold, of which only products are taken."""
+
+    products: Products
+
+    @classmethod
+    def of(cls, refits: FoldProblems) -> ByProducts:
+        """At the fit, with the weights and the penalty of each refit."""
+        fit, held = refits.fit, refits.fit.problem.weights > 0
+        bends = np.divide(fit.hessian, fit.problem.weights, out=np.zeros_like(fit.hessian), where=held)
+        return cls(Products(fit, bends[:, None] * refits.weights, refits.keeps))
+
+    def solve(self, gradient: Direction) -> Direction:
+        return self.products.solve(gradient, CLOSELY)
+
+    def squares(self, gradient: Direction) -> Array:
+        return self.products.squares(gradient)
+
+
+@dataclass(frozen=True, eq=False)
 class FactoredAnew:
     """The curvature without each fold, factored."""
 
@@ -240,8 +261,13 @@ def squares(X: Design, gradient: Direction, step: Direction) -> Array:
     return _linalg.pairings(X, gradient.coef, step.coef) + levels.reshape(-1, levels.shape[-1]).sum(axis=0)
 
 
-def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int) -> End:
-    """Steps with the same factors, until those of each fold become small, or no longer shrink."""
+def repeat_steps(
+    refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0
+) -> End:
+    """Steps with the same factors, until those of each fold become small, or no longer shrink.
+
+    ``tol`` says how much longer the last steps may be than at full precision.
+    """
     moving = np.ones(len(refits.removed), dtype=bool)
     settled = np.zeros_like(moving)
     last = np.full(len(moving), np.inf)
@@ -252,7 +278,7 @@ def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: in
             moved = np.abs(change).reshape(-1, len(moving)).max(axis=0)
             moving &= moved < 0.9 * last  # false, too, where it is not finite
             point = point.back(np.where(moving, part, 0.0) for part in (*step, change))
-            settled |= moved <= refits.tol
+            settled |= moved <= tol * refits.tol
             last = moved
             if np.all(settled | ~moving):
                 break

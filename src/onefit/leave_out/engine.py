@@ -14,6 +14,7 @@ import numpy as np
 from onefit import cost
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature
+from onefit.curvature.iterated import FEW_PROBES
 from onefit.fit import Fit
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
@@ -94,7 +95,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 
     Patterns are not checked.
     """
-    state = State.of(fit, None, curvature, yardstick, IN_A_RACE)
+    state = State.of(fit, None, curvature, yardstick, IN_A_RACE, FEW_PROBES)
     found = state.found
     if step_is_exact(fit) or fit.problem.loss.has_kinks:
         strained = np.flatnonzero((found.slack < LITTLE_SLACK) & (fit.problem.weights > 0))

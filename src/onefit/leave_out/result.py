@@ -68,6 +68,7 @@ class Correction(NamedTuple):
     difference: float  # to be added to the mean
     error: float  # half the width of its 95 % confidence interval
     tightness: float  # the largest share of its bound that a value was off by
+    step_error: float = np.inf  # the largest share of a step, of which nothing was known, that it was off by
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,8 @@ class LeftOut:
         Numbers of the sets whose refit has several optima: the middle one, and bounds that reach to all.
     correction : Correction or None
         Set where what was too dear to refine was sampled.
+    doubt : (t,) array or None
+        Standard errors of steps whose leverages are estimates.
     """
 
     fit: Fit
@@ -110,6 +113,7 @@ class LeftOut:
     failed: Index = field(default_factory=_no_rows)
     several: Index = field(default_factory=_no_rows)
     correction: Correction | None = None
+    doubt: Array | None = None
 
     @property
     def count(self) -> int:
@@ -155,10 +159,16 @@ class LeftOut:
 
     @property
     def likely_bounds(self) -> Array:
-        """Bounds, as tight as a sample found the ones that it could check: (t,)."""
+        """Bounds, as tight as a sample found the ones that it could check: (t,).
+
+        Where nothing bounds a step it is as wrong as a sample found others to be, if that tells.
+        """
         if self.correction is None:
             return self.bounds
-        return np.where(np.isfinite(self.bounds), self.correction.tightness, 1.0) * self.bounds
+        known, step = np.isfinite(self.bounds), self.eta - self.fit.eta[self.rows]
+        share = self.correction.step_error
+        off = share * np.abs(step).reshape(len(step), -1).max(axis=1) if share < np.inf else np.inf
+        return np.where(known, self.correction.tightness * np.where(known, self.bounds, 0.0), off)
 
     @property
     def strained(self) -> Mask:

@@ -12,9 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
+from onefit.fit import Fit
 from onefit.leave_out.draws import Draw, draw, expected_spread, spread
+from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import TINY, UNRELIABLE
@@ -42,10 +45,10 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room)
     if part.frame.size <= most:
-        state.refine(np.inf)
+        _solve_all(state, yardstick, affordable, rng)
         return
-    drawn, room = part.drawn(FEWEST, generator, room)
-    found = part.correction(drawn, before)
+    part, drawn, room = part.drawn(FEWEST, generator, room)
+    found, m = part.correction(drawn), FEWEST
     if found.error > room:
         share = part.best_share(drawn)
         m = part.enough(drawn, share, room)
@@ -53,13 +56,33 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
             m = max(most, part.enough(drawn, share, too_far * room))
         if m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
-            part = _Part.of(state, yardstick, NEGLIGIBLE * room)
-            found = part.correction(part.drawn(m, generator, room)[0], before)
-        if m >= MOST * part.frame.size or found.error > too_far * room:
-            state.refine(np.inf)
-            return
-    if found.error < state.errors().sum():
-        state.found = replace(state.found, correction=found)
+            part, drawn, _ = _Part.of(state, yardstick, NEGLIGIBLE * room).drawn(m, generator, room)
+            found = part.correction(drawn)
+    found, doubt = _with_doubt(found, state, before, yardstick)
+    if m >= MOST * part.frame.size or found.error > too_far * room:
+        _solve_all(state, yardstick, affordable, rng)
+    elif found.error < state.errors().sum():
+        state.found = replace(state.found, correction=found, doubt=doubt)
+
+
+def _with_doubt(
+    found: Correction, state: State, before: LeftOut, yardstick: Yardstick
+) -> tuple[Correction, Array | None]:
+    """What probes leave, where leverages are estimates, beside what the sample leaves; and of each value."""
+    if state.step is None or state.estimate is None:
+        return found, None
+    bias, error, values = doubt_of_probes(state.fit, state.step, before, yardstick)
+    half = float(stdtrit(GROUPS - 1, 0.5 + 0.5 * CONFIDENCE)) * error
+    return found._replace(difference=found.difference - bias, error=found.error + half), values
+
+
+def _solve_all(state: State, yardstick: Yardstick, affordable: float, rng: int) -> None:
+    """Solve all sets that are wanting; with a factor a sample may do after all."""
+    if state.estimate is None:
+        state.refine(np.inf)
+        return
+    state.take_factor()
+    sample(state, yardstick, affordable, rng)
 
 
 class _Part(NamedTuple):
@@ -96,17 +119,28 @@ class _Part(NamedTuple):
             state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
         )
 
-    def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[Draw, float]:
+    def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[_Part, Draw, float]:
         """Draw so many sets, and solve them; and the error that may be left, which they tell best."""
         found = draw(self.effect, self.weights, m, rng)
         numbers, limits = self.frame[found.rows], NEGLIGIBLE / m * found.probabilities
+        part = self._sharpened(numbers)
         self.state.settle(numbers, room * limits)
         stand_for = np.ones(self.before.count)
         stand_for[self.frame] = 0.0
         stand_for[numbers] = 1.0 / found.probabilities
         told = allowed(self.state.found, self.yardstick, self.state.max_error, stand_for)
         self.state.settle(numbers, min(room, told) * limits)
-        return found, min(room, told)
+        return part, found, min(room, told)
+
+    def _sharpened(self, numbers: Index) -> _Part:
+        """With leverages of some sets that are no estimates: what these leave is told by the probes."""
+        if self.state.estimate is None:
+            return self
+        assert self.state.step is not None
+        now = sharpened(self.state.fit, self.state.step, self.state.found, numbers)
+        self.state.found = now
+        losses = _finite(_means(now, self.yardstick, now.eta)[self.frame])
+        return self._replace(before=now, losses=losses)
 
     def best_share(self, drawn: Draw) -> float:
         """Share of steps of which nothing is known that would have been the best guess for those drawn."""
@@ -134,20 +168,21 @@ class _Part(NamedTuple):
         now = self.state.found
         return _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
 
-    def correction(self, drawn: Draw, before: LeftOut) -> Correction:
-        """What a sample says about the mean; ``before`` is what was known of its sets."""
+    def correction(self, drawn: Draw) -> Correction:
+        """What a sample says about the mean."""
         change = self._change()
         off = (self.weights * change)[drawn.rows]
         error, quantile = _spread(off, drawn)
         left = _finite(self.state.errors()[self.frame[drawn.rows]] / drawn.probabilities).sum()
         half = max(quantile * error, self._unseen(np.abs(off), drawn)) + float(left) + self.rest
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
-        return Correction(difference, half, _tightness(before, self.state.found))
+        now = self.state.found
+        return Correction(difference, half, _tightness(self.before, now), _step_error(self.before, now))
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
         """What sets that were not drawn may change: a small share of the draws, all as far off as any.
 
-        Where nothing bounds them it is the resolution at least.
+        Where nothing bounds them and patterns may change it is the resolution at least.
         """
         by_chance = int(np.count_nonzero(drawn.probabilities < 1.0))
         if by_chance == 0:
@@ -158,6 +193,8 @@ class _Part(NamedTuple):
         known = bounded[drawn.rows]
         ratio = np.max(off[known] / np.maximum(self.errors[drawn.rows][known], TINY), initial=0.0)
         share = 1.0 - (1.0 - CONFIDENCE) ** (1.0 / by_chance)
+        if _is_smooth(self.before.fit):
+            return share * float(np.max(off / np.maximum(self.weights[drawn.rows], TINY)))
         floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
         return floor if bounded.all() else max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
 
@@ -177,15 +214,35 @@ def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
 
 
+def _is_smooth(fit: Fit) -> bool:
+    """Whether no pattern can change: then rows that were not drawn are like those that were."""
+    return not fit.is_kinked and fit.problem.loss.is_smooth
+
+
+def _solved_since(before: LeftOut, now: LeftOut) -> tuple[Mask, Array]:
+    """Values of sets that were solved since, and how far they were off before: (t,), (t,)."""
+    numbers = np.setdiff1d(np.union1d(now.stepped, now.anew), np.union1d(before.stepped, before.anew))
+    return np.isin(before.fold, numbers), before.fit.problem.moved(now.eta - before.eta)
+
+
+def _step_error(before: LeftOut, now: LeftOut) -> float:
+    """Largest share of its step by which a value was off of which nothing was known, where that tells."""
+    own, off = _solved_since(before, now)
+    own &= ~np.isfinite(before.bounds)
+    if not _is_smooth(before.fit) or np.count_nonzero(own) < FEWEST // 2:
+        return np.inf
+    step = before.fit.problem.moved(before.eta - before.fit.eta[before.rows])
+    return float(np.max(off[own] / np.maximum(step[own], TINY)))
+
+
 def _finite(values: Array) -> Array:
     return np.where(np.isfinite(values), values, 0.0)
 
 
 def _tightness(before: LeftOut, now: LeftOut) -> float:
     """Largest share of its bound by which a value was off, among sets that were solved since."""
-    numbers = np.setdiff1d(np.union1d(now.stepped, now.anew), np.union1d(before.stepped, before.anew))
-    own = np.isin(before.fold, numbers) & np.isfinite(before.bounds) & (before.bounds > 0)
+    own, off = _solved_since(before, now)
+    own &= np.isfinite(before.bounds) & (before.bounds > 0)
     if not own.any():
         return 1.0
-    off = before.fit.problem.moved((now.eta - before.eta)[own].reshape(int(own.sum()), -1))
-    return float(min(1.0, np.max(off / before.bounds[own])))
+    return float(min(1.0, np.max(off[own] / before.bounds[own])))

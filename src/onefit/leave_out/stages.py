@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,13 +12,16 @@ import numpy as np
 
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction
+from onefit.curvature import Curvature, Direction, Iterated
+from onefit.curvature.iterated import PROBES
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
-from onefit.leave_out.blocks import USUAL_STEPS, Blocks
+from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_by_products
 from onefit.leave_out.chords import MAX_STEPS
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
+from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.rescaling import curvature_of_refits
@@ -70,6 +74,7 @@ class State:
         curvature: Curvature | None,
         yardstick: Yardstick | None,
         max_error: float,
+        probes: int = PROBES,
     ) -> State:
         """Take the first step."""
         blocks, step = None, None
@@ -78,12 +83,27 @@ class State:
             if fit.problem.loss.has_kinks:
                 found = leave_kinks_out(fit)
             else:
-                step = Step.of(fit, curvature_of_refits(fit, curvature))
+                samples = yardstick is not None and 0 < max_error < np.inf  # what is estimated, then
+                step = _first_step(fit, curvature, probes if samples else 0)
                 found = step.taken(fit)
         elif found is None and sets is not None:
             found, blocks = _sets_left_out(fit, sets, curvature)
         assert found is not None
         return cls(fit, sets, curvature, yardstick, max_error, found, blocks, step)
+
+    # --- estimated leverages -------------------------------------------------------------------------
+
+    @property
+    def estimate(self) -> Iterated | None:
+        """The curvature whose forms are estimates, so that nothing is proven of the first steps."""
+        return estimate_of(self.step)
+
+    def take_factor(self) -> None:
+        """Begin again with a factor, where what estimates leave open is too much."""
+        assert self.estimate is not None
+        anew = State.of(self.fit, None, self.estimate.inner, None, self.max_error)
+        self.found, self.step = anew.found, anew.step
+        self.prove()
 
     # --- what is wanting -----------------------------------------------------------------------------
 
@@ -139,7 +159,7 @@ class State:
         fit, found = self.fit, self.found
         bounds = found.bounds.copy()
         if self.sets is None:
-            if self.step is not None and not self._is_blind:
+            if self.step is not None and not self._is_blind and self.estimate is None:
                 bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
             if step_is_exact(fit) and not np.isfinite(bounds).all():
                 sure = found.slack >= LEAST_SLACK
@@ -235,7 +255,8 @@ class State:
     def _ways(self) -> list[tuple[Work, Way]]:
         is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
         closed = () if is_open else (Way.ITERATE, Way.FINER, Way.REPEAT)
-        return [(work, way) for work, way in ways(self.fit, self.sets) if way not in closed]
+        by_products = None if self.estimate is None else chord_by_products(self.fit)
+        return [one for one in ways(self.fit, self.sets, by_products) if one[1] not in closed]
 
     def stages(self) -> list[Stage]:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
@@ -261,7 +282,8 @@ class State:
     @cached_property
     def _singles(self) -> Blocks:
         single = tuple(np.arange(self.fit.problem.n)[:, None])
-        blocks = Blocks.of(self.fit, self.curvature, Folds(single, single, self.fit.problem.n))
+        known = self.curvature if self.estimate is None else self.estimate
+        blocks = Blocks.of(self.fit, known, Folds(single, single, self.fit.problem.n))
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
         return blocks
 
@@ -359,6 +381,13 @@ class State:
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:
     return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)
+
+
+def _first_step(fit: Fit, curvature: Curvature | None, probes: int) -> Step:
+    """With estimated leverages where a factor takes far longer, if they are to be had."""
+    with suppress(SolverError):
+        return Step.of(fit, curvature_of_refits(fit, curvature, probes=probes))
+    return Step.of(fit, curvature_of_refits(fit, curvature))
 
 
 def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:

@@ -27,8 +27,13 @@ class Way(Enum):
     ANEW = auto()
 
 
-def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
-    """How a set can be refined, and what that takes: none that takes longer than solving it anew."""
+def ways(
+    fit: Fit, sets: Folds | None = None, by_products: Work | None = None
+) -> list[tuple[Work, Way]]:
+    """How a set can be refined, and what that takes: none that takes longer than solving it anew.
+
+    ``by_products`` is what steps without a factor take, where there is none.
+    """
     found, anew = list[tuple[Work, Way]](), refit_cost(fit)
     if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
         if sets is None and proximal.applies(fit):
@@ -36,7 +41,7 @@ def ways(fit: Fit, sets: Folds | None = None) -> list[tuple[Work, Way]]:
                 found.append((proximal.cost(fit), Way.ITERATE))
                 found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
         elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
-            found.append((cost_of_chords(fit, sets), Way.REPEAT))
+            found.append((by_products or cost_of_chords(fit, sets), Way.REPEAT))
     if sets is None and has_paths(fit):
         first, second = following(fit, 1), following(fit, 2)
         found.append((second.plus(first.times(-1.0)), Way.FOLLOW))

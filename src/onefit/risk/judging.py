@@ -211,6 +211,12 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
             f"{left_out.failed.size} refits have no solution: steps from the fit stand in their place, "
             "flagged"
         )
+    if left_out.doubt is not None:
+        notes.append(
+            "leverages are estimated by random probes, since a factor takes far longer: left-out linear "
+            f"predictors are off by about {float(np.sqrt(np.mean(left_out.doubt**2))):.2g}; ask for exact=True "
+            "if each matters"
+        )
     if left_out.several.size:
         notes.append(
             f"{left_out.several.size} refits have several optima, since their intercept or coefficients are "

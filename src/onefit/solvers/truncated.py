@@ -9,13 +9,14 @@ with X for each.  What comes out is near enough to the optimum for one factored 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from onefit import _linalg, cost
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, curved_along
+from onefit.curvature import Curvature, Direction, conjugate_gradients, curved_along
 from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
 from onefit.solvers.line_search import falls_along
@@ -118,30 +119,16 @@ def approach(start: Fit, solve: Solve) -> Approach:
 
 def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
     """Minus K⁻¹ gradient, to an error of ``loosely`` of the gradient in the norm of the preconditioner."""
-    X, left, solved = fit.problem.X, gradient, solve(gradient)
-    size = first = solved.inner(X, left)
-    direction = Direction(np.zeros_like(gradient.coef), np.zeros_like(gradient.intercept))
-    along = Direction(-solved.coef, -solved.intercept)
-    for _ in range(MOST_PRODUCTS):
-        bent = curved_along(fit, along)
-        curved = along.inner(X, bent)
-        if not curved > 0:
-            break
-        length = size / curved
-        direction = _sum(direction, length, along)
-        left = _sum(left, length, bent)
-        solved = solve(left)
-        last, size = size, solved.inner(X, left)
-        if not size > loosely**2 * first:
-            break
-        along = Direction(
-            size / last * along.coef - solved.coef, size / last * along.intercept - solved.intercept
-        )
-    return direction
-
-
-def _sum(one: Direction, length: float, other: Direction) -> Direction:
-    return Direction(one.coef + length * other.coef, one.intercept + length * other.intercept)
+    X = fit.problem.X
+    found, _ = conjugate_gradients(
+        partial(curved_along, fit),
+        solve,
+        lambda one, other: np.asarray(one.inner(X, other)),
+        gradient,
+        loosely,
+        MOST_PRODUCTS,
+    )
+    return Direction(-found.coef, -found.intercept)
 
 
 def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature
+from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.engine import affordable_for, cost_of_some, in_passing, leave_some_out
@@ -142,7 +143,8 @@ class Judgement:
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
-        if self.is_by_row and is_dear_to_factor(solution.fit, TENTHS):
+        estimated = takes_far_less(solution.fit)  # by probes, which tell more than tenths
+        if self.is_by_row and not estimated and is_dear_to_factor(solution.fit, TENTHS):
             return self.by_tenths(*solution)
         if not self.is_full(solution):
             return self.by_step(solution)

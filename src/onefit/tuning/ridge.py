@@ -86,8 +86,8 @@ class RidgeSpectrum:
         if p <= n:
             s, V = _linalg.positive_eigenpairs(self.design.gram())
             return self.design.times(V / np.sqrt(s)), s, V
-        known = self.problem.known_gram
-        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known)
+        known = self.problem.known_inner
+        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known.gram)
         s, Q = _linalg.positive_eigenpairs(gram)
         return Q, s, None
 

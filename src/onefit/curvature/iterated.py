@@ -1,0 +1,336 @@
+"""K of which only products are taken: conjugate gradients in place of a factor, probes in place of forms.
+
+Where X is large and sparse, a factor takes far longer than many products with X.  For random signs ε
+
+    E[ε_i · √d_i z_iᵀ K⁻¹ Zᵀ D^½ ε] = d_i h_i        (Hutchinson 1990; Bekas, Kokiopoulou and Saad 2007)
+
+and the same with the diagonal P of K in place of K, where the right side is known without probes.  The two
+are nearly in proportion off the diagonal, so that what the second is off by tells most of what the first is
+(a control variate).  Forms of the rows for which the rest matters most are solved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from onefit import _linalg, cost
+from onefit._typing import Array, Design, Index, Mask
+from onefit.curvature.base import (
+    Curvature,
+    Direction,
+    OfColumns,
+    ScalarCurvature,
+    Wrapped,
+    total_curvature,
+)
+from onefit.exceptions import SolverError
+from onefit.fit import Fit
+from onefit.numerics import TINY
+from onefit.penalties import Coordinates
+
+PROBES = 64  # of random signs, where the risk is told to a share of its standard error
+FEW_PROBES = 16  # where strengths are compared, all by the same signs
+USUAL_PRODUCTS = 8  # with K that a rough solution takes, about
+MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number of a sparse one takes, about
+DEARER = 3.0  # times as long as the probes that a factor must take: what rests on these is sampled
+ROUGHLY = 0.01  # error of solutions for probes, relative, which is little beside what the probes leave
+SHARPLY = 1e-10  # error of a solution that is asked for
+CLOSELY = 1e-3  # error of solutions whose square is that of a form
+MOST_PRODUCTS = 300  # with K, before a factor is the better way
+
+
+def conjugate_gradients(
+    times: Callable[[Direction], Direction],
+    scaled: Callable[[Direction], Direction],
+    pairing: Callable[[Direction, Direction], Array],
+    rhs: Direction,
+    error: float,
+    most: int = MOST_PRODUCTS,
+) -> tuple[Direction, bool]:
+    """K⁻¹ times a gradient, or several along a last axis, and whether that is as near as it should be.
+
+    Parameters
+    ----------
+    times, scaled : callable
+        K times a direction, and about K⁻¹ times a gradient.
+    pairing : callable
+        Inner products of directions and gradients: () or (f,).
+    rhs : Direction
+    error : float
+        Of the gradient that is left, relative, in the norm of ``scaled``.
+    most : int
+        Products with K.
+    """
+    found = Direction(np.zeros_like(rhs.coef), np.zeros_like(rhs.intercept))
+    left, solved = rhs, scaled(rhs)
+    size = first = pairing(solved, left)
+    along, moving = solved, np.asarray(size > 0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for _ in range(most):
+            bent = times(along)
+            curved = pairing(along, bent)
+            moving = moving & (curved > 0)
+            length = np.where(moving, size / curved, 0.0)
+            found, left = _sum(found, length, along), _sum(left, -length, bent)
+            solved = scaled(left)
+            last, size = size, pairing(solved, left)
+            moving = moving & (size > error**2 * first)
+            if not moving.any():
+                break
+            along = _sum(solved, np.where(moving, size / last, 0.0), along)
+    return found, bool(np.all(size <= error**2 * first))
+
+
+def _sum(one: Direction, length: Array, other: Direction) -> Direction:
+    return Direction(one.coef + length * other.coef, one.intercept + length * other.intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """K of one problem, or of several with the same X, by what it makes of directions.
+
+    Attributes
+    ----------
+    fit : Fit
+        Of a single output, on coordinates that the penalty curves.
+    bends : (n,) or (n, f) array
+        Second derivatives of the rows of each.
+    shares : array of shape () or (f,)
+        Factor on the penalty's curvature of each.
+    """
+
+    fit: Fit
+    bends: Array
+    shares: Array
+
+    def times(self, along: Direction) -> Direction:
+        """K times a direction, or several along a last axis."""
+        change = _linalg.times(self.fit.problem.X, along.coef) + along.intercept
+        rows = _linalg.with_axes(self.bends, change) * change
+        curved = _linalg.with_axes(self._ridge, along.coef) * self.shares * along.coef
+        levels = rows.sum(axis=0)
+        return Direction(
+            self._held(_linalg.transposed_times(self.fit.problem.X, rows)) + curved,
+            levels if self.fit.problem.intercept else np.zeros_like(levels),
+        )
+
+    def solve(self, gradient: Direction, error: float = SHARPLY) -> Direction:
+        """K⁻¹ times a gradient, or several along a last axis.
+
+        Raises
+        ------
+        SolverError
+            If that takes too many products.
+        """
+        rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
+        found, near = conjugate_gradients(self.times, self.scaled, _pairing, rhs, error)
+        if not near:
+            raise SolverError(f"conjugate gradients did not settle in {MOST_PRODUCTS} products with K")
+        return found
+
+    def squares(self, gradient: Direction) -> Array:
+        """gᵀ K⁻¹ g at most, of each: what is left of a rough solution is bounded by K ≥ C."""
+        step = self.solve(gradient, ROUGHLY)
+        made = self.times(step)
+        left = Direction(self._held(gradient.coef) - made.coef, gradient.intercept - made.intercept)
+        return _pairing(step, gradient) + _pairing(step, left) + self._squares_at_most(left)
+
+    def _squares_at_most(self, left: Direction) -> Array:
+        centred = left.coef - self._means * left.intercept
+        own = np.sum(centred**2 / _linalg.with_axes(self._curved, centred), axis=0) / self.shares
+        return np.asarray(own + left.intercept**2 / self._levels)
+
+    def forms_at_most(self) -> Array:
+        """h of each row, at most: ‖z_i − z̄‖² in C⁻¹, and what an intercept adds: (n,), or (n, f)."""
+        lengths = np.sqrt(_linalg.as_columns(self.fit.problem.X).row_squares())
+        means = np.sqrt(np.sum(self._means**2, axis=0))
+        sizes = _linalg.with_axes(lengths, self.bends) + means
+        return np.asarray(sizes**2 / (self._curved.min() * self.shares) + 1.0 / self._levels)
+
+    @cached_property
+    def _ridge(self) -> Array:
+        """The penalty's curvature, 0 off the tangent: (p,)."""
+        return np.where(self.fit.tangent.support, self.fit.tangent.hessian, 0.0)
+
+    @cached_property
+    def _curved(self) -> Array:
+        """The same, and no less than the least where nothing moves."""
+        ridge, support = self._ridge, self.fit.tangent.support
+        return np.where(support, ridge, ridge[support].min())
+
+    @cached_property
+    def _levels(self) -> Array:
+        """By what the intercept of each is curved; infinite where there is none."""
+        intercept = bool(self.fit.problem.intercept)
+        totals = [total_curvature(d, intercept) for d in self.bends.reshape(len(self.bends), -1).T]
+        return np.array(totals).reshape(self.bends.shape[1:])
+
+    @cached_property
+    def _means(self) -> Array:
+        """Means of the columns, weighted by the bends: (p,) or (p, f); 0 without an intercept."""
+        return _linalg.transposed_times(self.fit.problem.X, self.bends) / self._levels
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        """Of K, about the same for all problems: (p,)."""
+        bends = np.maximum(self.bends.reshape(len(self.bends), -1).max(axis=1), 0.0)
+        return _linalg.column_norms(self.fit.problem.X, bends, centred=False) ** 2 + self._curved
+
+    @property
+    def _centred_diagonal(self) -> Array:
+        taken = self._means**2 * self._levels if self.intercept else 0.0
+        return np.maximum(self._diagonal - taken, self._curved)
+
+    def _held(self, coef: Array) -> Array:
+        """Zero off the tangent."""
+        return coef if self.fit.tangent.support.all() else (self.fit.tangent.support * coef.T).T
+
+    def beside(self, gradient: Direction) -> Array:
+        """Z P⁻¹ times gradients, with centred columns and the diagonal P of their K: (n, r)."""
+        centred = gradient.coef - np.multiply.outer(self._means, gradient.intercept)
+        coef = centred / self._centred_diagonal[:, None]
+        return _linalg.times(self.fit.problem.X, coef) - self._means @ coef
+
+    def forms_beside(self) -> Array:
+        """Its diagonal, for the rows themselves: (n,)."""
+        X, inverse, means = self.fit.problem.X, 1.0 / self._centred_diagonal, self._means
+        crossed = _linalg.times(X, means * inverse)
+        return _linalg.as_columns(X).row_squares(inverse) - 2.0 * crossed + float(means**2 @ inverse)
+
+    @property
+    def intercept(self) -> float:
+        """1 where there is one."""
+        return float(bool(self.fit.problem.intercept))
+
+    def scaled(self, gradient: Direction) -> Direction:
+        """Each coefficient on its own, by the diagonal of K."""
+        own = gradient.coef / _linalg.with_axes(self._diagonal, gradient.coef)
+        return Direction(own, gradient.intercept / self._levels)
+
+
+def _pairing(one: Direction, other: Direction) -> Array:
+    return np.asarray(np.einsum("p...,p...->...", one.coef, other.coef) + one.intercept * other.intercept)
+
+
+@dataclass(frozen=True)
+class Iterated(Wrapped, ScalarCurvature):
+    """K that is solved with by conjugate gradients; forms are estimates, and the rest asks for a factor."""
+
+    inner: ScalarCurvature  # the same, to be factored
+    X: Design
+    products: Products
+    probes: int = PROBES
+    is_estimated: ClassVar[bool] = True
+
+    @property
+    def is_definite(self) -> bool:
+        return True
+
+    @property
+    def condition(self) -> float:
+        """At most: its trace, scaled to a unit diagonal, over the least that the penalty adds."""
+        return float(len(self.products._diagonal) * np.max(self.products._diagonal / self.products._curved))
+
+    def solve(self, gradient: Direction) -> Direction:
+        return self.products.solve(gradient)
+
+    def hat(self, rows: Array) -> Array:
+        return self.predict(self.solve(Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0))))
+
+    def quadratic_forms(self) -> Array:
+        return self.forms_by(np.ones(self.probes, dtype=bool))
+
+    def forms_by(self, probes: Mask) -> Array:
+        """Estimates of h by some of the probes: (n,)."""
+        d, most = self._bends, self.products.forms_at_most()
+        own = self._by_probe[:, probes].mean(axis=1)
+        own[self._picked] = self._exact
+        return np.clip(own, 0.0, most / (1.0 + d * most))  # K ≥ C + d z zᵀ
+
+    def forms_of(self, rows: Index) -> Array:
+        """h of some rows: (r,)."""
+        columns = _linalg.as_columns(self.X).basis_of_rows(rows)
+        levels = np.full(len(rows), self.products.intercept)
+        gradient = Direction(columns, levels)
+        return _pairing(self.products.solve(gradient, CLOSELY), gradient)  # off by the square of that
+
+    @property
+    def _bends(self) -> Array:
+        return np.maximum(self.products.bends, 0.0)
+
+    @cached_property
+    def _by_probe(self) -> Array:
+        """What each probe says of h: (n, probes)."""
+        root = np.maximum(np.sqrt(self._bends), np.sqrt(TINY))[:, None]
+        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(len(root), self.probes))
+        rows, products = root * signs, self.products
+        gradient = Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0) * products.intercept)
+        first = signs * root * self.predict(products.solve(gradient, ROUGHLY))
+        beside = signs * root * products.beside(gradient) - (self._bends * products.forms_beside())[:, None]
+        off = first - first.mean(axis=1, keepdims=True)
+        share = float(np.sum(off * beside)) / max(float(np.sum(beside**2)), TINY)
+        return (first - share * beside) / root**2
+
+    @cached_property
+    def _picked(self) -> Index:
+        """Rows whose predictors probes leave most in doubt; none where these are few."""
+        doubt = np.abs(self.products.fit.gradient) * self._by_probe.std(axis=1)
+        return np.argsort(-doubt, kind="stable")[: self.probes if self.probes > FEW_PROBES else 0]
+
+    @cached_property
+    def _exact(self) -> Array:
+        return self.forms_of(self._picked)
+
+    def responses(self) -> Direction:
+        return self.inner.responses()
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix()
+
+    def cross(self, new: Design) -> Array:
+        return self.inner.cross(new)
+
+
+def takes_far_less(fit: Fit) -> bool:
+    """Whether probes of a fit take far less than a factor of its curvature, and tell all that a step needs.
+
+    For smooth losses of one output that do not bend down, and penalties that curve every coefficient.
+    """
+    problem, tangent = fit.problem, fit.tangent
+    smooth = problem.loss.is_smooth and not problem.loss.is_quadratic and not fit.is_kinked
+    if not smooth or fit.coef.ndim > 1 or not _linalg.has_columns(problem.X) or not tangent.size:
+        return False
+    if not isinstance(tangent, Coordinates) or tangent.hessian[tangent.support].min() <= 0:
+        return False
+    if fit.hessian.min() < 0 or not fit.hessian.any():
+        return False
+    factored = cost.newton_step(problem.n, 0, min(tangent.size, problem.n)).seconds
+    return factored > DEARER * product_cost(fit).times(PROBES * (USUAL_PRODUCTS + 2.0)).seconds
+
+
+def product_cost(fit: Fit) -> cost.Work:
+    """A product with K, of one of several directions at once: memory is what takes the time."""
+    n, p = fit.problem.X.shape
+    return cost.Work(MEMORY * _linalg.as_columns(fit.problem.X).n_stored + MEMORY * (n + p))
+
+
+def iterated(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES) -> Curvature:
+    """K by its products, where they take far less than a factor that nobody has made yet.
+
+    Parameters
+    ----------
+    fit : Fit
+    K : Curvature
+        Of the fit.
+    share : float, default 1
+        Factor on the penalty's curvature in it.
+    probes : int
+    """
+    if not isinstance(K, OfColumns) or K.is_factored or not takes_far_less(fit):
+        return K
+    return Iterated(K, fit.problem.X, Products(fit, fit.hessian, np.array(share)), probes)

@@ -18,7 +18,7 @@ from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvatur
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
-from onefit.curvature.iterated import Iterated, Products, conjugate_gradients, iterated
+from onefit.curvature.iterated import Iterated, Products, by_products, conjugate_gradients
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
 
@@ -37,9 +37,9 @@ __all__ = [
     "Sandwich",
     "ScalarCurvature",
     "Wrapped",
+    "by_products",
     "conjugate_gradients",
     "curved_along",
     "factor",
     "factor_scalar",
-    "iterated",
 ]

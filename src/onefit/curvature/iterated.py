@@ -35,10 +35,12 @@ from onefit.penalties import Coordinates
 
 PROBES = 64  # of random signs, where the risk is told to a share of its standard error
 FEW_PROBES = 16  # where strengths are compared, all by the same signs
-USUAL_PRODUCTS = 8  # with K that a rough solution takes, about
+USUAL_PRODUCTS = 10  # with K that a rough solution takes, about
+FAINT = 1e-4  # curvature of a row, relative to the largest, that counts for none
 MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number of a sparse one takes, about
+PRODUCTS_OF_A_FIT = 100.0  # with K, one direction at a time
 DEARER = 3.0  # times as long as the probes that a factor must take: what rests on these is sampled
-ROUGHLY = 0.01  # error of solutions for probes, relative, which is little beside what the probes leave
+ROUGHLY = 1e-3  # error of solutions for probes, relative, which is little beside what the probes leave
 SHARPLY = 1e-10  # error of a solution that is asked for
 CLOSELY = 1e-3  # error of solutions whose square is that of a form
 MOST_PRODUCTS = 300  # with K, before a factor is the better way
@@ -50,7 +52,7 @@ def conjugate_gradients(
     pairing: Callable[[Direction, Direction], Array],
     rhs: Direction,
     error: float,
-    most: int = MOST_PRODUCTS,
+    most: int,
 ) -> tuple[Direction, bool]:
     """K⁻¹ times a gradient, or several along a last axis, and whether that is as near as it should be.
 
@@ -128,7 +130,7 @@ class Products:
             If that takes too many products.
         """
         rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
-        found, near = conjugate_gradients(self.times, self.scaled, _pairing, rhs, error)
+        found, near = conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
         if not near:
             raise SolverError(f"conjugate gradients did not settle in {MOST_PRODUCTS} products with K")
         return found
@@ -141,12 +143,12 @@ class Products:
         return _pairing(step, gradient) + _pairing(step, left) + self._squares_at_most(left)
 
     def _squares_at_most(self, left: Direction) -> Array:
-        centred = left.coef - self._means * left.intercept
+        centred = left.coef - _linalg.with_axes(self._means, left.coef) * left.intercept
         own = np.sum(centred**2 / _linalg.with_axes(self._curved, centred), axis=0) / self.shares
         return np.asarray(own + left.intercept**2 / self._levels)
 
     def forms_at_most(self) -> Array:
-        """h of each row, at most: ‖z_i − z̄‖² in C⁻¹, and what an intercept adds: (n,), or (n, f)."""
+        """Forms h of the rows, at most: ‖z_i − z̄‖² in C⁻¹, and what an intercept adds: (n,), or (n, f)."""
         lengths = np.sqrt(_linalg.as_columns(self.fit.problem.X).row_squares())
         means = np.sqrt(np.sum(self._means**2, axis=0))
         sizes = _linalg.with_axes(lengths, self.bends) + means
@@ -247,13 +249,12 @@ class Iterated(Wrapped, ScalarCurvature):
 
     def forms_by(self, probes: Mask) -> Array:
         """Estimates of h by some of the probes: (n,)."""
-        d, most = self._bends, self.products.forms_at_most()
-        own = self._by_probe[:, probes].mean(axis=1)
+        own = np.where(self._is_faint, self._most, self._by_probe[:, probes].mean(axis=1))
         own[self._picked] = self._exact
-        return np.clip(own, 0.0, most / (1.0 + d * most))  # K ≥ C + d z zᵀ
+        return np.clip(own, 0.0, self._most)
 
     def forms_of(self, rows: Index) -> Array:
-        """h of some rows: (r,)."""
+        """Forms h of some rows, solved for: (r,)."""
         columns = _linalg.as_columns(self.X).basis_of_rows(rows)
         levels = np.full(len(rows), self.products.intercept)
         gradient = Direction(columns, levels)
@@ -264,9 +265,20 @@ class Iterated(Wrapped, ScalarCurvature):
         return np.maximum(self.products.bends, 0.0)
 
     @cached_property
+    def _is_faint(self) -> Mask:
+        """Rows that bend so little that probes tell little of them: the most that h may be stands there."""
+        return self._bends <= FAINT * self._bends.max()
+
+    @cached_property
+    def _most(self) -> Array:
+        """Forms at most, as K ≥ C + d z zᵀ: (n,)."""
+        most = self.products.forms_at_most()
+        return np.asarray(most / (1.0 + self._bends * most))
+
+    @cached_property
     def _by_probe(self) -> Array:
         """What each probe says of h: (n, probes)."""
-        root = np.maximum(np.sqrt(self._bends), np.sqrt(TINY))[:, None]
+        root = np.sqrt(self._bends)[:, None]
         signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(len(root), self.probes))
         rows, products = root * signs, self.products
         gradient = Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0) * products.intercept)
@@ -274,12 +286,13 @@ class Iterated(Wrapped, ScalarCurvature):
         beside = signs * root * products.beside(gradient) - (self._bends * products.forms_beside())[:, None]
         off = first - first.mean(axis=1, keepdims=True)
         share = float(np.sum(off * beside)) / max(float(np.sum(beside**2)), TINY)
-        return (first - share * beside) / root**2
+        return (first - share * beside) / np.where(self._is_faint, 1.0, self._bends)[:, None]
 
     @cached_property
     def _picked(self) -> Index:
         """Rows whose predictors probes leave most in doubt; none where these are few."""
-        doubt = np.abs(self.products.fit.gradient) * self._by_probe.std(axis=1)
+        open_to = np.where(self._is_faint, self._most, self._by_probe.std(axis=1))
+        doubt = np.abs(self.products.fit.gradient) * open_to
         return np.argsort(-doubt, kind="stable")[: self.probes if self.probes > FEW_PROBES else 0]
 
     @cached_property
@@ -319,7 +332,15 @@ def product_cost(fit: Fit) -> cost.Work:
     return cost.Work(MEMORY * _linalg.as_columns(fit.problem.X).n_stored + MEMORY * (n + p))
 
 
-def iterated(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES) -> Curvature:
+def fit_cost(fit: Fit) -> cost.Work:
+    """To solve a smooth problem from a point near its solution, by products where they take far less."""
+    if takes_far_less(fit):
+        return product_cost(fit).times(PRODUCTS_OF_A_FIT)
+    n, p = fit.problem.X.shape
+    return cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
+
+
+def by_products(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES) -> Curvature:
     """K by its products, where they take far less than a factor that nobody has made yet.
 
     Parameters

@@ -261,9 +261,7 @@ def squares(X: Design, gradient: Direction, step: Direction) -> Array:
     return _linalg.pairings(X, gradient.coef, step.coef) + levels.reshape(-1, levels.shape[-1]).sum(axis=0)
 
 
-def repeat_steps(
-    refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0
-) -> End:
+def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
     """Steps with the same factors, until those of each fold become small, or no longer shrink.
 
     ``tol`` says how much longer the last steps may be than at full precision.

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onefit import cost
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature
-from onefit.curvature.iterated import FEW_PROBES
+from onefit.curvature.iterated import FEW_PROBES, fit_cost
 from onefit.fit import Fit
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
@@ -113,9 +112,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 
 def affordable_for(fit: Fit) -> float:
     """Seconds that making left-out values of a fit exact may take, where a sample could do."""
-    n, p = fit.problem.X.shape
-    one = cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
-    return max(AT_LEAST, AFFORDABLE * one.seconds)
+    return max(AT_LEAST, AFFORDABLE * fit_cost(fit).seconds)
 
 
 def cost_of_some(fit: Fit, count: int) -> float:

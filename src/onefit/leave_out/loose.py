@@ -8,7 +8,8 @@ Where the penalty does not curve either, coefficients may be open, too.  They ar
 are held strictly inside a kink have full rank on the columns that no kink of the penalty strictly holds:
 then the optimal face of the linear program has no direction.
 
-Where the loss curves, all optima agree on the rows that have a weight.  Columns on their bound that depend on
+Where the loss curves, all optima agree on the rows that have a weight, but for what all outputs of a coupled
+loss have in common, and for rows on straight pieces.  Columns on their bound that depend on
 the others in all those rows, such as words that only a removed row tells apart, leave its predictor open.
 """
 
@@ -84,6 +85,8 @@ class Face:
         own: Any = (slice(None), *output)
         problem, free = fit.problem, np.flatnonzero(_open_columns(fit)[own])
         held = problem.weights > 0
+        if problem.loss.jumps:  # straight rows may move
+            held &= fit.hessian > 0
         if isinstance(problem.loss, PiecewiseLinear):
             least, most = interval_of_duals(fit)
             tie = ON_BOUND * size_of_duals(fit)
@@ -157,15 +160,34 @@ def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Face]:
     Where K is not definite, columns inside depend on each other, as two dummies do without the rows that have
     neither.  Where nothing is penalised solvers start from zero, and end at the smallest.
     """
-    return [face for face in _faces(fit, is_definite or fit.has_free_directions) if not face.is_point]
+    faces = _faces(fit, is_definite or fit.has_free_directions)
+    if faces and fit.problem.is_coupled:
+        return faces if _move_together(faces) else []
+    return [face for face in faces if not face.is_point]
+
+
+def _move_together(faces: Sequence[Face]) -> bool:
+    """Whether outputs may all move alike, by more than a constant: no coupled loss feels it."""
+    held, sizes = faces[0].held, np.cumsum([0, *(face.Z.shape[1] for face in faces)])
+    apart = np.zeros(((len(faces) - 1) * int(held.sum()), sizes[-1]))
+    for k in range(len(faces) - 1):
+        rows = slice(k * int(held.sum()), (k + 1) * int(held.sum()))
+        apart[rows, sizes[k] : sizes[k + 1]] = faces[k].Z[held]
+        apart[rows, sizes[k + 1] : sizes[k + 2]] = -faces[k + 1].Z[held]
+    apart /= np.maximum(np.abs(apart).max(axis=0, initial=0.0), TINY)
+    constant = int(np.all(faces[0].fit.problem.intercept))
+    return scipy.linalg.null_space(np.linalg.qr(apart, mode="r")).shape[1] > constant
 
 
 def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) -> Array:
     """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
 
-    Of all outputs together, so that no difference of two is off by more.
+    Nothing is known of coupled outputs, which may move together, and of losses whose pieces rows may leave.
     """
-    reaches = [face.reach(rows) for face in (open_faces(fit) if faces is None else faces)]
+    faces = open_faces(fit) if faces is None else faces
+    if faces and (fit.problem.is_coupled or fit.problem.loss.jumps):
+        return np.full(len(rows), np.inf)
+    reaches = [face.reach(rows) for face in faces]
     return np.sum([np.zeros(len(rows)), *reaches], axis=0)
 
 
@@ -179,7 +201,9 @@ def _faces(fit: Fit, is_definite: bool) -> list[Face]:
     if is_definite:
         tied &= fit.coef == 0
         tied &= may_be_tied(fit) if tied.any() else False
-    return [Face.of(fit, *output) for output in np.argwhere(tied.any(axis=0)).tolist()]
+    outputs = tied.any(axis=0)
+    outputs = np.full_like(outputs, outputs.any()) if fit.problem.is_coupled else outputs
+    return [Face.of(fit, *output) for output in np.argwhere(outputs).tolist()]
 
 
 def _has_patterns(fit: Fit) -> bool:
@@ -191,7 +215,9 @@ def _has_patterns(fit: Fit) -> bool:
 def _open_columns(fit: Fit) -> Mask:
     """Coefficients that no kink strictly holds, and nothing curves: of their shape."""
     l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
-    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= (1.0 - ON_BOUND) * l1)
+    inside, size = (fit.coef != 0) & (l2 == 0) & (l1 > 0), np.abs(fit.loss_gradient)
+    off = np.max(np.abs(size[inside] / l1[inside] - 1.0), initial=0.0)  # what solvers leave of those inside
+    near = (fit.coef != 0) | (size >= (1.0 - ON_BOUND - 2.0 * off) * l1)
     return np.asarray(near & (l2 == 0) & np.isfinite(l1))
 
 

@@ -33,12 +33,13 @@ def estimate_of(step: Step | None) -> Iterated | None:
 
 
 def doubt_of_probes(fit: Fit, step: Step, found: LeftOut, yardstick: Yardstick) -> Doubt:
-    """What steps by estimates are off by (Quenouille 1956; Efron and Stein 1981)."""
+    """What steps by estimates are off by (Quenouille 1956; Efron and Stein 1981); none where rows were solved."""
     estimate = estimate_of(step)
     assert estimate is not None
     group, share = np.arange(PROBES) % GROUPS, GROUPS - 1.0
     steps = (step._replace(forms=estimate.forms_by(group != k)) for k in range(GROUPS))
-    etas = np.array([one.taken(fit).eta for one in steps])
+    solved = np.isin(np.arange(fit.problem.n), np.union1d(found.stepped, found.anew))
+    etas = np.array([np.where(solved, found.eta, one.taken(fit).eta) for one in steps])
     means = np.array([_mean(eta, yardstick) for eta in etas])
     bias = share * (means.mean() - _mean(found.eta, yardstick))
     return Doubt(float(bias), float(np.sqrt(share * means.var())), np.sqrt(share * etas.var(axis=0)))

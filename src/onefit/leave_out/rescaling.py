@@ -10,7 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction, factor, iterated
+from onefit.curvature import Curvature, Direction, by_products, factor
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
 
@@ -87,9 +87,7 @@ class Rescaling:
         return Spread(np.minimum(low, 1.0 + least), np.maximum(high, 1.0 + most))
 
 
-def curvature_of_refits(
-    fit: Fit, curvature: Curvature | None = None, *, probes: int = 0
-) -> Curvature:
+def curvature_of_refits(fit: Fit, curvature: Curvature | None = None, *, probes: int = 0) -> Curvature:
     """K of the fit, with the penalty as weak as in a refit where that shrinks it.
 
     With some ``probes`` for its forms, a factor that takes far longer than these is not made.
@@ -97,7 +95,7 @@ def curvature_of_refits(
     shrink = fit.problem.usual_shrink if fit.tangent.is_curved else 1.0
     if shrink < 1.0 or curvature is None:
         curvature = factor(fit, shrink=shrink)
-    return iterated(fit, curvature, shrink, probes) if probes else curvature
+    return by_products(fit, curvature, shrink, probes) if probes else curvature
 
 
 def rescaling(

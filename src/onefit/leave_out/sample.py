@@ -48,7 +48,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         _solve_all(state, yardstick, affordable, rng)
         return
     part, drawn, room = part.drawn(FEWEST, generator, room)
-    found, m = part.correction(drawn), FEWEST
+    found, m = part.correction(drawn), 0
     if found.error > room:
         share = part.best_share(drawn)
         m = part.enough(drawn, share, room)
@@ -58,22 +58,21 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
             state.shorten(np.full(before.count, share))
             part, drawn, _ = _Part.of(state, yardstick, NEGLIGIBLE * room).drawn(m, generator, room)
             found = part.correction(drawn)
-    found, doubt = _with_doubt(found, state, before, yardstick)
+    found, doubt = _with_doubt(found, state, yardstick)
     if m >= MOST * part.frame.size or found.error > too_far * room:
         _solve_all(state, yardstick, affordable, rng)
     elif found.error < state.errors().sum():
         state.found = replace(state.found, correction=found, doubt=doubt)
 
 
-def _with_doubt(
-    found: Correction, state: State, before: LeftOut, yardstick: Yardstick
-) -> tuple[Correction, Array | None]:
+def _with_doubt(found: Correction, state: State, yardstick: Yardstick) -> tuple[Correction, Array | None]:
     """What probes leave, where leverages are estimates, beside what the sample leaves; and of each value."""
     if state.step is None or state.estimate is None:
         return found, None
-    bias, error, values = doubt_of_probes(state.fit, state.step, before, yardstick)
+    bias, error, values = doubt_of_probes(state.fit, state.step, state.found, yardstick)
     half = float(stdtrit(GROUPS - 1, 0.5 + 0.5 * CONFIDENCE)) * error
-    return found._replace(difference=found.difference - bias, error=found.error + half), values
+    half += abs(bias)  # where leverages are near 1 the jackknife tells that too large
+    return found._replace(difference=found.difference - 0.5 * bias, error=found.error + half), values
 
 
 def _solve_all(state: State, yardstick: Yardstick, affordable: float, rng: int) -> None:
@@ -193,10 +192,13 @@ class _Part(NamedTuple):
         known = bounded[drawn.rows]
         ratio = np.max(off[known] / np.maximum(self.errors[drawn.rows][known], TINY), initial=0.0)
         share = 1.0 - (1.0 - CONFIDENCE) ** (1.0 / by_chance)
-        if _is_smooth(self.before.fit):
-            return share * float(np.max(off / np.maximum(self.weights[drawn.rows], TINY)))
         floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
-        return floor if bounded.all() else max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
+        if bounded.all():
+            return floor
+        if _is_smooth(self.before.fit):
+            moved = off / np.maximum(self.weights[drawn.rows], TINY)
+            return share * float(np.max(moved[drawn.probabilities < 1.0]))
+        return max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:
@@ -222,7 +224,11 @@ def _is_smooth(fit: Fit) -> bool:
 def _solved_since(before: LeftOut, now: LeftOut) -> tuple[Mask, Array]:
     """Values of sets that were solved since, and how far they were off before: (t,), (t,)."""
     numbers = np.setdiff1d(np.union1d(now.stepped, now.anew), np.union1d(before.stepped, before.anew))
-    return np.isin(before.fold, numbers), before.fit.problem.moved(now.eta - before.eta)
+    return np.isin(before.fold, numbers), _moved(before, now.eta - before.eta)
+
+
+def _moved(found: LeftOut, change: Array) -> Array:
+    return found.fit.problem.moved(change.reshape(len(change), -1))
 
 
 def _step_error(before: LeftOut, now: LeftOut) -> float:
@@ -231,7 +237,7 @@ def _step_error(before: LeftOut, now: LeftOut) -> float:
     own &= ~np.isfinite(before.bounds)
     if not _is_smooth(before.fit) or np.count_nonzero(own) < FEWEST // 2:
         return np.inf
-    step = before.fit.problem.moved(before.eta - before.fit.eta[before.rows])
+    step = _moved(before, before.eta - before.fit.eta[before.rows])
     return float(np.max(off[own] / np.maximum(step[own], TINY)))
 
 

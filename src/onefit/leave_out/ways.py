@@ -27,9 +27,7 @@ class Way(Enum):
     ANEW = auto()
 
 
-def ways(
-    fit: Fit, sets: Folds | None = None, by_products: Work | None = None
-) -> list[tuple[Work, Way]]:
+def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -> list[tuple[Work, Way]]:
     """How a set can be refined, and what that takes: none that takes longer than solving it anew.
 
     ``by_products`` is what steps without a factor take, where there is none.

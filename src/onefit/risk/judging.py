@@ -213,8 +213,8 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
         )
     if left_out.doubt is not None:
         notes.append(
-            "leverages are estimated by random probes, since a factor takes far longer: left-out linear "
-            f"predictors are off by about {float(np.sqrt(np.mean(left_out.doubt**2))):.2g}; ask for exact=True "
+            "leverages are estimated, since to compute them takes far longer: left-out linear predictors "
+            f"are off by about {float(np.sqrt(np.mean(left_out.doubt**2))):.2g} each; ask for exact=True "
             "if each matters"
         )
     if left_out.several.size:

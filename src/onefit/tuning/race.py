@@ -17,6 +17,7 @@ import numpy as np
 from onefit import cost
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
+from onefit.curvature.iterated import fit_cost
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.numerics import KNOWN
@@ -230,6 +231,6 @@ class _Race:
         (n, p), inside = problem.X.shape, self.result.coefs[j] != 0
         k = max(1, int(np.count_nonzero(inside)))
         if not problem.loss.is_quadratic:
-            return cost.fit(n, p, k, quadratic=False).seconds
+            return fit_cost(Fit(problem, self.result.coefs[j], self.result.levels[j])).seconds
         changes = np.count_nonzero(inside != (self.result.coefs[max(j - 1, 0)] != 0))
         return cost.Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes).seconds

@@ -1,0 +1,96 @@
+"""Leave-one-out without a factor: estimated leverages, and a sample that is solved."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
+
+import onefit
+from onefit import LogisticLOO
+from onefit.curvature import Dual
+from onefit.leave_out import engine
+
+iterated = importlib.import_module("onefit.curvature.iterated")
+
+
+@pytest.fixture(autouse=True)
+def _dear(monkeypatch):
+    """Whatever a factor takes, it takes far longer, and there is no time to solve without every row."""
+    monkeypatch.setattr(iterated, "DEARER", 0.0)
+    monkeypatch.setattr(engine, "AT_LEAST", 0.0)
+    monkeypatch.setattr(Dual, "is_factored", False)
+
+
+def table(n=240, p=500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, p, density=0.08, format="csr", random_state=seed)
+    eta = 3.0 * (X @ rng.normal(size=p))
+    return X, eta, rng
+
+
+MODELS = {
+    "logistic": LogisticRegression(C=3.0, tol=1e-10, max_iter=10_000),
+    "no intercept": LogisticRegression(C=0.3, fit_intercept=False, tol=1e-10, max_iter=10_000),
+    "balanced": LogisticRegression(C=3.0, class_weight="balanced", tol=1e-10, max_iter=10_000),
+    "poisson": PoissonRegressor(alpha=1e-2, tol=1e-10, max_iter=10_000),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_risk_is_within_what_is_stated_of_all_refits(name, weighted, monkeypatch):
+    X, eta, rng = table()
+    y = (eta > 0.5).astype(int) if name != "poisson" else rng.poisson(np.exp(0.1 * eta))
+    weights = rng.uniform(0.5, 2.0, len(y)) if weighted else None
+    model = MODELS[name].fit(X, y, sample_weight=weights)
+    found = onefit.loo(model, X, y, weights)
+    assert found.guarantee == "sampled"
+    assert any("estimated" in note for note in found.notes)
+    monkeypatch.undo()
+    exact = onefit.loo(model, X, y, weights, exact=True)
+    assert abs(found.value - exact.value) <= found.approx_error
+    assert found.approx_error <= 0.5 * found.std_error
+    assert found.effective_df == pytest.approx(exact.effective_df, rel=0.03)
+    solved = found.bounds < np.inf
+    assert 30 <= solved.sum() < len(y) / 2
+    off = np.abs(found.decision - exact.decision)
+    assert np.all(off[solved] <= found.bounds[solved] + 1e-7)
+    assert np.median(off[~solved]) <= 0.1 * np.std(exact.decision)
+
+
+def test_coefficients_of_rows_that_were_solved_are_those_of_refits():
+    X, eta, _ = table()
+    y = (eta > 0).astype(int)
+    model = MODELS["logistic"].fit(X, y)
+    found = onefit.loo(model, X, y)
+    rows = found._left_out.refitted[:3]
+    assert rows.size == 3
+    for i in rows:
+        kept = np.arange(len(y)) != i
+        refit = LogisticRegression(C=3.0, tol=1e-12, max_iter=100_000).fit(X[kept], y[kept])
+        assert found.decision[i] == pytest.approx(refit.decision_function(X[[i]])[0], abs=1e-4)
+
+
+def test_a_path_chooses_as_with_factors(monkeypatch):
+    X, eta, rng = table(n=300)
+    y = (eta + rng.logistic(size=300) > 0).astype(int)
+    Cs = np.logspace(-2, 3, 11)
+    ours = LogisticLOO(Cs=Cs).fit(X, y)
+    monkeypatch.undo()
+    with_factors = LogisticLOO(Cs=Cs).fit(X, y)
+    assert abs(np.searchsorted(Cs, ours.C_) - np.searchsorted(Cs, with_factors.C_)) <= 1
+    assert ours.loo_.value == pytest.approx(with_factors.loo_.value, abs=ours.loo_.std_error)
+
+
+def test_where_conjugate_gradients_do_not_settle_a_factor_is_made(monkeypatch):
+    monkeypatch.setattr(iterated, "MOST_PRODUCTS", 2)
+    X, eta, _ = table()
+    y = (eta > 0).astype(int)
+    model = LogisticRegression(C=1e4, tol=1e-8, max_iter=10_000).fit(X, y)
+    found = onefit.loo(model, X, y)
+    assert not any("estimated" in note for note in found.notes)
+    assert np.isfinite(found.approx_error)

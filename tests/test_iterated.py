@@ -1,0 +1,95 @@
+"""Curvatures of which only products are taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.curvature import Direction, Iterated, Products, conjugate_gradients, factor
+from onefit.fit import Fit
+from onefit.losses import Logistic, Tweedie
+from onefit.penalties import L2
+from onefit.problem import Problem
+from onefit.solvers.solve import solve
+
+CASES = {
+    "intercept": (Logistic(), True, 1.0, 1.0),
+    "none": (Logistic(), False, 0.05, 1.0),
+    "strengths that differ": (Tweedie(1.0), True, np.linspace(0.3, 2.0, 300), 0.9),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def both(request):
+    """A fit, its curvature with a factor, and without."""
+    loss, intercept, strength, share = CASES[request.param]
+    rng = np.random.default_rng(0)
+    X = sp.random(150, 300, density=0.1, format="csr", random_state=0)
+    eta = X @ rng.normal(size=300)
+    counts = rng.poisson(np.exp(eta / eta.std()))
+    y = (eta > 0) if isinstance(loss, Logistic) else counts
+    weights = rng.uniform(0.5, 2.0, 150)
+    weights[:3] = 0.0
+    problem = Problem(loss, L2(strength), X, y.astype(float), weights, np.array(intercept))
+    fit = solve(Fit.at_start(problem)).fit
+    K = factor(fit, shrink=share)
+    return fit, K, Iterated(K, X, Products(fit, fit.hessian, np.array(share)))
+
+
+def gradients(fit, count):
+    rng = np.random.default_rng(1)
+    return Direction(rng.normal(size=(300, count)), rng.normal(size=count) * bool(fit.problem.intercept))
+
+
+def test_what_is_solved_is_what_a_factor_solves(both):
+    fit, K, ours = both
+    gradient = gradients(fit, 4)
+    for found, expected in zip(ours.solve(gradient), K.solve(gradient), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    rows = np.random.default_rng(2).normal(size=(150, 2))
+    np.testing.assert_allclose(ours.hat(rows), K.hat(rows), rtol=1e-6, atol=1e-7)
+    new = fit.problem.X[:5]
+    np.testing.assert_allclose(ours.carry(new, fit.gradient), K.carry(new, fit.gradient))
+
+
+def test_forms_are_those_of_a_factor_but_for_what_the_probes_leave(both):
+    fit, K, ours = both
+    exact, d = K.quadratic_forms(), fit.hessian
+    np.testing.assert_allclose(ours.forms_of(np.arange(40)), exact[:40], rtol=1e-4)
+    bends = d > 1e-3 * d.max()
+    off = (d * (ours.quadratic_forms() - exact))[bends]
+    error = (d[:, None] * ours._by_probe).std(axis=1)[bends] / np.sqrt(ours.probes)
+    assert np.mean(np.abs(off) <= 3.0 * error + 1e-3) > 0.97
+    assert abs(off.mean()) <= 3.0 * np.linalg.norm(error) / len(error) + 1e-3
+    assert np.all(ours.products.forms_at_most() >= exact * (1 - 1e-9))
+
+
+def test_squares_are_no_less_than_those_of_a_factor(both):
+    fit, K, ours = both
+    gradient = gradients(fit, 6)
+    step = K.solve(gradient)
+    exact = np.sum(gradient.coef * step.coef, axis=0) + gradient.intercept * step.intercept
+    found = ours.products.squares(gradient)
+    assert np.all(found >= exact * (1 - 1e-9))
+    assert np.all(found <= 1.1 * exact)
+
+
+def test_conjugate_gradients_say_whether_they_are_near():
+    A = np.diag(np.geomspace(1e-6, 1.0, 30))
+    b = Direction(np.ones((30, 2)), np.zeros(2))
+
+    def solved(most):
+        return conjugate_gradients(
+            lambda v: Direction(A @ v.coef, v.intercept),
+            lambda v: v,
+            lambda u, v: np.sum(u.coef * v.coef, axis=0),
+            b,
+            1e-8,
+            most,
+        )
+
+    assert not solved(3)[1]
+    found, near = solved(300)
+    assert near
+    np.testing.assert_allclose(A @ found.coef, b.coef, atol=1e-6)

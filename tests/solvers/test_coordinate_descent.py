@@ -129,12 +129,27 @@ def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, inte
     weights = np.random.default_rng(2).choice([0.0, 1.0, 2.5], 120)
     problem = drawn(Logistic(), penalty, intercept=intercept, sparse=sparse, weights=weights)
     start, X = Fit.at_start(problem), problem.X.tocsc() if sparse else problem.X
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", True)
     by_gram = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
-    monkeypatch.setattr(coordinate_descent, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", False)
     by_row = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
     assert np.count_nonzero(by_row.coef) > 5
     assert_allclose(by_gram.coef, by_row.coef, atol=1e-5)
     assert_allclose(by_gram.intercept, by_row.intercept, atol=1e-5)
+
+
+@pytest.mark.parametrize(("density", "most"), [(1.0, 50), (0.2, 10), (0.02, 1)])
+@pytest.mark.parametrize("store", [np.asarray, sp.csc_array], ids=["dense", "sparse"])
+def test_products_of_columns_are_held_where_a_sweep_over_them_reads_less(density, most, store):
+    """Over k columns a sweep reads k² products, or their stored entries: as many in each column here."""
+    X = np.zeros((50, 80))
+    X[: int(50 * density)] = 1.0
+    most = 50 if store is np.asarray else most
+    for k, held in ((most, True), (most + 1, False)):
+        net = coordinate_descent._WeightedNet(
+            drawn(Logistic(), L1(1.0)), store(X), np.arange(k), np.ones(50), np.ones(50), np.ones(k), 0.0
+        )
+        assert net.has_gram == held
 
 
 def test_a_step_takes_the_columns_that_want_to_enter_the_most():

@@ -151,7 +151,9 @@ class _WeightedNet(NamedTuple):
     @property
     def has_gram(self) -> bool:
         """Whether sweeps take less over products of columns than over the rows."""
-        return len(self.which) <= min(len(self.d), MOST_PRODUCTS)
+        k = len(self.which)
+        stored = _linalg.as_columns(self.X).n_stored * k / self.X.shape[1]
+        return k <= MOST_PRODUCTS and k**2 <= stored
 
     @property
     def l1_ratio(self) -> float:

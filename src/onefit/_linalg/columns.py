@@ -138,7 +138,7 @@ class SparseColumns(Columns):
         return *self.cross(columns, support, d), (np.zeros(len(columns)), np.zeros(int(support.sum())))
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
-        if self.n_stored > NEARLY_FULL * np.prod(self.X.shape):
+        if self._is_nearly_full:
             return super().weighted_gram(means, d)
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
         if means is not None:
@@ -158,7 +158,12 @@ class SparseColumns(Columns):
 
     @property
     def centring_error(self) -> float:
-        return 1e-13  # columns are squared before they are centred
+        return 1e-28 if self._is_nearly_full else 1e-13  # others are squared before they are centred
+
+    @property
+    def _is_nearly_full(self) -> bool:
+        """Whether products of columns are taken over dense blocks."""
+        return self.n_stored > NEARLY_FULL * np.prod(self.X.shape)
 
 
 def as_columns(X: Any) -> Columns:

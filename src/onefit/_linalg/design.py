@@ -214,7 +214,7 @@ class Columns(Design):
     def centring_error(self) -> float:
         """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
 
-        Dense columns are centred before they are squared, sparse ones after.
+        Dense and nearly full sparse columns are centred before they are squared, other sparse ones after.
         """
 
     @abstractmethod

@@ -1,5 +1,7 @@
 """Coordinate descent comes near enough that Newton's method ends in a few steps, at the same optimum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -150,6 +152,19 @@ def test_products_of_columns_are_held_where_a_sweep_over_them_reads_less(density
             drawn(Logistic(), L1(1.0)), store(X), np.arange(k), np.ones(50), np.ones(50), np.ones(k), 0.0
         )
         assert net.has_gram == held
+
+
+@pytest.mark.parametrize("store", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("has_gram", [False, True])
+def test_indices_of_64_bits(store, has_gram, monkeypatch):
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", has_gram)
+    problem = drawn(Logistic(), L1(0.3), sparse=True)
+    X = store(problem.X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    long = replace(problem, X=X)
+    found = coordinate_descent.approach(Fit.at_start(long))
+    assert_allclose(found.coef, coordinate_descent.approach(Fit.at_start(problem)).coef, atol=1e-12)
+    assert X.indices.dtype == X.indptr.dtype == np.int64  # what users hold stays as it is
 
 
 def test_a_step_takes_the_columns_that_want_to_enter_the_most():

@@ -111,7 +111,11 @@ class SparseColumns(Columns):
         return self.X[:, which].multiply(factors).tocsr()
 
     def by_column(self) -> Sparse:
-        return sp.csc_array(self.X, dtype=np.float64)
+        stored = sp.csc_array(self.X, dtype=np.float64)
+        if stored.nnz <= np.iinfo(np.int32).max and max(stored.shape) <= np.iinfo(np.int32).max:
+            stored.indices = stored.indices.astype(np.int32, copy=False)  # scikit-learn takes no others
+            stored.indptr = stored.indptr.astype(np.int32, copy=False)
+        return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
         squares = self.X.copy()

@@ -143,7 +143,8 @@ class SparseColumns(Columns):
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
         if self._is_nearly_full:
-            return super().weighted_gram(means, d)
+            doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
+            return super(SparseColumns, doubles).weighted_gram(means, d)
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
         if means is not None:
             cross = np.outer(means, self.transposed_times(d))

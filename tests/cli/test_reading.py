@@ -65,6 +65,26 @@ class TestNumbers:
         assert "empty where they mean missing" in note
         assert source.frame["size"].isna().all()
 
+    @pytest.mark.parametrize(
+        ("numbers", "words"),
+        [
+            ([str(k) for k in range(25_000)], ["unknown"]),  # in no sample of every second row
+            ([str(k) for k in range(25_000)], ["unknown", "none", "unknown"]),
+            (["1", "2", "3"] * 300, ["unknown"]),  # a quarter of the distinct cells
+            ([str(k) for k in range(40)], ["unknown"] * 60),  # more than half of the rows
+        ],
+    )
+    def test_few_words_are_found_wherever_they_are(self, numbers, words):
+        column = pd.Series([*numbers[:101], *words, *numbers[101:]])
+        assert numerals.read_numbers(column) is None
+        assert numerals.strays(column) == list(dict.fromkeys(words))
+
+    @pytest.mark.parametrize(
+        "cells", [["1", "2", "blue", "red"] * 9, ["1"] * 90 + ["blue", "red"], [], ["?"]]
+    )
+    def test_many_words_are_no_slips(self, cells):
+        assert numerals.strays(pd.Series(cells, dtype=object)) == []
+
     @pytest.mark.parametrize("cells", [["12a", "3"], ["1.2.3", "4"], ["10-20", "30"], ["", ""]])
     def test_words_stay_words(self, cells):
         assert numerals.read_numbers(pd.Series(cells)) is None

@@ -95,6 +95,14 @@ class TestNumbers:
         assert written == numerals.CONTINENTAL
         assert values.iloc[-1] == 1234.5
 
+    def test_a_late_cell_that_is_no_date_is_pointed_out(self, read):
+        days = pd.date_range("1990-01-01", periods=12_000).strftime("%d.%m.%Y").tolist()
+        days[9001] = "unknown"  # not among the cells that the format is seen from
+        source = read("day;size\n" + "\n".join(f"{one};1" for one in days))
+        assert source.frame["day"].tolist() == days
+        (note,) = source.notes
+        assert note.startswith("day holds dates but for 'unknown', and was read as text")
+
     def test_asked_for(self, read):
         frame = read("a;b\n1,234;2\n2,345;3\n", decimal=",").frame
         assert frame["a"].tolist() == [1.234, 2.345]

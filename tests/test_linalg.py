@@ -125,6 +125,14 @@ def test_weighted_gram_of_sparse_numbers_that_are_no_doubles(share, kind, centre
         close(gram, Z.T @ (weights[:, None] * Z), rtol=1e-10)
 
 
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_scaled_columns_stay_in_the_format_of_the_table(dense, layout):
+    factors = np.array([2.0, 3.0, -1.0])
+    scaled = _linalg.as_columns(sp.csr_array(dense).asformat(layout)).scaled_columns(COLUMNS, factors)
+    assert scaled.format == layout
+    close(scaled.toarray(), dense[:, COLUMNS] * factors)
+
+
 @subsets
 def test_row_gram(store, dense, columns):
     part = taken(dense, columns)

@@ -108,7 +108,7 @@ class SparseColumns(Columns):
         return self.X[:, support]
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
-        return self.X[:, which].multiply(factors).tocsr()
+        return self.X[:, which] @ sp.diags_array(factors, format=self.X.format)
 
     def by_column(self) -> Sparse:
         stored = sp.csc_array(self.X, dtype=np.float64)

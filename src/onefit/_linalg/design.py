@@ -152,7 +152,7 @@ class Columns(Design):
 
     @abstractmethod
     def scaled_columns(self, which: Index, factors: Array) -> Any:
-        """Some columns, each times a factor."""
+        """Some columns, each times a factor; sparse ones in the format of X."""
 
     @abstractmethod
     def by_column(self) -> Any:

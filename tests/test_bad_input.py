@@ -299,3 +299,18 @@ def test_a_penalty_below_the_rounding_of_the_kernel_is_refused_in_words():
         model = KernelRidge(alpha=1e-16, kernel="linear").fit(X, y)
     with pytest.raises(SolverError, match="penalty is so weak"):
         onefit.loo(model, X, y)
+
+
+def test_a_sparse_column_far_from_zero_is_not_taken_for_a_constant():
+    # every entry is stored: columns are centred before they are squared, as those of an array are
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = X[:, 0] + X[:, 1] + rng.normal(size=60)
+    X[:, 0] += 1e8
+    dense, sparse = (
+        onefit.GeneralizedLinear("squared", onefit.penalties.L2(1e-3)).fit(Z, y) for Z in (X, sp.csr_array(X))
+    )
+    assert dense.coef_[0] > 0.5
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-6)
+    loo = [onefit.loo(dense, X, y).value, onefit.loo(sparse, sp.csr_array(X), y).value]
+    assert loo[1] == pytest.approx(loo[0], rel=1e-6)

@@ -112,6 +112,27 @@ def test_weighted_gram(store, dense, d, columns, kind, centred):
     assert gram.flags.f_contiguous
 
 
+@pytest.mark.parametrize("share", [0.02, 0.3], ids=["few stored", "many stored"])
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.bool_])
+@pytest.mark.parametrize("centred", [True, False])
+def test_weighted_gram_of_sparse_numbers_that_are_no_doubles(share, kind, centred, d):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((N, P)) < share, rng.integers(1, 5, (N, P)), 0).astype(kind)
+    means = d @ X / d.sum() if centred else None
+    for weights in (d, d - 0.2, np.ones(N)):
+        gram = _linalg.full_gram(sp.csr_array(X), means, weights)
+        Z = X - (np.zeros(P) if means is None else means)
+        close(gram, Z.T @ (weights[:, None] * Z), rtol=1e-10)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_scaled_columns_stay_in_the_format_of_the_table(dense, layout):
+    factors = np.array([2.0, 3.0, -1.0])
+    scaled = _linalg.as_columns(sp.csr_array(dense).asformat(layout)).scaled_columns(COLUMNS, factors)
+    assert scaled.format == layout
+    close(scaled.toarray(), dense[:, COLUMNS] * factors)
+
+
 @subsets
 def test_row_gram(store, dense, columns):
     part = taken(dense, columns)

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onefit.losses import Gamma, Logistic, Multinomial, Squared
-from onefit.penalties import L2
+from onefit.fit import Fit
+from onefit.losses import Gamma, Logistic, Multinomial, Poisson, Squared
+from onefit.penalties import L1, L2
 from onefit.problem import Balance, Problem
+from onefit.solvers.solve import solve
 
 N = 12
 CLASSES = np.arange(N) % 3
@@ -80,6 +82,21 @@ def test_rows_without_weight_may_have_an_infinite_loss():
     with np.errstate(over="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isfinite(problem.objective(np.zeros(1), eta))
+        for infinite in (np.array([1.0, np.inf, 2.0]), np.array([[1.0, 3.0], [-np.inf, np.nan], [2.0, 4.0]])):
+            expected = np.where(np.arange(3) == 1, 0.0, infinite.T).T
+            np.testing.assert_array_equal(problem.per_row(infinite), expected)
+
+
+@pytest.mark.parametrize("penalty", [L1(1.0), L2(1.0)])
+def test_a_row_without_weight_whose_mean_overflows_is_as_good_as_not_there(penalty):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(60, 5)), np.append(np.ones(60), 0.0)
+    y = rng.poisson(np.exp(X[:, 0])).astype(float)
+    far = np.vstack([X, [1e3, 0.0, 0.0, 0.0, 0.0]])
+    fit = solve(Fit.at_start(Problem(Poisson(), penalty, far, np.append(y, 1.0), weights))).fit
+    alone = solve(Fit.at_start(Problem(Poisson(), penalty, X, y, np.ones(60)))).fit
+    assert np.isinf(fit.problem.loss.hessian(fit.problem.y, fit.eta)[-1])
+    np.testing.assert_allclose(fit.coef, alone.coef, atol=1e-8)
 
 
 @pytest.mark.parametrize(

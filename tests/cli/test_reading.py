@@ -65,6 +65,26 @@ class TestNumbers:
         assert "empty where they mean missing" in note
         assert source.frame["size"].isna().all()
 
+    @pytest.mark.parametrize(
+        ("numbers", "words"),
+        [
+            ([str(k) for k in range(25_000)], ["unknown"]),  # in no sample of every second row
+            ([str(k) for k in range(25_000)], ["unknown", "none", "unknown"]),
+            (["1", "2", "3"] * 300, ["unknown"]),  # a quarter of the distinct cells
+            ([str(k) for k in range(40)], ["unknown"] * 60),  # more than half of the rows
+        ],
+    )
+    def test_few_words_are_found_wherever_they_are(self, numbers, words):
+        column = pd.Series([*numbers[:101], *words, *numbers[101:]])
+        assert numerals.read_numbers(column) is None
+        assert numerals.strays(column) == list(dict.fromkeys(words))
+
+    @pytest.mark.parametrize(
+        "cells", [["1", "2", "blue", "red"] * 9, ["1"] * 90 + ["blue", "red"], [], ["?"]]
+    )
+    def test_many_words_are_no_slips(self, cells):
+        assert numerals.strays(pd.Series(cells, dtype=object)) == []
+
     @pytest.mark.parametrize("cells", [["12a", "3"], ["1.2.3", "4"], ["10-20", "30"], ["", ""]])
     def test_words_stay_words(self, cells):
         assert numerals.read_numbers(pd.Series(cells)) is None
@@ -74,6 +94,14 @@ class TestNumbers:
         written, values = numerals.read_numbers(column, ",")
         assert written == numerals.CONTINENTAL
         assert values.iloc[-1] == 1234.5
+
+    def test_a_late_cell_that_is_no_date_is_pointed_out(self, read):
+        days = pd.date_range("1990-01-01", periods=12_000).strftime("%d.%m.%Y").tolist()
+        days[9001] = "unknown"  # not among the cells that the format is seen from
+        source = read("day;size\n" + "\n".join(f"{one};1" for one in days))
+        assert source.frame["day"].tolist() == days
+        (note,) = source.notes
+        assert note.startswith("day holds dates but for 'unknown', and was read as text")
 
     def test_asked_for(self, read):
         frame = read("a;b\n1,234;2\n2,345;3\n", decimal=",").frame

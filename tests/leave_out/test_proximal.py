@@ -8,14 +8,16 @@ import scipy.sparse as sp
 
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out import proximal
+from onefit.leave_out import proximal, stages
 from onefit.leave_out.engine import leave_out
 from onefit.leave_out.refit import without
 from onefit.leave_out.tableau import Watched
 from onefit.losses import Logistic, Poisson
+from onefit.metrics import LogLoss
 from onefit.numerics import CERTIFIED
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
+from onefit.risk.judging import yardstick
 from onefit.solvers.solve import solve
 
 
@@ -99,3 +101,38 @@ def test_ends_go_on_from_where_they_are():
     assert np.all(ends.bounds[fine] <= loose.bounds[fine])
     for k in np.flatnonzero(ends.settled):
         assert abs(ends.eta[k] - without(fit, int(rows[k])).eta[rows[k]]) <= 1e-7
+
+
+def twins() -> Fit:
+    """Pairs of columns that differ in one row: without it they are copies, which no refit can tell apart."""
+    rng, n, k = np.random.default_rng(1), 120, 30
+    words = np.zeros((n, 2 * k))
+    for j in range(k):
+        words[[j, *range(j + k, j + k + 3)], 2 * j] = 1.0
+        words[j + k : j + k + 3, 2 * j + 1] = 1.0
+    X = np.hstack([words, rng.normal(size=(n, 5))])
+    y = rng.logistic(size=n) + X[:, -1] + 2.0 * words[:, ::2].sum(axis=1) - 1.0 > 0
+    return solve(Fit.at_start(Problem(Logistic(), L1(0.05), X, y.astype(float), np.ones(n)))).fit
+
+
+@pytest.mark.parametrize("affordable", [None, 0.0], ids=["all", "a sample"])
+def test_what_is_solved_anew_or_was_iterated_further_is_done(affordable, monkeypatch):
+    fit, anew, starts = twins(), [], []
+    refits, iterate = stages.refit_sets, proximal.iterate
+
+    def refit_counted(fit, removed, *others):
+        anew.extend(removed)
+        return refits(fit, removed, *others)
+
+    def iterate_counted(watched, rows, tol, known=()):
+        starts.extend((int(row), bool(known)) for row in rows)
+        return iterate(watched, rows, tol, known)
+
+    monkeypatch.setattr(stages, "refit_sets", refit_counted)
+    monkeypatch.setattr(proximal, "iterate", iterate_counted)
+    judge = yardstick(LogLoss(np.array([0, 1])), fit.problem.y, None)
+    found = leave_out(fit, yardstick=judge, affordable=affordable)
+    assert found.bounds[found.several].max() > 0.1  # such refits are done, though nothing proves them
+    assert any(further for _, further in starts)
+    assert len(anew) == len(set(anew))
+    assert len(starts) == len(set(starts))

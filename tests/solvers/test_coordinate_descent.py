@@ -1,12 +1,14 @@
 """Coordinate descent comes near enough that Newton's method ends in a few steps, at the same optimum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.svm import LinearSVC
 
-from onefit._linalg import null_space
+from onefit._linalg import as_columns, null_space
 from onefit.fit import Fit
 from onefit.losses import Gamma, Huber, Logistic, Poisson, SquaredEpsilonInsensitive, SquaredHinge
 from onefit.penalties import L1, ElasticNet
@@ -129,12 +131,39 @@ def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, inte
     weights = np.random.default_rng(2).choice([0.0, 1.0, 2.5], 120)
     problem = drawn(Logistic(), penalty, intercept=intercept, sparse=sparse, weights=weights)
     start, X = Fit.at_start(problem), problem.X.tocsc() if sparse else problem.X
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", True)
     by_gram = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
-    monkeypatch.setattr(coordinate_descent, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", False)
     by_row = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
     assert np.count_nonzero(by_row.coef) > 5
     assert_allclose(by_gram.coef, by_row.coef, atol=1e-5)
     assert_allclose(by_gram.intercept, by_row.intercept, atol=1e-5)
+
+
+@pytest.mark.parametrize(("density", "most"), [(1.0, 50), (0.2, 10), (0.02, 1)])
+@pytest.mark.parametrize("store", [np.asarray, sp.csc_array], ids=["dense", "sparse"])
+def test_products_of_columns_are_held_where_a_sweep_over_them_reads_less(density, most, store):
+    """Over k columns a sweep reads k² products, or their stored entries: as many in each column here."""
+    X = np.zeros((50, 80))
+    X[: int(50 * density)] = 1.0
+    most = 50 if store is np.asarray else most
+    for k, held in ((most, True), (most + 1, False)):
+        columns = as_columns(store(X[:, :k]))
+        net = coordinate_descent._WeightedNet(columns, np.ones(50), np.ones(50), 0.0, True)
+        assert net.has_gram == held
+
+
+@pytest.mark.parametrize("store", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("has_gram", [False, True])
+def test_indices_of_64_bits(store, has_gram, monkeypatch):
+    monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", has_gram)
+    problem = drawn(Logistic(), L1(0.3), sparse=True)
+    X = store(problem.X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    long = replace(problem, X=X)
+    found = coordinate_descent.approach(Fit.at_start(long))
+    assert_allclose(found.coef, coordinate_descent.approach(Fit.at_start(problem)).coef, atol=1e-12)
+    assert X.indices.dtype == X.indptr.dtype == np.int64  # what users hold stays as it is
 
 
 def test_a_step_takes_the_columns_that_want_to_enter_the_most():

@@ -109,10 +109,14 @@ class SparseColumns(Columns):
         return self.X[:, support]
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
-        return self.X[:, which].multiply(factors).tocsr()
+        return self.X[:, which] @ sp.diags_array(factors, format=self.X.format)
 
     def by_column(self) -> Sparse:
-        return sp.csc_array(self.X, dtype=np.float64)
+        stored = sp.csc_array(self.X, dtype=np.float64)
+        if stored.nnz <= np.iinfo(np.int32).max and max(stored.shape) <= np.iinfo(np.int32).max:
+            stored.indices = stored.indices.astype(np.int32, copy=False)  # scikit-learn takes no others
+            stored.indptr = stored.indptr.astype(np.int32, copy=False)
+        return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
         squares = self.X.copy()
@@ -140,8 +144,9 @@ class SparseColumns(Columns):
         return *self.cross(columns, support, d), (np.zeros(len(columns)), np.zeros(int(support.sum())))
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
-        if self.n_stored > NEARLY_FULL * np.prod(self.X.shape):
-            return super().weighted_gram(means, d)
+        if self._is_nearly_full:
+            doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
+            return super(SparseColumns, doubles).weighted_gram(means, d)
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
         if means is not None:
             cross = np.outer(means, self.transposed_times(d))
@@ -160,7 +165,12 @@ class SparseColumns(Columns):
 
     @property
     def centring_error(self) -> float:
-        return 1e-13  # columns are squared before they are centred
+        return 1e-28 if self._is_nearly_full else 1e-13  # others are squared before they are centred
+
+    @property
+    def _is_nearly_full(self) -> bool:
+        """Whether products of columns are taken over dense blocks."""
+        return self.n_stored > NEARLY_FULL * np.prod(self.X.shape)
 
 
 def as_columns(X: Any) -> Columns:

@@ -152,7 +152,7 @@ class Columns(Design):
 
     @abstractmethod
     def scaled_columns(self, which: Index, factors: Array) -> Any:
-        """Some columns, each times a factor."""
+        """Some columns, each times a factor; sparse ones in the format of X."""
 
     @abstractmethod
     def by_column(self) -> Any:
@@ -214,7 +214,7 @@ class Columns(Design):
     def centring_error(self) -> float:
         """Rounding in the centred sum of squares of a column, relative to n times its squared mean.
 
-        Dense columns are centred before they are squared, sparse ones after.
+        Dense and nearly full sparse columns are centred before they are squared, other sparse ones after.
         """
 
     @abstractmethod

@@ -80,6 +80,14 @@ def dates(column: pd.Series, format_: str) -> pd.Series | None:
         return None
 
 
+def strays(column: pd.Series, format_: str) -> list[str]:
+    """Distinct cells that are no such dates."""
+    present = column.dropna()
+    present = present[~present.isin(MISSING_MARKS)]
+    found = pd.to_datetime(present, format=format_, utc=format_ == ISO, errors="coerce")
+    return [str(cell) for cell in present[found.isna()].unique()]
+
+
 def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
     """Say which columns of text were read as dates, and how they are written."""
     for found in dict.fromkeys(formats.values()):

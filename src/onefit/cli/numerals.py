@@ -15,7 +15,7 @@ import pandas as pd
 from onefit.cli.errors import listed
 
 MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # beside those of pandas
-NEARLY = 0.9  # share of the distinct cells that are numbers, from which on the others look like slips
+NEARLY = 0.9  # share of the rows or distinct cells that are numbers, from which on the others look like slips
 CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
 SPACES = "  \u2009’'"  # between thousands, beside the mark itself
 SAMPLE = 2000  # distinct cells that decide how a column is written
@@ -126,11 +126,22 @@ def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
 
 
 def strays(column: pd.Series) -> list[str]:
-    """Distinct cells that are no numbers, in a column of text where nearly all are."""
-    cells = distinct(column)
-    text = bare(cells)
+    """Distinct cells that are no numbers, where nearly all are, or most are and those of nearly all rows."""
+    present = column.dropna()
+    present = present[~present.isin(MISSING_MARKS)]
+    some = present.iloc[:: max(1, len(present) // (5 * SAMPLE))]
+    return [] if _few_strays(some) is None else _few_strays(present) or []
+
+
+def _few_strays(cells: pd.Series) -> list[str] | None:
+    """Distinct cells that are no numbers, None where they are many."""
+    counts = cells.value_counts(sort=False)
+    known = pd.Series(counts.index)
+    text = bare(known)
     strange = min((~text.str.fullmatch(one.pattern) for one in WRITINGS), key=lambda rest: rest.sum())
-    return [] if strange.mean() > 1.0 - NEARLY else cells[strange].astype(str).tolist()
+    share, of_rows = strange.mean(), strange.repeat(counts.to_numpy()).mean()
+    are_few = share < 0.5 and min(share, of_rows) <= 1.0 - NEARLY
+    return known[strange].astype(str).tolist() if are_few else None
 
 
 def told(names: dict[str, Numerals]) -> Iterator[str]:

@@ -273,8 +273,8 @@ def separator_of(head: str) -> str:
 def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
     """Read columns of text as numbers or dates, where every cell is one."""
     text = [name for name in frame.columns if _is_text(frame[name])]
-    formats = _date_formats(frame[text], known)
-    numeric = [name for name in text if name not in formats]
+    guessed = _date_formats(frame[text], known)
+    numeric = [name for name in text if name not in guessed]
     decimal = known.decimal or numerals.decimal_mark(frame[name] for name in numeric)
     numbers = {
         name: found
@@ -282,8 +282,8 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
         if (found := numerals.read_numbers(frame[name], decimal, known.thousands or "")) is not None
     }
     written = {name: how for name, (how, _) in numbers.items()}
-    days = {name: dates.dates(frame[name], format_) for name, (format_, _) in formats.items()}
-    formats = {name: one for name, one in formats.items() if days[name] is not None}
+    days = {name: dates.dates(frame[name], format_) for name, (format_, _) in guessed.items()}
+    formats = {name: one for name, one in guessed.items() if days[name] is not None}
     made = {
         **dict(frame.items()),
         **{name: values for name, (_, values) in numbers.items()},
@@ -291,13 +291,18 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
     }
     read = replace(known, decimal=decimal or None, columns={name: one for name, (one, _) in formats.items()})
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
-    as_text = [name for name in numeric if name not in numbers]
+    slips = {name: ("numbers", numerals.strays(frame[name])) for name in numeric if name not in numbers}
+    slips |= {
+        name: ("dates", dates.strays(frame[name], one))
+        for name, (one, _) in guessed.items()
+        if name not in formats
+    }
     said = (
         *notes,
         *numerals.told(notable),
         *_units(frame, written),
         *dates.told(formats),
-        *_nearly_numbers(frame[as_text]),
+        *_as_text(slips),
     )
     return Source(pd.DataFrame(made), read, said)
 
@@ -332,12 +337,12 @@ def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[s
     return [f"currency and percent signs were taken off {listed(with_sign, 6)}"] if with_sign else []
 
 
-def _nearly_numbers(text: pd.DataFrame) -> Iterator[str]:
-    """Say which columns are text because of a few cells."""
-    for name in text.columns:
-        if strange := numerals.strays(text[name]):
+def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
+    """Say which columns are text because of a few cells, by what they hold else and these cells."""
+    for name, (what, strange) in slips.items():
+        if strange:
             cells = listed([repr(cell) for cell in strange], 3)
             yield (
-                f"{name} holds numbers but for {cells}, and was read as text: leave such cells empty where "
+                f"{name} holds {what} but for {cells}, and was read as text: leave such cells empty where "
                 "they mean missing"
             )

@@ -65,6 +65,7 @@ class State:
     step: Step | None = None
     progress: Progress | None = None
     starts: dict[int, Direction] = field(default_factory=dict)
+    finer: set[int] = field(default_factory=set)  # sets that were iterated further
 
     @classmethod
     def of(
@@ -134,8 +135,9 @@ class State:
         own = self.errors()
         order = np.argsort(own, kind="stable")
         enough = np.cumsum(own[order]) <= self.room
-        left = order[~(enough & ~self._far_off()[order])]
-        return Wanting(left[::-1], int(np.count_nonzero(~enough)))
+        done = np.isin(order, self.found.anew)
+        left = order[~done & ~(enough & ~self._far_off()[order])]
+        return Wanting(left[::-1], int(np.count_nonzero(~enough & ~done)))
 
     def _far_off(self) -> Mask:
         """Sets with a value that may be off by a share of the spread that users would want to know of."""
@@ -341,7 +343,9 @@ class State:
 
     def _iterate_further(self, which: Index) -> None:
         ended = [k for k in which.tolist() if k in self.starts and k in self.found.solved]
+        ended = [k for k in ended if k not in self.finer]  # once is enough
         if ended and not self.is_asked_for_all:
+            self.finer.update(ended)
             starts, tol = [self.starts[k] for k in ended], FINER * self._tol
             self._take_ends(np.array(ended), proximal.iterate(self._watched, np.array(ended), tol, starts))
 

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, enet_path
 
 from onefit import _linalg, cost
+from onefit._linalg.design import Columns
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Problem
 from onefit.solvers.line_search import ROUNDING, toward
 
 MOST_STEPS = 20
@@ -127,7 +127,8 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
     d = np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
-    model = _WeightedNet(problem, X, which, d, response, 1.0 / l1, float(l2[0] / l1[0] ** 2))
+    columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
+    model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
         minimum = model.by_gram if model.has_gram else model.by_row
@@ -138,60 +139,57 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
 
 
 class _WeightedNet(NamedTuple):
-    """A weighted elastic net of some columns, each times a factor: ``ridge`` is ℓ2 beside an ℓ1 of one."""
+    """A weighted elastic net: ``ridge`` is ℓ2 beside an ℓ1 of one."""
 
-    problem: Problem
-    X: Any
-    which: Index
+    columns: Columns
     d: Array  # (n,), weights
     response: Array  # (n,)
-    factors: Array
     ridge: float
+    intercept: bool
 
     @property
     def has_gram(self) -> bool:
         """Whether sweeps take less over products of columns than over the rows."""
-        return len(self.which) <= min(len(self.d), MOST_PRODUCTS)
+        k = self.columns.shape[1]
+        return k <= MOST_PRODUCTS and k**2 <= self.columns.n_stored
 
     @property
     def l1_ratio(self) -> float:
         return 1.0 / (1.0 + self.ridge)
 
     def by_gram(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
-        """Coefficients of the scaled columns, and the intercept."""
-        d, factors, intercept = self.d, self.factors, bool(self.problem.intercept)
-        columns = _linalg.as_columns(_linalg.active_columns(self.X, self.which))
-        level = float(self.response @ d / d.sum()) if intercept else 0.0
-        means = _linalg.column_means(columns.X, d) if intercept else None
+        """Coefficients, and the intercept."""
+        d, columns = self.d, self.columns
+        level = float(self.response @ d / d.sum()) if self.intercept else 0.0
+        means = _linalg.column_means(columns.X, d) if self.intercept else None
         centred = self.response - level
         _, coefs, _ = enet_path(
             np.broadcast_to(0.0, columns.shape),  # nothing but its shape is asked for beside the products
             np.sqrt(d) * centred,
             l1_ratio=self.l1_ratio,
             alphas=[(1.0 + self.ridge) / len(d)],
-            precompute=np.multiply.outer(factors, factors) * _linalg.full_gram(columns.X, means, d),
-            Xy=factors * columns.transposed_times(d * centred),
+            precompute=_linalg.full_gram(columns.X, means, d),
+            Xy=columns.transposed_times(d * centred),
             coef_init=start,
             check_input=False,
             tol=error,
             max_iter=sweeps,
         )
         coef = coefs[:, 0]
-        return coef, level - (0.0 if means is None else float((factors * means) @ coef))
+        return coef, level - (0.0 if means is None else float(means @ coef))
 
     def by_row(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
         """The same, on columns as they are stored."""
         lasso = ElasticNet(
             alpha=(1.0 + self.ridge) / self.d.sum(),
             l1_ratio=self.l1_ratio,
-            fit_intercept=bool(self.problem.intercept),
+            fit_intercept=self.intercept,
             tol=error,
             max_iter=sweeps,
             warm_start=True,
         )
         lasso.coef_ = start
-        columns = _linalg.as_columns(self.X).scaled_columns(self.which, self.factors)
-        lasso.fit(columns, self.response, sample_weight=self.d)
+        lasso.fit(self.columns.X, self.response, sample_weight=self.d)
         return lasso.coef_, lasso.intercept_
 
 

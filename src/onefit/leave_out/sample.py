@@ -195,10 +195,11 @@ class _Part(NamedTuple):
         floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
         if bounded.all():
             return floor
+        least = RESOLUTION * abs(float(self.weights @ self.losses))
         if _is_smooth(self.before.fit):
             moved = off / np.maximum(self.weights[drawn.rows], TINY)
-            return share * float(np.max(moved[drawn.probabilities < 1.0]))
-        return max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
+            least = min(least, share * float(np.max(moved[drawn.probabilities < 1.0])))
+        return max(floor, least)
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from onefit.leave_out.loose import (
 )
 from onefit.leave_out.refit import solution_without
 from onefit.leave_out.vertex import at_vertex, copies
-from onefit.losses import Hinge, Logistic, Quantile, SquaredHinge
+from onefit.losses import Hinge, Huber, Logistic, Quantile, SquaredHinge
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
@@ -324,3 +324,39 @@ def test_copies_in_every_row_leave_nothing_open():
     est = onefit.loo(model.fit(X, y), X, y, exact=True)
     assert est.guarantee == "exact"
     assert not est._left_out.several.size
+
+
+@pytest.mark.parametrize("loss", ["multinomial", "huber", "poisson"])
+@pytest.mark.parametrize("seed", range(6))
+def test_dummies_without_the_rows_that_have_neither(loss, seed):
+    """Their coefficients may move together when the reference row leaves, and with them its predictor."""
+    rng = np.random.default_rng(seed)
+    level = np.r_[0, 1 + np.arange(39) % 2]
+    X = np.column_stack([level == 1, level == 2, rng.normal(size=40)]).astype(float)
+    eta = X @ np.array([2.0, -1.5, 0.8])
+    if loss == "multinomial":
+        y = np.argmax(np.column_stack([eta, -eta, 0 * eta]) + rng.gumbel(size=(40, 3)), axis=1)
+    else:
+        y = rng.poisson(np.exp(eta)) if loss == "poisson" else np.round(eta + rng.normal(size=40))
+    model = onefit.GeneralizedLinear(loss, L1(1.0 if loss == "huber" else 0.05)).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        est = onefit.loo(model, X, y, exact=True)
+    assert not est.certified[0]
+    assert est.bounds[0] > 0.05
+    assert any("optima" in note for note in est.notes)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_along_a_straight_piece_of_the_loss_may_move(seed):
+    """Where whole numbers meet, Huber's straight rows hold nothing: how far optima reach is not known."""
+    rng = np.random.default_rng(seed)
+    level, some = np.r_[0, 1 + np.arange(40) % 2], np.arange(41) < 4
+    X = np.column_stack([level == 1, level == 2, some, rng.normal(size=41)]).astype(float)
+    y = 2 * X[:, 0] - 2 * X[:, 1] + X[:, 3] + 0.7 * rng.normal(size=41)
+    y[:4] += [5, 30, 30, -30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        model = onefit.GeneralizedLinear(Huber(1.0), L1(1.0)).fit(X, y)
+        est = onefit.loo(model, X, y, exact=True)
+    assert np.isinf(est.bounds[0])

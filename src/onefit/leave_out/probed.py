@@ -33,7 +33,7 @@ def estimate_of(step: Step | None) -> Iterated | None:
 
 
 def doubt_of_probes(fit: Fit, step: Step, found: LeftOut, yardstick: Yardstick) -> Doubt:
-    """What steps by estimates are off by, rows that were solved apart (Quenouille 1956; Efron and Stein 1981)."""
+    """What steps by estimates are off by (Efron and Stein 1981), but for rows that were solved."""
     estimate = estimate_of(step)
     assert estimate is not None
     group, share = np.arange(PROBES) % GROUPS, GROUPS - 1.0

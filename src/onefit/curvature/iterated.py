@@ -129,15 +129,19 @@ class Products:
         SolverError
             If that takes too many products.
         """
-        rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
-        found, near = conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
-        if not near:
+        found, is_near = self.approached(gradient, error)
+        if not is_near:
             raise SolverError(f"conjugate gradients did not settle in {MOST_PRODUCTS} products with K")
         return found
 
+    def approached(self, gradient: Direction, error: float) -> tuple[Direction, bool]:
+        """The same as near as so many products lead, and whether that is as near as it should be."""
+        rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
+        return conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
+
     def squares(self, gradient: Direction) -> Array:
         """gᵀ K⁻¹ g at most, of each: what is left of a rough solution is bounded by K ≥ C."""
-        step = self.solve(gradient, ROUGHLY)
+        step, _ = self.approached(gradient, ROUGHLY)
         made = self.times(step)
         left = Direction(self._held(gradient.coef) - made.coef, gradient.intercept - made.intercept)
         return _pairing(step, gradient) + _pairing(step, left) + self._squares_at_most(left)
@@ -258,7 +262,7 @@ class Iterated(Wrapped, ScalarCurvature):
         columns = _linalg.as_columns(self.X).basis_of_rows(rows)
         levels = np.full(len(rows), self.products.intercept)
         gradient = Direction(columns, levels)
-        return _pairing(self.products.solve(gradient, CLOSELY), gradient)  # off by the square of that
+        return _pairing(self.products.approached(gradient, CLOSELY)[0], gradient)  # off by the square of that
 
     @property
     def _bends(self) -> Array:

@@ -222,7 +222,7 @@ class ByProducts:
         return cls(Products(fit, bends[:, None] * refits.weights, refits.keeps))
 
     def solve(self, gradient: Direction) -> Direction:
-        return self.products.solve(gradient, CLOSELY)
+        return self.products.approached(gradient, CLOSELY)[0]  # steps that lead nowhere are not taken
 
     def squares(self, gradient: Direction) -> Array:
         return self.products.squares(gradient)

@@ -106,13 +106,14 @@ class Face:
         """Whether the rows that are held leave no direction."""
         return self.Z.shape[1] == 0 or self._directions.shape[1] == 0
 
+    def is_felt(self, rows: Index) -> Mask:
+        """Which predictors of some rows may move: (r,)."""
+        return _is_moved(self.Z[rows], self._directions)
+
     def reach(self, rows: Index) -> Array:
         """How far the predictors of some rows may be from those of the fit: (r,)."""
-        moves, far = self.Z[rows] @ self._directions, np.zeros(len(rows))
+        moves, far, felt = self.Z[rows] @ self._directions, np.zeros(len(rows)), self.is_felt(rows)
         A, b = (np.concatenate(both) for both in zip(self._pieces(), self._signs(), strict=True))
-        felt = np.abs(moves).max(axis=1) > SAME * (np.abs(self.Z[rows]) @ np.abs(self._directions)).max(
-            axis=1
-        )
 
         def farthest(move: Array) -> float:
             found = linprog(-move, A @ self._directions, b, bounds=(None, None))
@@ -162,31 +163,47 @@ def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Face]:
     """
     faces = _faces(fit, is_definite or fit.has_free_directions)
     if faces and fit.problem.is_coupled:
-        return faces if _move_together(faces) else []
+        constant = int(np.all(fit.problem.intercept))  # in all intercepts, which is none
+        return faces if _moves_together(faces).shape[1] > constant else []
     return [face for face in faces if not face.is_point]
 
 
-def _move_together(faces: Sequence[Face]) -> bool:
-    """Whether outputs may all move alike, by more than a constant: no coupled loss feels it."""
-    held, sizes = faces[0].held, np.cumsum([0, *(face.Z.shape[1] for face in faces)])
-    apart = np.zeros(((len(faces) - 1) * int(held.sum()), sizes[-1]))
-    for k in range(len(faces) - 1):
-        rows = slice(k * int(held.sum()), (k + 1) * int(held.sum()))
-        apart[rows, sizes[k] : sizes[k + 1]] = faces[k].Z[held]
-        apart[rows, sizes[k + 1] : sizes[k + 2]] = -faces[k + 1].Z[held]
-    apart /= np.maximum(np.abs(apart).max(axis=0, initial=0.0), TINY)
-    constant = int(np.all(faces[0].fit.problem.intercept))
-    return scipy.linalg.null_space(np.linalg.qr(apart, mode="r")).shape[1] > constant
+def _is_moved(Z: Array, directions: Array) -> Mask:
+    """Rows that some direction moves, by more than rounding: (r,)."""
+    moved, parts = np.abs(Z @ directions), np.abs(Z) @ np.abs(directions)
+    return np.asarray(moved.max(axis=1, initial=0.0) > SAME * parts.max(axis=1, initial=0.0))
+
+
+def _apart(faces: Sequence[Face], rows: Index | Mask) -> Array:
+    """Differences of the outputs, one after the other, on the coordinates of all: ((c − 1) r, f)."""
+    sizes = np.cumsum([0, *(face.Z.shape[1] for face in faces)])
+    found = [np.zeros((len(face.Z[rows]), sizes[-1])) for face in faces[1:]]
+    for k, part in enumerate(found):
+        part[:, sizes[k] : sizes[k + 1]] = faces[k].Z[rows]
+        part[:, sizes[k + 1] : sizes[k + 2]] = -faces[k + 1].Z[rows]
+    return np.vstack(found)
+
+
+def _moves_together(faces: Sequence[Face]) -> Array:
+    """Directions in which outputs move alike in every row that is held, which no coupled loss feels."""
+    apart = _apart(faces, faces[0].held)
+    sizes = np.maximum(np.abs(apart).max(axis=0, initial=0.0), TINY)
+    return scipy.linalg.null_space(np.linalg.qr(apart / sizes, mode="r")) / sizes[:, None]
 
 
 def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) -> Array:
     """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
 
-    Nothing is known of coupled outputs, which may move together, and of losses whose pieces rows may leave.
+    Nothing is known of how far, where coupled outputs move together, and where rows may leave their pieces.
     """
     faces = open_faces(fit) if faces is None else faces
-    if faces and (fit.problem.is_coupled or fit.problem.loss.jumps):
-        return np.full(len(rows), np.inf)
+    if faces and fit.problem.is_coupled:
+        felt = _is_moved(_apart(faces, rows), _moves_together(faces)).reshape(len(faces) - 1, -1).any(axis=0)
+        return np.where(felt, np.inf, 0.0)
+    if fit.problem.loss.jumps:
+        return np.where(
+            np.any([np.zeros(len(rows)), *(face.is_felt(rows) for face in faces)], axis=0), np.inf, 0.0
+        )
     reaches = [face.reach(rows) for face in faces]
     return np.sum([np.zeros(len(rows)), *reaches], axis=0)
 

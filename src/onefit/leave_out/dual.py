@@ -16,6 +16,13 @@ from onefit.numerics import rounding_of_slack
 from onefit.penalties import SeparablePenalty
 
 
+def left_out(fit: Fit, sets: Folds | None) -> LeftOut | None:
+    """Values without each row, or each set, where they are had in the dual."""
+    if not is_wide_ridge(fit):
+        return None
+    return leave_rows_out(fit) if sets is None else leave_sets_out(fit, sets)
+
+
 def is_wide_ridge(fit: Fit) -> bool:
     """Whether the fit is least squares with an ℓ2 penalty or none, and enough columns to interpolate."""
     problem = fit.problem

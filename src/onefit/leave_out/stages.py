@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated
 from onefit.curvature.iterated import PROBES
-from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal
 from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_by_products
@@ -24,7 +22,6 @@ from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exa
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import bound_steps, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
-from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out, leverages_of
@@ -79,13 +76,13 @@ class State:
     ) -> State:
         """Take the first step."""
         blocks, step = None, None
-        found = _in_dual(fit, sets)
+        found = dual.left_out(fit, sets)
         if found is None and sets is None:
             if fit.problem.loss.has_kinks:
                 found = leave_kinks_out(fit)
             else:
                 samples = yardstick is not None and 0 < max_error < np.inf  # what is estimated, then
-                step = _first_step(fit, curvature, probes if samples else 0)
+                step = Step.first(fit, curvature, probes if samples else 0)
                 found = step.taken(fit)
         elif found is None and sets is not None:
             found, blocks = _sets_left_out(fit, sets, curvature)
@@ -385,19 +382,6 @@ class State:
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:
     return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)
-
-
-def _first_step(fit: Fit, curvature: Curvature | None, probes: int) -> Step:
-    """With estimated leverages where a factor takes far longer, if they are to be had."""
-    with suppress(SolverError):
-        return Step.of(fit, curvature_of_refits(fit, curvature, probes=probes))
-    return Step.of(fit, curvature_of_refits(fit, curvature))
-
-
-def _in_dual(fit: Fit, sets: Folds | None) -> LeftOut | None:
-    if not dual.is_wide_ridge(fit):
-        return None
-    return dual.leave_rows_out(fit) if sets is None else dual.leave_sets_out(fit, sets)
 
 
 def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:

@@ -12,6 +12,7 @@ the active pattern does not change; what else is known of it is in ``prove``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Curvature
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.result import LeftOut
@@ -43,6 +45,13 @@ class Step(NamedTuple):
         rescaled = rescaling(fit, curvature)
         slope = _linalg.row_times(1.0 + rescaled.own_growth(), fit.gradient)
         return cls(curvature, curvature.quadratic_forms(), slope, rescaled.shift(curvature), rescaled)
+
+    @classmethod
+    def first(cls, fit: Fit, curvature: Curvature | None, probes: int) -> Step:
+        """By so many probes where a factor takes far longer, if they tell the leverages."""
+        with suppress(SolverError):
+            return cls.of(fit, curvature_of_refits(fit, curvature, probes=probes))
+        return cls.of(fit, curvature_of_refits(fit, curvature))
 
     def taken(self, fit: Fit) -> LeftOut:
         """One step for every row, and nothing more: nothing is known of where it ends."""

@@ -31,7 +31,7 @@ from onefit.tuning.descent import DescentPlan, descend
 from onefit.tuning.judges import LeaveOneOutJudge
 from onefit.tuning.objective import RiskObjective
 from onefit.tuning.space import Domain, Space
-from run import Row, paired
+from timing import Row, paired
 
 CLOSE = 1e-3  # relative distance from the best risk known
 FOLDS = KFold(5)

@@ -17,8 +17,8 @@ from sklearn.linear_model import RidgeCV
 from threadpoolctl import threadpool_limits
 
 from matrix import elastic_net, in_turns, lasso, logistic, poisson, predictors, ridge
-from run import Row, toeplitz
 from streams import apart
+from timing import Row, toeplitz
 
 HERE = Path(__file__).parent
 PLOT = HERE.parent / "docs" / "_static" / "tall.png"

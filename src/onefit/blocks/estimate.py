@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from os import PathLike
 from typing import Any, final
 
@@ -17,6 +16,7 @@ from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.left_out_path import LossSums
 from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
+from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, TINY, UNRELIABLE
@@ -168,7 +168,7 @@ class BlocksEstimate:
         """
         if self._rows is None or self._each is None:
             raise ValueError("a saved estimate leaves its rows behind: fit again, or call onefit.loo")
-        import_module("onefit.sources.table").write_rows(path, self._rows.each(self._each))
+        write_rows(path, self._rows.each(self._each))
 
     def __str__(self) -> str:
         lines = [

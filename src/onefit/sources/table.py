@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from onefit.blocks import Block, block_length
 from onefit.sources.base import LocalSource
@@ -219,17 +218,3 @@ def _wide(schema: pa.Schema) -> pa.Schema:
 def _numbers(column: pa.Array) -> Any:
     kind = np.float32 if pa.types.is_float32(column.type) else np.float64
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=kind)
-
-
-def write_rows(path: str | PathLike[str], parts: Iterator[dict[str, Any]]) -> None:
-    """Write columns of rows, a part at a time, to a Parquet file."""
-    writer: pq.ParquetWriter | None = None
-    try:
-        for part in parts:
-            table = pa.table(part)
-            if writer is None:
-                writer = pq.ParquetWriter(path, table.schema)
-            writer.write_table(table.cast(writer.schema))
-    finally:
-        if writer is not None:
-            writer.close()

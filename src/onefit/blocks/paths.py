@@ -19,28 +19,14 @@ from scipy.linalg import lapack
 from onefit._linalg import eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath
+from onefit.blocks.optima import APART, Followed, optima
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.sums import RowSums
-from onefit.numerics import EPS, EPS_SINGLE
-from onefit.solvers.active_set import ActiveSet
+from onefit.numerics import EPS_SINGLE
 
-APART = 1e-6  # squared distance from the other columns, as a share of its length, of a column taken out
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
 SINGLE = 2e-5
-
-
-def _equations(gram: Array, cross: Array) -> tuple[Array, Array]:
-    """P rows and responses that have the sums of all rows, Σ w z zᵀ and Σ w z y."""
-    upper, failed = lapack.dpotrf(gram, lower=0, clean=1)
-    if failed == 0 and np.all(upper.diagonal() ** 2 > 1e3 * EPS * gram.diagonal()):
-        return np.asfortranarray(upper), lapack.dtrtrs(upper, cross, trans=1)[0]
-    root = np.sqrt(gram.diagonal())
-    scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    values, vectors = positive_eigenpairs(gram * np.outer(scale, scale))
-    halves = np.sqrt(values)
-    R = np.asfortranarray(halves[:, None] * vectors.T * root)
-    return R, vectors.T @ (scale * cross) / halves
 
 
 def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Array, tuple[Directions, ...]]:
@@ -56,55 +42,24 @@ def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Arr
     """
     p, J = len(sums.means), len(alphas)
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
-    active = ActiveSet(*_equations(sums.gram, sums.cross[:, 0]), fit_intercept=False)
     coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
-    supports = []
-    follow = _Followed(p)
-    for j in range(J):
-        active.solve(l1[j], l2[j])
-        support = active.support.copy()
+    supports, follow = list[Index](), Followed(p)
+    for j, found in enumerate(optima(sums, l1, l2)):
+        support = found.support
         supports.append(np.sort(support))
-        coefs[:, j] = active.coef
-        gradient = l1[j] * active.signs + l2[j] * coefs[support, j]
+        coefs[support, j] = found.beta
+        gradient = l1[j] * found.signs + l2[j] * found.beta
         if l2[j] > 0:
-            K = sums.gram[np.ix_(support, support)] + shrink * l2[j] * np.eye(len(support))
+            K = sums.gram[support][:, support]
+            K.flat[:: len(K) + 1] += shrink * l2[j]
             drifts[support, j] = np.linalg.solve(K, gradient) / sums.weight
         else:
-            drifts[support, j] = active.factor.solve(gradient) / sums.weight
-            follow.add(active)
+            drifts[support, j] = found.solved(gradient) / sums.weight
+            follow.add(found)
     if l1_ratio < 1:
         return coefs, drifts, tuple(_shared(sums.gram, shrink * l2, supports))
     return coefs, drifts, tuple(follow.leverages())
-
-
-class _Followed:
-    """Leverages of a lasso path: what joined and what left, from one strength to the next."""
-
-    def __init__(self, p: int) -> None:
-        self._p = p
-        self._slots: Index = np.empty(0, dtype=np.intp)
-        self._parts: list[tuple[int, list[Array], list[Array]]] = []
-        self._count = 0
-
-    def add(self, active: ActiveSet) -> None:
-        """Take in the support at the next strength."""
-        directions, signs, afresh = active.directions_since(self._slots)
-        self._slots = active.slots.copy()
-        if afresh or not self._parts:
-            self._parts.append((self._count, [], []))
-        start, columns, steps = self._parts[-1]
-        columns.append(directions)
-        steps.append(np.column_stack([np.full(len(signs), self._count - start, float), signs]))
-        self._count += 1
-
-    def leverages(self) -> Iterator[Directions]:
-        """Directions, and their shares at each strength from where they turn up."""
-        stops = [part[0] for part in self._parts[1:]] + [self._count]
-        for (start, columns, steps), stop in zip(self._parts, stops, strict=True):
-            at = np.vstack(steps)
-            shares = np.where(at[:, [0]] <= np.arange(stop - start), at[:, [1]], 0.0)
-            yield Directions(slice(start, stop), np.hstack(columns), shares)
 
 
 def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Directions]:

@@ -100,10 +100,10 @@ class QuadraticModels:
         found, on, signs = self._at_start(todo)
         least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
-            free, found.tau[todo] = self._free(todo, on[:, todo], signs[:, todo])
-            bound = self.bound[:, todo]
-            found.x[:, todo], on[:, todo], signs[:, todo], moved = exchanged(
-                on[:, todo], signs[:, todo], free, bound
+            at = todo if todo.size < least.size else slice(None)
+            free, found.tau[at] = self._free(todo, on[:, at], signs[:, at])
+            found.x[:, at], on[:, at], signs[:, at], moved = exchanged(
+                on[:, at], signs[:, at], free, self.bound[:, at]
             )
             finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
             found.settled[todo] = finite & (changes == 0)

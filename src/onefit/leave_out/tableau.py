@@ -49,30 +49,31 @@ class Elimination(NamedTuple):
         """What the kinks hold of the coordinates of the supports."""
         return np.where(self.inside, self.l1 * self.sign, 0.0)
 
-    def of(self, which: Index) -> Elimination:
+    def of(self, which: Index | slice) -> Elimination:
         """Those of some problems."""
         return self if self.is_shared else self.each(which)
 
-    def each(self, which: Index) -> Elimination:
+    def each(self, which: Index | slice) -> Elimination:
         """Some of them, one after the other: a problem each."""
         columns = self.inside[:, which], self.sign[:, which], self.l1[:, which]
         return Elimination(*columns, self.H, self.at[which])
 
-    def moved(self, inputs: Array) -> Array:
-        """What inputs (m, q, a), zero in most coordinates, take off the outputs."""
+    def moved(self, inputs: Array, groups: list[_Group]) -> Array:
+        """What inputs (m, q, a), zero but in the coordinates of some groups, take off the outputs."""
         if not self.is_shared:
-            return self._moved_each(inputs)
+            return self._moved_each(inputs, groups)
         problems = inputs.swapaxes(1, 2)  # one product for all cases
         used = np.flatnonzero(inputs.any(axis=(0, 2)))
         flat = np.concatenate(problems)[:, used]
         return _linalg.product(flat, self.H[0][:, used].T).reshape(problems.shape).swapaxes(1, 2)
 
-    def _moved_each(self, inputs: Array) -> Array:
-        used, moved = np.asarray(inputs.any(axis=0)), np.zeros(inputs.shape)
-        for some, Q, _ in _padded(used):
-            columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
-            own = np.where(used[Q, some[:, None]], inputs[:, Q, some[:, None]], 0.0)
-            moved[..., some] = np.einsum("rsq,mrs->mqr", columns, own)
+    def _moved_each(self, inputs: Array, groups: list[_Group]) -> Array:
+        moved = np.zeros(inputs.shape)
+        for some, Q, padding in groups:
+            if Q.size:
+                columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
+                own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
+                moved[..., some] = np.einsum("rsq,mrs->mqr", columns, own)
         return moved
 
 
@@ -270,17 +271,21 @@ class Tableau:
 
     def solve(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
         """What the patterns (q, b) of some problems leave free: x on them, γ off them (m, q, b); τ (m, b)."""
-        table, keep = self.eliminated.of(which), self.keep[:, which]
-        base, pull, at_base = self.base[..., which], self.pull[:, which], self.at_base[:, which]
+        own = which if which.size < len(self.d) else slice(None)
+        table, keep = self.eliminated.of(own), self.keep[:, own]
+        base, pull, at_base = self.base[..., own], self.pull[:, own], self.at_base[:, own]
         turned = table.inside & on & (signs != table.sign)
         if turned.any():
             known = np.where(turned, table.l1 * signs - table.held, 0.0) * keep[:, None]
-            base = base - table.moved(known)
+            base = base - table.moved(known, list(_padded(turned)))
             at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
         exchanged = on != table.inside
-        problems = pull, self.d[which], self.leverage[which], exchanged
-        inputs, tau = _inputs(table, base, signs, keep, at_base, *problems)
-        free = base + tau[:, None] * pull - table.moved(inputs)
+        groups = list(_padded(exchanged))
+        problems = pull, self.d[own], self.leverage[own], exchanged
+        inputs, tau = _inputs(table, base, signs, keep, at_base, *problems, groups)
+        free = tau[:, None] * pull
+        free += base
+        free -= table.moved(inputs, groups)
         j, k = np.nonzero(exchanged)
         held = np.broadcast_to(table.held, exchanged.shape)
         free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
@@ -297,13 +302,14 @@ def _inputs(
     d: Array,
     leverage: Array,
     exchanged: Mask,
+    groups: list[_Group],
 ) -> tuple[Array, Array]:
     """Inputs of the exchanged coordinates and τ, a small system a problem."""
     cases, q, b = base.shape
     inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases, b))
-    inside = np.broadcast_to(table.inside, exchanged.shape)
-    wanted = np.where(inside, 0.0, table.l1 * signs)
-    for some, Q, padding in _padded(exchanged):
+    inside: Mask = np.broadcast_to(table.inside, exchanged.shape)
+    l1: Array = np.broadcast_to(table.l1, exchanged.shape)
+    for some, Q, padding in groups:
         size = Q.shape[1]
         here, own = (Q, some[:, None]), pull[Q, some[:, None]]
         place = table.at if table.is_shared else table.at[some]
@@ -316,21 +322,33 @@ def _inputs(
         system[:, size, :size][padding] = 0.0
         system[:, np.arange(size), np.arange(size)] += padding
         rhs = np.empty((cases, len(some), size + 1))
-        rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted[here] * keep[:, some, None])
+        wanted = keep[:, some, None] * np.where(inside[here], 0.0, l1[here] * signs[here])
+        rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted)
         rhs[..., size] = d[some] * at_base[:, some]
         x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)
-        inputs[:, *here] = x[..., :size]
+        k, m = np.nonzero(~padding)
+        inputs[:, Q[k, m], some[k]] = x[:, k, m]
         tau[:, some] = x[..., size]
     return inputs, tau
 
 
-def _padded(chosen: Mask) -> Iterator[tuple[Index, Index, Mask]]:
+class _Group(NamedTuple):
     """Problems whose systems are padded to the same size: which, their coordinates (r, size), the padding."""
-    count = chosen.sum(axis=0)
+
+    which: Index
+    coordinates: Index
+    padding: Mask
+
+
+def _padded(chosen: Mask) -> Iterator[_Group]:
+    """Problems in groups of about as many chosen coordinates."""
+    count = np.count_nonzero(chosen, axis=0)
     order = np.argsort(count, kind="stable")
     edges = np.searchsorted(count[order], [2, 5, 10, 20, 40, 80, 160])
+    k, j = np.nonzero(chosen.T)
+    packed = np.zeros((len(count), count.max(initial=0)), dtype=np.intp)
+    packed[k, np.arange(k.size) - (np.cumsum(count) - count)[k]] = j
     for some in np.split(order, edges):
         if some.size:
             size = int(count[some].max())
-            Q = np.argsort(~chosen[:, some].T, axis=1, kind="stable")[:, :size]
-            yield some, Q, np.arange(size) >= count[some][:, None]
+            yield _Group(some, packed[some, :size], np.arange(size) >= count[some][:, None])

@@ -26,34 +26,20 @@ def followed(
     where ``P`` holds the columns outside ``I``, made orthogonal to ``A_I`` and to one another in
     the metric of ``K``.
     """
-    changed = directions_since(before, store, slots, factor, l2)
-    if changed is None:
-        return None
-    directions, joined = changed
-    if directions.shape[1] == 0:
-        return value
-    squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
-    return value + squares[:joined].sum(axis=0) - squares[joined:].sum(axis=0)
-
-
-def directions_since(
-    before: Index, store: ColumnStore, slots: Index, factor: UpdatableCholesky, l2: Array
-) -> tuple[Array, int] | None:
-    """Coefficients on the stored columns of directions that joined and that left, and how many joined.
-
-    None where leverages afresh, k directions, are cheaper or safer.
-    """
     was, now = np.zeros((2, store.count), dtype=np.bool_)
     was[before] = now[slots] = True
     joined = np.flatnonzero(~was[slots])
     left = np.flatnonzero(was & ~now)
     changed = joined.size + left.size
     if changed == 0:
-        return np.zeros((store.count, 0)), 0
+        return value
     if 2 * changed > slots.size:
         return None
     directions = _exchanged_directions(store, slots, factor, l2, joined, left)
-    return None if directions is None else (directions, joined.size)
+    if directions is None:
+        return None
+    squares = blas.dgemm(1.0, store.matrix, directions).T ** 2
+    return value + squares[: joined.size].sum(axis=0) - squares[joined.size :].sum(axis=0)
 
 
 def afresh(store: ColumnStore, slots: Index, factor: UpdatableCholesky) -> Array:

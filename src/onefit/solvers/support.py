@@ -17,7 +17,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
 from onefit.numerics import EPS, TINY
 from onefit.solvers.column_store import ColumnStore
-from onefit.solvers.leverages import afresh, directions_since, followed
+from onefit.solvers.leverages import afresh, followed
 
 # A column whose squared distance from the span of the support is below this share of its squared
 # length counts as dependent: rounding in the Gram matrix, amplified by an ill-conditioned support,
@@ -154,33 +154,6 @@ class Support:
         self._drift += EPS * self.factor.condition() * float(value.max())
         self._known_leverages = self.slots, value
         return value.copy()
-
-    def directions_since(self, slots: Index) -> tuple[Array, Array, bool]:
-        """By which directions leverages change, from those of an earlier support to those of this one.
-
-        Parameters
-        ----------
-        slots : (j,) int array
-            Of the earlier support.
-
-        Returns
-        -------
-        directions : (p, m) array
-        signs : (m,) array
-            Whether the square along a direction is added or taken off.
-        afresh : bool
-            Whether they are to be added to nothing.
-        """
-        k = self.slots.size
-        changed = directions_since(slots, self._store, self.slots, self.factor, self._l2)
-        if changed is None:
-            columns, directions, joined = self.support, self.factor.back_solve(np.eye(k)), k
-        else:
-            columns, (directions, joined) = self._store.owner[: self._store.count], changed
-        own = np.zeros((self._l1.size, directions.shape[1]))
-        own[columns] = directions
-        signs = np.where(np.arange(own.shape[1]) < joined, 1.0, -1.0)
-        return own, signs, changed is None
 
     # --- support and caches ---------------------------------------------------------------------
 

@@ -354,11 +354,11 @@ def _stand_in(pooled: Pooled) -> BaseEstimator:
     return _PooledClassifier(probabilities, pooled.decision, np.asarray(pooled.classes))
 
 
+@dataclass(eq=False, repr=False)
 class _PooledRegressor(RegressorMixin, BaseEstimator):
     """Stands for a fitted estimator that predicts what it was given, by row number."""
 
-    def __init__(self, response: Array) -> None:
-        self.response = response
+    response: Array
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -367,11 +367,11 @@ class _PooledRegressor(RegressorMixin, BaseEstimator):
         return self.response[rows[:, 0]]
 
 
+@dataclass(eq=False, repr=False)
 class _PooledClassifier(ClassifierMixin, BaseEstimator):
-    def __init__(self, probabilities: Any, decision: Array, classes_: Array) -> None:
-        self.probabilities = probabilities
-        self.decision = decision
-        self.classes_ = classes_
+    probabilities: Any
+    decision: Array
+    classes_: Array
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from onefit._linalg import one_thread_if_small
 from onefit._progress import progress_line
@@ -212,7 +212,7 @@ def evaluate(
     3007
     """
     if isinstance(risk, Splits):
-        exact, groups = not risk.approximate, risk.splits(_rows(X))
+        exact, groups = not risk.approximate, risk.splits(_num_samples(X))
         return loo(model, X, y, sample_weight, groups=groups, exact=exact, max_error=max_error)
     if isinstance(risk, type) or not (isinstance(risk, Permutation) or hasattr(risk, "of")):
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
@@ -235,12 +235,8 @@ def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: A
     return Criterion("permutation criterion", value, rest.training, rest.effective_df)
 
 
-def _rows(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
 def _singles(X: Any) -> Folds:
-    rows = tuple(np.arange(_rows(X))[:, None])
+    rows = tuple(np.arange(_num_samples(X))[:, None])
     return Folds(rows, rows, len(rows))
 
 

@@ -7,6 +7,8 @@ machine that is twice as fast decides alike.
 
 from __future__ import annotations
 
+import math
+import os
 from typing import NamedTuple
 
 PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
@@ -17,6 +19,14 @@ TALL = 10.0  # rows a column from which sums over the rows make a lasso path tak
 IN_A_PATH = (
     0.06  # seconds that five folds of a lasso path take on a small table: for so long rows are solved anew
 )
+
+
+def memory() -> float:
+    """Bytes of memory that the machine has; infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return math.inf
 
 
 class Work(NamedTuple):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import LeaveOneOut
 
+from onefit.cli.coefficients import coefficients
 from onefit.cli.comparison import Ranking, TunedModel
 from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
 from onefit.cli.report import render
@@ -32,7 +33,9 @@ def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
         map(TunedModel, names, fitted, judged),
         key=lambda one: np.average(one.judged.losses, weights=table.weights),
     )
-    return Ranking(table, source, tuple(candidates), tuple(table.features), 100)
+    p = X.shape[1]
+    found = coefficients(candidates[0].estimate, list(table.features), np.ones(p), np.zeros(p), X.std(axis=0))
+    return Ranking(table, source, tuple(candidates), tuple(table.features), 100, found)
 
 
 def numbers(n=60, signal=1.0, seed=0):
@@ -159,7 +162,7 @@ class TestWords:
 
     def test_negative_counts(self, counts):
         ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
-        alone = Ranking(counts.table, "", tuple(ridge), tuple("abcd"), 100)
+        alone = replace(counts, candidates=tuple(ridge))
         assert any("negative counts" in line for line in first_cautions(alone))
 
 

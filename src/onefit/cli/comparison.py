@@ -112,11 +112,12 @@ class Ranking:
         Names after preprocessing.
     n_strengths : int
         How many strengths were tried for each.
+    coefficients : Coefficients
+        Of the best candidate.
     cuts : Cuts or None
         Rows that left together; None where each left alone.
     audit : Audit or None
         Of the best candidate, in its own loss, by refits with all of its preprocessing.
-    coefficients : Coefficients or None
     suspicions : tuple of Suspicion
     read : tuple of str
         How the file was read.
@@ -127,9 +128,9 @@ class Ranking:
     candidates: tuple[TunedModel, ...]
     feature_names: tuple[str, ...]
     n_strengths: int
+    coefficients: Coefficients
     cuts: Cuts | None = None
     audit: Audit | None = None
-    coefficients: Coefficients | None = None
     suspicions: tuple[Suspicion, ...] = ()
     read: tuple[str, ...] = ()
 

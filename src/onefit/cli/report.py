@@ -115,7 +115,7 @@ def _models(comparison: Ranking) -> ReportTable:
 
 def _coefficients(comparison: Ranking) -> ReportTable | None:
     found = comparison.coefficients
-    if found is None or not len(found.kept):
+    if not len(found.kept):
         return None
     header, lines = words.coefficient_lines(comparison, MOST_COEFFICIENTS)
     more = len(found.kept) - len(lines)

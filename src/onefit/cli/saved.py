@@ -7,9 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import skops.io
 from sklearn.pipeline import Pipeline
-from skops.io.exceptions import UnsupportedTypeException, UntrustedTypesFoundException
 
 from onefit.cli.errors import TableError
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
@@ -29,20 +27,13 @@ TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itse
         "numpy.dtype",
     ]
 )
-UNREADABLE = (
-    zipfile.BadZipFile,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ImportError,
-    UnsupportedTypeException,
-    UntrustedTypesFoundException,
-)
+UNREADABLE = (zipfile.BadZipFile, LookupError, ValueError, TypeError, AttributeError, ImportError)
 
 
 def dumps(pipeline: Pipeline, card: dict[str, Any]) -> bytes:
     """A pipeline with its card as bytes; what is known of each row stays behind."""
+    import skops.io  # it imports PyTorch where that is installed, for seconds
+
     model = copy.copy(pipeline[-1])
     del model.loo_
     light = Pipeline([*pipeline.steps[:-1], (pipeline.steps[-1][0], model)])
@@ -63,6 +54,8 @@ def load(path: str) -> Any:
     TableError
         If there is no such file, or it holds anything else.
     """
+    import skops.io
+
     content = _model_bytes(Path(path))
     try:
         foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
+from onefit import cost
 from onefit.blocks.fitted import PreparedRows
 from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
@@ -49,14 +49,7 @@ def streams(path: Path, limit: int | None) -> bool:
         return any(path.rglob("*.parquet"))
     if not path.is_file():
         return False
-    most = _quarter_of_memory() if limit is None else limit
-    return path.stat().st_size > most
-
-
-def _quarter_of_memory() -> float:
-    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
-        return np.inf
-    return SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return path.stat().st_size > (SHARE * cost.memory() if limit is None else limit)
 
 
 @dataclass(frozen=True, eq=False)

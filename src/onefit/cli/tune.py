@@ -126,7 +126,6 @@ def tell(comparison: Ranking) -> None:
     lines.append("\n" + words.aligned(words.columns(comparison), words.lines(comparison)) + "\n")
     header, largest = words.coefficient_lines(comparison, TOP)
     if largest:
-        assert comparison.coefficients is not None
         lines.append(words.aligned(header, largest, left=2 if "class" in header else 1))
         lines.append(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
     click.echo("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
@@ -156,13 +155,12 @@ def _write_first(
         "missing": {name: int(count) for name, count in table.features.isna().sum().items()},
         "intervals": keep(best.estimate, best.judged, table.y, len(comparison.feature_names)),
     }
-    made: dict[str, Callable[[], bytes]] = {"model.skops": lambda: saved.dumps(pipeline, card)}
-    found = comparison.coefficients
-    if found is not None:
-        made["coefficients.csv"] = lambda: results.csv_bytes(found.frame)
-    made["predictions.csv"] = lambda: results.csv_bytes(
-        results.predictions(table, best.judged, best.estimate, together=best.judged.together)
-    )
+    rows = results.predictions(table, best.judged, best.estimate, together=best.judged.together)
+    made: dict[str, Callable[[], bytes]] = {
+        "model.skops": lambda: saved.dumps(pipeline, card),
+        "coefficients.csv": lambda: results.csv_bytes(comparison.coefficients.frame),
+        "predictions.csv": lambda: results.csv_bytes(rows),
+    }
     _write_all(folder, made, written)
 
 

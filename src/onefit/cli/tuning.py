@@ -174,7 +174,7 @@ def _compared(
     names = tuple(feature_names(prepared.columns))
     found = coefficients_of(ranked[0].model, names, prepared, *fitted[ranked[0].name][1:])
     tried = families.n_strengths(prepared.X.size)
-    return Ranking(table, source, tuple(ranked), names, tried, cuts, coefficients=found)
+    return Ranking(table, source, tuple(ranked), names, tried, found, cuts)
 
 
 def coefficients_of(

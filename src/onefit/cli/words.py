@@ -158,8 +158,6 @@ def new_rows(one: Suspicion) -> str:
 def coefficient_lines(comparison: Ranking, most: int) -> tuple[list[str], list[list[str]]]:
     """Header and cells of the largest coefficients."""
     found = comparison.coefficients
-    if found is None:
-        return [], []
     with_class = "class" in found.frame
     header = [
         "feature",

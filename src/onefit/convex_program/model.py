@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,7 +19,7 @@ from onefit.exceptions import NotFittedToDataError
 from onefit.fit import Fit
 from onefit.metrics import HingeLoss, SquaredError
 from onefit.readers import Reading, as_fit
-from onefit.validation import check_new_rows, check_rows, class_numbers
+from onefit.validation import check_choice, check_new_rows, check_rows, class_numbers
 
 if TYPE_CHECKING:
     import cvxpy as cp
@@ -104,8 +104,7 @@ def from_cvxpy(
     >>> sorted(search.best_params_)
     ['a', 'c']
     """
-    if kind not in ("regressor", "classifier"):
-        raise ValueError(f"kind must be 'regressor' or 'classifier', got {kind!r}")
+    check_choice("kind", kind, get_args(Kind))
     check_form(problem, eta, coef, intercept)
     written = WrittenProgram(problem, eta, coef, intercept)
     model = ConvexProgram(written, kind, written.values())

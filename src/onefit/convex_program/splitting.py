@@ -40,41 +40,45 @@ class WrittenProgram:
         return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
     def at(self, values: Mapping[str, Any]) -> SplitProgram:
-        """Split the program at some values of its parameters."""
-        return split(self.problem, self.eta, self.coef, self.intercept, values)
+        """Split the program, with variables of its own and values of its parameters.
 
-
-def split(problem: Any, eta: Any, coef: Any, intercept: Any, values: Mapping[str, Any]) -> SplitProgram:
-    """Split a program, with variables of its own and values of its parameters.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the program is not of the form of ``SplitProgram``; the message names the term.
-    """
-    cp = cvxpy_module()
-    own, u = cp.Variable(coef.shape, name=coef.name(), **attributes(coef)), cp.Variable(eta.shape, name="eta")
-    given = {*problem.parameters(), *eta.parameters()}
-    swaps = {id(coef): own, **{id(parameter): cp.Constant(values[parameter.name()]) for parameter in given}}
-    X = _design(replaced(eta, swaps), own, intercept)
-    written = (problem.objective.args[0], *problem.constraints)
-    objective, *constraints = (replaced(part, {**swaps, id(eta): u}, eta) for part in written)
-    sign = 1.0 if isinstance(problem.objective, cp.Minimize) else -1.0
-    terms = [term for term in _terms(objective, sign) if not term.is_constant()]
-    for term in terms:
-        _check_term(term, u, own, intercept)
-    for constraint in constraints:
-        _check_constraint(constraint, own)
-    loss = [term for term in terms if term.variables()[0] is u]
-    if not loss:
-        raise ValueError(
-            "eta does not occur in the objective: write the loss with the very object that is passed as eta, "
-            "and not with a second X @ coef + intercept"
+        Raises
+        ------
+        TypeError, ValueError
+            If the program is not of the form of ``SplitProgram``; the message names the term.
+        """
+        problem, eta, coef, intercept = self.problem, self.eta, self.coef, self.intercept
+        cp = cvxpy_module()
+        own, u = (
+            cp.Variable(coef.shape, name=coef.name(), **attributes(coef)),
+            cp.Variable(eta.shape, name="eta"),
         )
-    penalty, zero = [term for term in terms if term.variables()[0] is own], cp.Constant(0.0)
-    smooth = sum((term for term in penalty if term.is_quadratic()), zero)
-    rough = sum((term for term in penalty if not term.is_quadratic()), zero)
-    return SplitProgram(u, own, sum(loss, zero), smooth, rough, tuple(constraints), X, intercept is not None)
+        given = {*problem.parameters(), *eta.parameters()}
+        swaps = {
+            id(coef): own,
+            **{id(parameter): cp.Constant(values[parameter.name()]) for parameter in given},
+        }
+        X = _design(replaced(eta, swaps), own, intercept)
+        written = (problem.objective.args[0], *problem.constraints)
+        objective, *constraints = (replaced(part, {**swaps, id(eta): u}, eta) for part in written)
+        sign = 1.0 if isinstance(problem.objective, cp.Minimize) else -1.0
+        terms = [term for term in _terms(objective, sign) if not term.is_constant()]
+        for term in terms:
+            _check_term(term, u, own, intercept)
+        for constraint in constraints:
+            _check_constraint(constraint, own)
+        loss = [term for term in terms if term.variables()[0] is u]
+        if not loss:
+            raise ValueError(
+                "eta does not occur in the objective: write the loss with the very object that is passed as "
+                "eta, and not with a second X @ coef + intercept"
+            )
+        penalty, zero = [term for term in terms if term.variables()[0] is own], cp.Constant(0.0)
+        smooth = sum((term for term in penalty if term.is_quadratic()), zero)
+        rough = sum((term for term in penalty if not term.is_quadratic()), zero)
+        return SplitProgram(
+            u, own, sum(loss, zero), smooth, rough, tuple(constraints), X, intercept is not None
+        )
 
 
 def shown(part: Any) -> str:

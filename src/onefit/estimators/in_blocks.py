@@ -34,14 +34,14 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Logistic, Loss, Squared, Tweedie
-from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
+from onefit.metrics import LinearMetric, LogLoss, SquaredError, metric_of_loss
 from onefit.numerics import KNOWN
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
 from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.validation import MAGNITUDES, is_count
+from onefit.validation import check_column_sizes, is_count
 
 if TYPE_CHECKING:
     from onefit.estimators.penalized import Sample
@@ -297,15 +297,7 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
     least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
     summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
     check_count(summary.count)
-    low, high = MAGNITUDES
-    outside = (summary.sizes > high) | ((summary.sizes > 0) & (summary.sizes < low))
-    if np.any(outside):
-        column = int(np.flatnonzero(outside)[0])
-        name = column if rows.names is None else repr(rows.names[column])
-        raise ValueError(
-            f"column {name} has entries of up to {summary.sizes[column]:.1g}, whose squares leave the range "
-            f"of float64: scale it to between {low:g} and {high:g}"
-        )
+    check_column_sizes(summary.sizes, rows.names)
     if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
         raise ValueError("y is zero for every row: a mean of zero has no logarithm")
     return summary
@@ -314,7 +306,7 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
 def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
     loss, labels = model._loss(2), summary.labels
     if isinstance(loss, Tweedie):
-        return Deviance(loss)
+        return metric_of_loss(loss, None)
     if np.count_nonzero(summary.shares) < 2:
         raise ValueError(
             f"{type(model).__name__} needs samples of at least 2 classes in the data, but the data contains "
@@ -325,4 +317,4 @@ def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
             f"rows in blocks are for two classes, y has {len(labels)}: fit one class against the others, or "
             "arrays in memory"
         )
-    return LogLoss(labels)
+    return metric_of_loss(loss, labels)

@@ -17,8 +17,8 @@ from onefit import _linalg
 from onefit._scoring import decided
 from onefit._typing import Array, Design
 from onefit.fit import Fit
-from onefit.losses import CoupledLoss, Logistic, Loss, Multinomial, Quantile, Tweedie
-from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
+from onefit.losses import CoupledLoss, Logistic, Loss, Multinomial, Tweedie
+from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.validation import (
@@ -134,14 +134,7 @@ class LinearModel(BaseEstimator):
 
     def _metric(self) -> LinearMetric:
         """How predictions are judged."""
-        loss = self._loss(2)
-        if isinstance(loss, WITH_PROBABILITIES):
-            return LogLoss(self.classes_)
-        if loss.of_two_classes:
-            return HingeLoss(self.classes_)
-        if isinstance(loss, Tweedie):
-            return Deviance(loss)
-        return PinballLoss(loss.level) if isinstance(loss, Quantile) else SquaredError()
+        return metric_of_loss(self._loss(2), getattr(self, "classes_", None))
 
     def _take(self, fit: Fit) -> None:
         self.intercept_: Any

@@ -26,7 +26,7 @@ from onefit.risk.permutation import (
 from onefit.tuning.closed_form import FAMILIES, Family
 from onefit.tuning.optimizers import Minimum, bounded_bfgs, papers_adam
 from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
-from onefit.validation import is_count, is_number
+from onefit.validation import check_choice, check_count, check_positive
 
 INITIAL_LAMBDA = 1e3  # the paper's table 1
 
@@ -276,30 +276,18 @@ class PermutationRegressor(SelectorMixin, LinearModel):
             )
 
     def _check_parameters(self) -> None:
-        if self.structure not in FAMILIES:
-            raise ValueError(f"structure must be one of {sorted(FAMILIES)}, got {self.structure!r}")
-        if self.optimizer not in ("adam", "lbfgs"):
-            raise ValueError(f"optimizer must be 'adam' or 'lbfgs', got {self.optimizer!r}")
-        _check_count("n_permutations", self.n_permutations, 0)
-        _check_count("max_iter", self.max_iter, 1)
-        _check_positive("learning_rate", self.learning_rate)
-        _check_positive("threshold", self.threshold)
+        check_choice("structure", self.structure, FAMILIES)
+        check_choice("optimizer", self.optimizer, ("adam", "lbfgs"))
+        check_count("n_permutations", self.n_permutations, 0)
+        check_count("max_iter", self.max_iter)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("threshold", self.threshold)
         if self.threshold > 1:
             raise ValueError(f"threshold must lie in (0, 1], got {self.threshold!r}")
         for name in ("tol", "initial_lambda"):
             if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name))
+                check_positive(name, getattr(self, name))
 
     def _get_support_mask(self) -> Mask:
         check_is_fitted(self)
         return self.support_
-
-
-def _check_count(name: str, given: Any, least: int) -> None:
-    if not is_count(given) or given < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}, got {given!r}")
-
-
-def _check_positive(name: str, given: Any) -> None:
-    if not is_number(given) or not 0 < given < np.inf:
-        raise ValueError(f"{name} must be a positive number, got {given!r}")

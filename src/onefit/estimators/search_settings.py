@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -24,6 +24,7 @@ from onefit.risk.named import LeaveOneOut, Permutation, Split, Splits
 from onefit.tuning.descent import WAYS
 from onefit.tuning.objective import Objective
 from onefit.tuning.space import Domain, Hyperparameter, Scale, Shares, Space
+from onefit.validation import check_choice, check_count, check_positive
 
 DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
 if TYPE_CHECKING:
@@ -147,8 +148,7 @@ def _interval(name: str, given: Any) -> Domain:
 
 
 def _checked(domain: Domain) -> Domain:
-    if domain.scale not in ("log", "linear"):
-        raise ValueError(f"the scale of {domain.name!r} must be 'log' or 'linear', got {domain.scale!r}")
+    check_choice(f"the scale of {domain.name!r}", domain.scale, get_args(Scale))
     try:
         low, high = float(domain.low), float(domain.high)
     except (TypeError, ValueError):
@@ -213,21 +213,17 @@ def risk_of(search: GradientSearchCV, X: Any, y: Any) -> Any:
 
 def check_settings(search: GradientSearchCV) -> None:
     """Refuse settings that are none of those there are."""
-    if search.optimizer not in WAYS:
-        raise ValueError(f"optimizer must be one of {', '.join(WAYS)}, got {search.optimizer!r}")
-    if search.gradient not in ("exact", "2017"):
-        raise ValueError(f"gradient must be 'exact' or '2017', got {search.gradient!r}")
+    check_choice("optimizer", search.optimizer, WAYS)
+    check_choice("gradient", search.gradient, ("exact", "2017"))
     if search.risk != "loo" and not isinstance(search.risk, Splits | GCV | Permutation):
         raise ValueError(
             "risk must be 'loo', onefit.risk.GCV(), onefit.risk.Permutation(), or splits such as "
             f"onefit.risk.KFold(5), got {search.risk!r}"
         )
     for name in ("n_starts", "max_iter"):
-        if not getattr(search, name) >= 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(search, name)!r}")
+        check_count(name, getattr(search, name))
     for name in ("tol", "learning_rate"):
-        if not getattr(search, name) > 0:
-            raise ValueError(f"{name} must be positive, got {getattr(search, name)!r}")
+        check_positive(name, getattr(search, name))
 
 
 def check_combination(search: GradientSearchCV, how: Any, *, grid: bool) -> None:

@@ -4,6 +4,13 @@ One metric serves formulas, which know linear predictors, and refits, which know
 returned.  A new metric is one class here.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onefit.losses import Logistic, Loss, Multinomial, Quantile, Tweedie
 from onefit.metrics.base import LinearMetric, Metric, WithOffset, farther
 from onefit.metrics.classification import HingeLoss, LogLoss, ShareLogLoss, ZeroOneLoss
 from onefit.metrics.regression import Deviance, LocationError, PinballLoss, SquaredError
@@ -21,4 +28,16 @@ __all__ = [
     "WithOffset",
     "ZeroOneLoss",
     "farther",
+    "metric_of_loss",
 ]
+
+
+def metric_of_loss(loss: Loss, classes: Any) -> LinearMetric:
+    """How a model with this loss is judged."""
+    if isinstance(loss, Logistic | Multinomial):
+        return LogLoss(np.asarray(classes))
+    if loss.of_two_classes:
+        return HingeLoss(np.asarray(classes))
+    if isinstance(loss, Tweedie):
+        return Deviance(loss)
+    return PinballLoss(loss.level) if isinstance(loss, Quantile) else SquaredError()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any, Self
@@ -13,6 +12,7 @@ import numpy as np
 from onefit._typing import Array, Mask
 from onefit.parameters import Parametrised
 from onefit.pieces import Pieces, Tangent
+from onefit.validation import check_strength
 
 ROUNDING = 1e-13  # error of a proximal operator, relative to its argument
 ZERO = 1e-9  # what is smaller, relative to the largest of its kind, is zero: solvers leave such remnants
@@ -177,6 +177,12 @@ class OfOneStrength(Penalty):
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return self.alpha > 0
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 1:
+            raise ValueError(
+                f"{type(self).__name__} is for models with one output, got coefficients of shape {shape}"
+            )
+
 
 @singledispatch
 def add(one: Any, other: Any) -> Penalty:
@@ -197,28 +203,6 @@ def check_strengths(name: str, given: Any) -> None:
         raise ValueError(f"{name} must be a number that is at least 0, or an array of them, got {given!r}")
 
 
-def _check_number(name: str, given: Any, what: str, holds: Callable[[Any], Any]) -> None:
-    """Refuse what is not one number of which something holds."""
-    number = np.asarray(given)
-    if number.ndim or number.dtype.kind not in "fiu" or not holds(number):
-        raise ValueError(f"{name} must be {what}, got {given!r}")
-
-
-def check_strength(name: str, given: Any) -> None:
-    """Refuse what is not one finite number that is at least 0."""
-    _check_number(name, given, "a finite number that is at least 0", lambda number: 0 <= number < np.inf)
-
-
-def check_positive(name: str, given: Any) -> None:
-    """Refuse what is not one finite number above 0."""
-    _check_number(name, given, "a finite number above 0", lambda number: 0 < number < np.inf)
-
-
-def check_share(name: str, given: Any) -> None:
-    """Refuse what is not one number between 0 and 1."""
-    _check_number(name, given, "a number between 0 and 1", lambda number: 0 <= number <= 1)
-
-
 def check_weights(name: str, given: Any, count: int, what: str) -> None:
     """Refuse what is not so many finite numbers that are at least 0."""
     weights = np.asarray(given)
@@ -228,12 +212,4 @@ def check_weights(name: str, given: Any, count: int, what: str) -> None:
     if wrong.size:
         raise ValueError(
             f"{name} must be finite and at least 0, but {name}[{wrong[0]}] = {weights[wrong[0]]}"
-        )
-
-
-def check_one_output(penalty: object, shape: tuple[int, ...]) -> None:
-    """Refuse coefficients of several outputs."""
-    if len(shape) != 1:
-        raise ValueError(
-            f"{type(penalty).__name__} is for models with one output, got coefficients of shape {shape}"
         )

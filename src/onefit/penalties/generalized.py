@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from onefit import _linalg
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.penalties.separable import L1
 from onefit.pieces import Subspace
@@ -137,7 +137,7 @@ class AnalysisPenalty(OfOneStrength, Polyhedral):
         return self._once(f"free {shape[0]}", lambda: bool(np.linalg.matrix_rank(D.toarray()) < shape[0]))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
+        super().check(shape)
         self.matrix(shape[0])
 
     def is_stationary(

@@ -15,13 +15,12 @@ from onefit._typing import Array, Index, Mask
 from onefit.penalties.base import (
     ZERO,
     OfOneStrength,
-    check_one_output,
-    check_share,
     check_weights,
     largest_gradient,
 )
 from onefit.penalties.programs import Cone, Conic, ConicForm
 from onefit.pieces import Pieces, Subspace
+from onefit.validation import check_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +163,7 @@ class GroupPenalty(OfOneStrength, Conic):
         return bool(l1 == 0 and np.any(strengths == 0))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
+        super().check(shape)
         if shape[0] > len(self.membership) and _are_lists(self.groups):
             raise ValueError(
                 f"feature {len(self.membership)} is in no group: groups list {len(self.membership)} features "

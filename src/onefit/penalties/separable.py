@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, check_share, check_strengths, largest_gradient
+from onefit.penalties.base import ZERO, check_strengths, largest_gradient
 from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
+from onefit.validation import check_share
 
 Strength: TypeAlias = ArrayLike
 

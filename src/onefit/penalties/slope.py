@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, OfOneStrength, check_one_output, check_weights, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, check_weights, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
@@ -87,9 +87,6 @@ class SortedNorm(OfOneStrength, Polyhedral):
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return not self.has_kinks(shape)  # weights_1 · |β|_(1) is in the sum
-
-    def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
 
     def is_stationary(
         self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index
-from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength, check_one_output, check_positive
+from onefit.penalties.base import ROUNDING, ZERO, OfOneStrength
 from onefit.penalties.programs import Cone, Conic, ConicForm
 from onefit.pieces import Pieces, Subspace, third_by_differences
+from onefit.validation import check_positive
 
 MOST_STEPS = 100  # of Newton's method in the proximal operator, which rises to the solution
 
@@ -36,7 +37,7 @@ class OfMatrix(OfOneStrength):
         return self.alpha == 0
 
     def check(self, shape: tuple[int, ...]) -> None:
-        check_one_output(self, shape)
+        super().check(shape)
         rows, columns = self.shape
         if shape[0] != rows * columns:
             raise ValueError(

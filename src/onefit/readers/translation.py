@@ -16,8 +16,8 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
-from onefit.losses import Hinge, Logistic, Loss, Quantile, Tweedie
-from onefit.metrics import Deviance, HingeLoss, LinearMetric, LogLoss, PinballLoss, SquaredError
+from onefit.losses import Loss, Tweedie
+from onefit.metrics import metric_of_loss
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Penalty, SeparablePenalty, Strengths
 from onefit.problem import Balance, Problem
 from onefit.readers.reading import Reading
@@ -32,6 +32,7 @@ class CheckedData:
     y: Array
     weights: Array
     classes: Any | None = None
+    balance: Balance | None = None
 
     @property
     def total(self) -> float:
@@ -103,21 +104,12 @@ def reading_of(
 ) -> Reading:
     """Put a model's coefficients and checked data together."""
     level = np.asarray(float(np.ravel(model.intercept_)[0]))
-    problem = Problem(loss, penalty, data.X, data.y, data.weights, np.array(intercept), mean_scaled)
+    problem = Problem(
+        loss, penalty, data.X, data.y, data.weights, np.array(intercept), mean_scaled, data.balance
+    )
     fit = Fit(problem, coefficients(model), level)
     metric = metric_of_loss(loss, data.classes)
     return Reading(fit, metric, data.y, data.classes, design=partial(new_rows, model))
-
-
-def metric_of_loss(loss: Loss, classes: Any) -> LinearMetric:
-    """Choose how a model with this loss is judged."""
-    if isinstance(loss, Logistic):
-        return LogLoss(np.asarray(classes))
-    if isinstance(loss, Hinge):
-        return HingeLoss(np.asarray(classes))
-    if isinstance(loss, Quantile):
-        return PinballLoss(loss.level)
-    return Deviance(loss) if isinstance(loss, Tweedie) else SquaredError()
 
 
 # --- scikit-learn: weights of classes, penalised intercepts ---
@@ -133,9 +125,7 @@ def class_weights(class_weight: Any, numbers: Index, weights: Array, classes: An
     return np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)[numbers]
 
 
-def checked_labels(
-    model: Any, X: Any, y: Any, sample_weight: Any, *, by_weight: bool = False
-) -> tuple[Design, Index, Array, Balance | None]:
+def checked_labels(model: Any, X: Any, y: Any, sample_weight: Any, *, by_weight: bool = False) -> CheckedData:
     """Rows, class numbers, weights times those of the classes, and what a refit balances anew.
 
     Parameters
@@ -149,7 +139,16 @@ def checked_labels(
     numbers, weights = class_numbers(y, model.classes_), check_weights(sample_weight, X)
     counted = weights if by_weight else np.ones(len(numbers))
     balance = Balance(numbers, counted) if model.class_weight == "balanced" else None
-    return X, numbers, weights * class_weights(model.class_weight, numbers, counted, model.classes_), balance
+    weights = weights * class_weights(model.class_weight, numbers, counted, model.classes_)
+    return CheckedData(X, numbers.astype(np.float64), weights, np.asarray(model.classes_), balance)
+
+
+def checked_numbers(
+    model: Any, X: Any, y: Any, sample_weight: Any, *, several_outputs: bool = False
+) -> CheckedData:
+    """Rows, responses and weights of a regression."""
+    X, y = check_rows(model, X, y, several_outputs=several_outputs)
+    return CheckedData(X, y, check_weights(sample_weight, X))
 
 
 def with_constant(X: Design, scale: float) -> Design:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from onefit import _linalg, numerics
-from onefit._typing import Array, Design, Index
+from onefit._typing import Array, Index
 from onefit.curvature import Direction, Pinned, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -69,15 +69,11 @@ def solve(start: Fit) -> Fit:
     rows = np.flatnonzero(problem.weights > 0)
     ones = np.ones((len(rows), int(bool(problem.intercept))))
     l2 = problem.penalty.ridge((problem.X.shape[1],))
-    dual = DualActiveSet(WeightedRows.of(_only(problem.X, rows), l2, ones), *intervals(problem, rows))
+    X = problem.X if len(rows) == problem.n else _linalg.some_rows(problem.X, rows)
+    dual = DualActiveSet(WeightedRows.of(X, l2, ones), *intervals(problem, rows))
     dual.place(start.eta[rows], _known_duals(start, rows))
     dual.settle()
     return _as_fit(problem, rows, dual)
-
-
-def _only(X: Design, rows: Index) -> Design:
-    """Some rows of a design, of a kernel model those of its Gram matrix."""
-    return X if len(rows) == X.shape[0] else _linalg.some_rows(X, rows)
 
 
 def intervals(problem: Problem, rows: Index) -> tuple[Array, Array]:

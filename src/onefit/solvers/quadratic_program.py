@@ -67,8 +67,6 @@ def solve(start: Fit) -> Fit:
         For a penalty that is not polyhedral.
     """
     problem = start.problem
-    if not _linalg.has_columns(problem.X):
-        raise TypeError("a kernel model has no coefficients of its own to penalise one by one: give it L2")
     at_once = isinstance(problem.loss, RoundedKinks) and problem.n**2 <= DENSE
     if at_once or problem.loss.is_kinked or isinstance(problem.loss, Squared):
         rows = np.flatnonzero(problem.weights > 0)

@@ -10,12 +10,19 @@ from typing import Any, TypeVar, final
 
 from onefit.blocks import Block, Rows
 from onefit.blocks.rows import in_threads
+from onefit.sources.checks import Layout
 
 Part = TypeVar("Part")
 
 
 class LocalSource(Rows):
     """A source that this process reads, one block at a time, and judges on the threads of ``n_jobs``."""
+
+    _layout: Layout
+
+    @property
+    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
+        return None, self._layout.width
 
     @abstractmethod
     def named_blocks(self) -> Iterator[tuple[str, Block]]:

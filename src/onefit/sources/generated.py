@@ -54,10 +54,6 @@ class GeneratedSource(LocalSource):
         self._layout = Layout.of("block 0", X)
         self.names = self._layout.names
 
-    @property
-    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
-        return None, self._layout.width
-
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
         for number, made in enumerate(self._make()):
             yield self._layout.named(f"block {number}", *_parts(number, made))

@@ -83,10 +83,6 @@ class TableSource(LocalSource):
         _check_files(self._dataset, schema, self._read)
         self.names: tuple[str, ...] | None = tuple(own)
 
-    @property
-    def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
-        return None, self._layout.width
-
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
         for fragment in self._dataset.get_fragments():
             first, file = 0, _name(fragment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,13 +68,18 @@ def check_magnitude(X: Design) -> None:
     ------
     ValueError
     """
-    largest = as_columns(X).column_sizes()
+    check_column_sizes(as_columns(X).column_sizes())
+
+
+def check_column_sizes(largest: Array, names: Sequence[Any] | None = None) -> None:
+    """Refuse columns whose largest entries leave the range of float64 when they are squared."""
     low, high = MAGNITUDES
     outside = (largest > high) | ((largest > 0) & (largest < low))
     if np.any(outside):
         column = int(np.flatnonzero(outside)[0])
+        name = column if names is None else repr(names[column])
         raise ValueError(
-            f"column {column} of X has entries of up to {largest[column]:.1g}, whose squares leave the "
+            f"column {name} of X has entries of up to {largest[column]:.1g}, whose squares leave the "
             f"range of float64: scale it to between {low:g} and {high:g}, with StandardScaler() for instance"
         )
 

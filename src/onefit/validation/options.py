@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -73,14 +73,42 @@ def check_audit(given: Any) -> int:
     return int(given)
 
 
+# --- one number, one word ----------------------------------------------------------------------------
+
+
+def _check_number(name: str, given: Any, what: str, holds: Callable[[Any], Any]) -> None:
+    """Refuse what is not one number of which something holds."""
+    number = np.asarray(given)
+    if number.ndim or number.dtype.kind not in "fiu" or not holds(number):
+        raise ValueError(f"{name} must be {what}, got {given!r}")
+
+
 def check_share(name: str, given: Any) -> None:
-    """Refuse what is not a number between 0 and 1."""
-    try:
-        share = float(given)
-    except (TypeError, ValueError):
-        share = np.nan
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name} must be a number in [0, 1], got {given!r}")
+    """Refuse what is not one number between 0 and 1."""
+    _check_number(name, given, "a number in [0, 1]", lambda number: 0 <= number <= 1)
+
+
+def check_strength(name: str, given: Any) -> None:
+    """Refuse what is not one finite number that is at least 0."""
+    _check_number(name, given, "a finite number that is at least 0", lambda number: 0 <= number < np.inf)
+
+
+def check_positive(name: str, given: Any) -> None:
+    """Refuse what is not one finite number above 0."""
+    _check_number(name, given, "a positive number", lambda number: 0 < number < np.inf)
+
+
+def check_count(name: str, given: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number, at least so large."""
+    if not is_count(given) or given < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}, got {given!r}")
+
+
+def check_choice(name: str, given: Any, choices: Iterable[str]) -> None:
+    """Refuse what is none of some words."""
+    words = list(choices)
+    if given not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, got {given!r}")
 
 
 # --- settings ----------------------------------------------------------------------------------------

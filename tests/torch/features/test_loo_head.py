@@ -182,10 +182,10 @@ def test_features_that_do_not_fit_into_memory_name_what_streams(kind, monkeypatc
     X, y = digits()
     rows = TensorDataset(X, torch.tensor(y))
     data = {"array": (X, y), "data set": (rows,), "loader": (DataLoader(rows, batch_size=7),)}[kind]
-    monkeypatch.setattr(embedding, "_memory", lambda: 3.0 * 8 * 120 * 64 - 1.0)
+    monkeypatch.setattr(embedding.cost, "memory", lambda: 3.0 * 8 * 120 * 64 - 1.0)
     with pytest.raises(ValueError, match=r"120 rows of 64 features take .* onefit.torch.embedded_rows"):
         LeaveOneOutHead(head="ridge").fit(*data)
-    monkeypatch.setattr(embedding, "_memory", lambda: 3.0 * 8 * 120 * 64)
+    monkeypatch.setattr(embedding.cost, "memory", lambda: 3.0 * 8 * 120 * 64)
     LeaveOneOutHead(head="ridge").fit(*data)
 
 

@@ -441,7 +441,7 @@ def test_clone_pickle_and_parameters(found):
         ({"device": "cuda:99"}, "cannot be used here"),
         ({"n_samples": 2}, "at least 3"),
         ({"n_rounds": 0}, "n_rounds"),
-        ({"multiplier": 0.0}, "multiplier must be positive"),
+        ({"multiplier": 0.0}, "multiplier must be a positive number"),
         ({"batch_size": 1.5}, "batch_size"),
     ],
 )

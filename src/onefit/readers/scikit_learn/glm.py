@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,26 +47,21 @@ def _mixes(model: Any, ratios: Any) -> list[float]:
 
 
 def _logistic(model: Any, X: Any, y: Any, sample_weight: Any, C: float, mix: float) -> Reading:
-    X, numbers, weights, balance = checked_labels(model, X, y, sample_weight, by_weight=True)
+    data = checked_labels(model, X, y, sample_weight, by_weight=True)
     unpenalised = model.penalty is None or np.isinf(C)
     penalty = L2(0.0) if unpenalised else elastic_net(1.0 / C, mix)
-    target, metric, n_classes = (
-        numbers.astype(np.float64),
-        LogLoss(np.asarray(model.classes_)),
-        len(model.classes_),
-    )
     if model.solver == "liblinear":
-        reading = liblinear(model, X, target, weights, Logistic(), penalty, metric, balance)
-        return replace(reading, classes=model.classes_)
+        return liblinear(model, data, Logistic(), penalty)
     coef, level = np.asarray(model.coef_, np.float64).T, np.asarray(model.intercept_, np.float64)
+    n_classes = len(model.classes_)
     loss: Loss = Multinomial(n_classes)
     if coef.shape[1] == 1:
         loss, coef, level = Logistic(), coef[:, 0], level.reshape(-1)[0]
     else:
         level = np.broadcast_to(level, (n_classes,)).copy()
     intercept = np.full(np.shape(level), bool(model.fit_intercept))
-    problem = Problem(loss, penalty, X, target, weights, intercept, balance=balance)
-    return Reading(Fit(problem, coef, np.asarray(level)), metric, target, model.classes_)
+    problem = Problem(loss, penalty, data.X, data.y, data.weights, intercept, balance=data.balance)
+    return Reading(Fit(problem, coef, np.asarray(level)), LogLoss(data.classes), data.y, data.classes)
 
 
 READINGS: dict[type, Reader] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,25 +14,29 @@ from onefit._typing import Array, Design
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge, Loss, Squared
-from onefit.metrics import HingeLoss, LinearMetric, SquaredError
+from onefit.metrics import SquaredError, metric_of_loss
 from onefit.penalties import L2
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.readers.kernels import KernelGram
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.refitting import tightly
-from onefit.readers.translation import checked_labels, dense, ridge_penalty
-from onefit.validation import check_new_rows, check_rows, check_weights
+from onefit.readers.translation import (
+    CheckedData,
+    checked_labels,
+    checked_numbers,
+    dense,
+    reading_of,
+    ridge_penalty,
+)
+from onefit.validation import check_new_rows
 
 
 def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if not np.all(np.asarray(model.alpha) > 0):
         refuse(model, "alpha", "without a penalty it interpolates; take a small alpha instead")
-    X, y = check_rows(model, X, y, several_outputs=True)
-    if model.X_fit_.shape != X.shape:
-        raise NotFittedToDataError(
-            f"the model was fitted on {model.X_fit_.shape[0]} rows, but X has {X.shape[0]}: "
-            "pass the data it was fitted on"
-        )
+    data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
+    _check_shape(data.X, model.X_fit_.shape)
+    outputs = data.y.shape[1:]
     named = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     params = (model.kernel_params or {}) if callable(model.kernel) else named
     kernel = partial(
@@ -41,16 +44,23 @@ def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
     problem = Problem(
         Squared(),
-        ridge_penalty(model, y),
-        KernelGram(kernel, X, model.kernel),
-        y,
-        check_weights(sample_weight, X),
-        np.full(y.shape[1:], False),
+        ridge_penalty(model, data.y),
+        KernelGram(kernel, data.X, model.kernel),
+        data.y,
+        data.weights,
+        np.full(outputs, False),
     )
-    fit = Fit(problem, np.asarray(model.dual_coef_, dtype=np.float64), np.zeros(y.shape[1:]))
+    fit = Fit(problem, np.asarray(model.dual_coef_, dtype=np.float64), np.zeros(outputs))
     return Reading(
-        fit, SquaredError(), y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_)
+        fit, SquaredError(), data.y, design=lambda new: kernel(check_new_rows(model, new), model.X_fit_)
     )
+
+
+def _check_shape(X: Design, fitted: tuple[int, ...]) -> None:
+    if fitted != X.shape:
+        raise NotFittedToDataError(
+            f"the model was fitted on data of shape {fitted}, not {X.shape}: pass the data it was fitted on"
+        )
 
 
 def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -60,17 +70,13 @@ def _svc(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
             f"SVC with {len(model.classes_)} classes is many machines that vote, without a formula; take "
             "sklearn.multiclass.OneVsRestClassifier and one of its machines"
         )
-    X, numbers, weights, balance = checked_labels(model, X, y, sample_weight)
-    target, metric = numbers.astype(np.float64), HingeLoss(np.asarray(model.classes_))
-    reading = _kernel_machine(model, X, target, weights, Hinge(), metric, balance)
-    return replace(reading, classes=model.classes_)
+    return _kernel_machine(model, checked_labels(model, X, y, sample_weight), Hinge())
 
 
 def _svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """C Σ w max(0, |r| − epsilon) + ½ ‖β‖²."""
-    X, y = check_rows(model, X, y)
-    loss = EpsilonInsensitive(float(model.epsilon))
-    return _kernel_machine(model, X, y, check_weights(sample_weight, X), loss, SquaredError())
+    data = checked_numbers(model, X, y, sample_weight)
+    return _kernel_machine(model, data, EpsilonInsensitive(float(model.epsilon)))
 
 
 def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -82,37 +88,29 @@ def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
 
 
-def _kernel_machine(
-    model: Any,
-    X: Design,
-    y: Array,
-    weights: Array,
-    loss: Loss,
-    metric: LinearMetric,
-    balance: Balance | None = None,
-) -> Reading:
-    if model.shape_fit_ != X.shape:
-        raise NotFittedToDataError(
-            f"the model was fitted on data of shape {model.shape_fit_}, not {X.shape}: pass the data it "
-            "was fitted on"
-        )
-    level = np.asarray(float(model.intercept_[0]))
+def _kernel_machine(model: Any, data: CheckedData, loss: Loss) -> Reading:
+    _check_shape(data.X, model.shape_fit_)
     penalty = L2(1.0 / float(model.C))
     if model.kernel == "linear":
-        problem = Problem(loss, penalty, X, y, weights, balance=balance)
-        return Reading(Fit(problem, dense(model.coef_)[0], level), metric, y)
-    kernel = _kernel(model)
-    dual = np.zeros(len(y))
-    dual[np.flatnonzero(weights > 0)[model.support_]] = dense(model.dual_coef_)[
-        0
-    ]  # libsvm numbers the rows with weight
-    gram = KernelGram(kernel, X, model.kernel, checked=True)
-    problem = Problem(loss, penalty, gram, y, weights, balance=balance)
+        return reading_of(model, data, loss, penalty, intercept=True, mean_scaled=False)
+    kernel, dual = _kernel(model), np.zeros(len(data.y))
+    held = np.flatnonzero(data.weights > 0)  # libsvm numbers the rows with weight
+    dual[held[model.support_]] = dense(model.dual_coef_)[0]
+    gram = KernelGram(kernel, data.X, model.kernel, checked=True)
+    problem = Problem(loss, penalty, gram, data.y, data.weights, balance=data.balance)
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
         notes = (f"gamma={model.gamma!r} is held at {model._gamma:.6g}, its value on all rows",)
-    fit = Fit(problem, dual, level)
-    return Reading(fit, metric, y, notes=notes, design=lambda new: kernel(check_new_rows(model, new), X))
+    fit = Fit(problem, dual, np.asarray(float(model.intercept_[0])))
+    metric = metric_of_loss(loss, data.classes)
+    return Reading(
+        fit,
+        metric,
+        data.y,
+        data.classes,
+        notes=notes,
+        design=lambda new: kernel(check_new_rows(model, new), data.X),
+    )
 
 
 def _kernel(model: Any) -> Callable[[Design, Design], Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,98 +10,82 @@ from sklearn import linear_model
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.preprocessing import label_binarize
 
-from onefit._typing import Array, Design
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Quantile, Squared
 from onefit.metrics import HingeLoss, LocationError, SquaredError
 from onefit.penalties import L1, L2, SeparablePenalty
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.translation import (
+    CheckedData,
     alpha_of,
     checked,
     checked_labels,
+    checked_numbers,
     elastic_net,
     mix_of,
     reading_of,
     ridge_penalty,
     with_signs,
 )
-from onefit.validation import check_rows, check_weights
 
 
 def _least_squares(
-    model: Any,
-    X: Design,
-    y: Array,
-    weights: Array,
-    penalty: SeparablePenalty,
-    *,
-    mean_scaled: bool = False,
-    balance: Balance | None = None,
+    model: Any, data: CheckedData, penalty: SeparablePenalty, *, mean_scaled: bool = False
 ) -> Reading:
-    outputs = y.shape[1:]
+    outputs = data.y.shape[1:]
     if getattr(model, "positive", False) and np.prod(outputs) > 1:
         refuse(model, "positive", "with several outputs; fit one model an output")
-    coef = np.asarray(model.coef_, dtype=np.float64).reshape(*outputs, X.shape[1]).T
+    coef = np.asarray(model.coef_, dtype=np.float64).reshape(*outputs, data.X.shape[1]).T
     level = np.asarray(model.intercept_, dtype=np.float64).reshape(-1)
     level = np.broadcast_to(level, outputs).copy() if outputs else level[0]
     intercept, signed = np.full(outputs, bool(model.fit_intercept)), with_signs(penalty, model)
-    problem = Problem(Squared(), signed, X, y, weights, intercept, mean_scaled, balance=balance)
-    return Reading(Fit(problem, coef, np.asarray(level)), SquaredError(), y)
+    problem = Problem(Squared(), signed, data.X, data.y, data.weights, intercept, mean_scaled, data.balance)
+    return Reading(Fit(problem, coef, np.asarray(level)), SquaredError(), data.y)
 
 
 def _linear_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    X, y = check_rows(model, X, y, several_outputs=True)
+    data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
     sizes = np.asarray(getattr(model, "singular_", np.empty(0)))
     if np.any(sizes[getattr(model, "rank_", 0) :] > 1e-9 * np.max(sizes, initial=0.0)):
         refuse(model, "tol", "its fit dropped directions that are small beside others: scale the columns")
-    return _least_squares(model, X, y, check_weights(sample_weight, X), L2(0.0))
+    return _least_squares(model, data, L2(0.0))
 
 
 def _ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    X, y = check_rows(model, X, y, several_outputs=True)
-    return _least_squares(model, X, y, check_weights(sample_weight, X), ridge_penalty(model, y))
+    data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
+    return _least_squares(model, data, ridge_penalty(model, data.y))
 
 
 def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    X, numbers, weights, balance = checked_labels(model, X, y, sample_weight)
-    signs = 2.0 * label_binarize(numbers, classes=np.arange(len(model.classes_))) - 1.0
+    data = checked_labels(model, X, y, sample_weight)
+    signs = 2.0 * label_binarize(data.y, classes=np.arange(len(model.classes_))) - 1.0
     signs = signs[:, 0] if signs.shape[1] == 1 else signs
-    reading = _least_squares(model, X, signs, weights, ridge_penalty(model, signs), balance=balance)
-    metric, target = HingeLoss(np.asarray(model.classes_)), numbers.astype(np.float64)
-    return Reading(reading.fit, metric, target, model.classes_)
+    reading = _least_squares(model, replace(data, y=signs), ridge_penalty(model, signs))
+    return Reading(reading.fit, HingeLoss(data.classes), data.y, model.classes_)
 
 
 def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w r² / Σw + alpha (…): a mean, so the total penalty shrinks when a row leaves."""
-    X, y = check_rows(model, X, y, several_outputs=True)
-    if y.ndim == 2 and y.shape[1] > 1:
+    data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
+    if data.y[0].size > 1:
         raise UnsupportedModelError(
-            f"{type(model).__name__} with {y.shape[1]} outputs is not supported: fit one model an output"
+            f"{type(model).__name__} with {data.y[0].size} outputs is not supported: fit one model an output"
         )
-    weights = check_weights(sample_weight, X)
-    penalty = elastic_net(alpha_of(model) * weights.sum(), mix_of(model))
-    return _least_squares(model, X, y.reshape(-1), weights, penalty, mean_scaled=True)
+    penalty = elastic_net(alpha_of(model) * data.total, mix_of(model))
+    return _least_squares(model, replace(data, y=data.y.reshape(-1)), penalty, mean_scaled=True)
 
 
 def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Location and scale are estimated together: two outputs, the second without coefficients."""
-    X, y = check_rows(model, X, y)
-    fixed = np.full(X.shape[1], np.inf)
-    penalty = L2(np.stack([np.full(X.shape[1], 2.0 * model.alpha), fixed], axis=1))
-    problem = Problem(
-        ConcomitantHuber(model.epsilon),
-        penalty,
-        X,
-        y,
-        check_weights(sample_weight, X),
-        np.array([bool(model.fit_intercept), True]),
-    )
-    coef = np.stack([model.coef_, np.zeros(X.shape[1])], axis=1)
+    data = checked_numbers(model, X, y, sample_weight)
+    p, intercept = data.X.shape[1], np.array([bool(model.fit_intercept), True])
+    penalty = L2(np.stack([np.full(p, 2.0 * model.alpha), np.full(p, np.inf)], axis=1))
+    problem = Problem(ConcomitantHuber(model.epsilon), penalty, data.X, data.y, data.weights, intercept)
+    coef = np.stack([model.coef_, np.zeros(p)], axis=1)
     level = np.array([float(model.intercept_), float(model.scale_)])
-    return Reading(Fit(problem, coef, level), LocationError(), y)
+    return Reading(Fit(problem, coef, level), LocationError(), data.y)
 
 
 def _quantile_regressor(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:

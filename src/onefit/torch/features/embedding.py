@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,11 +14,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from onefit import cost
 from onefit._typing import Array, Index
 from onefit.blocks import block_length
 from onefit.blocks.rows import Rows
 from onefit.sources import GeneratedSource
-from onefit.torch.numerics.rows import as_device, check_counts, evaluating
+from onefit.torch.numerics.rows import as_device, evaluating
+from onefit.validation import check_count
 
 INSTEAD = (
     "fit RidgeLOO or LogisticLOO on onefit.torch.embedded_rows(module, data), which holds a block at a time"
@@ -92,22 +93,13 @@ def _check_room(X: Any, width: int) -> None:
     """Refuse features that do not fit into memory, before the module runs over all rows."""
     data = X.dataset if isinstance(X, DataLoader) else X
     rows = data if isinstance(data, Dataset) else tree_flatten(data)[0][0]
-    if not isinstance(rows, Sized) or (room := _memory()) is None:
-        return
-    needed = COPIES * 8.0 * len(rows) * width
+    n = len(rows) if isinstance(rows, Sized) else 0
+    needed, room = COPIES * 8.0 * n * width, cost.memory()
     if needed > room:
         raise ValueError(
-            f"{len(rows)} rows of {width} features take {needed / 2**30:.0f} GiB of the {room / 2**30:.0f} "
+            f"{n} rows of {width} features take {needed / 2**30:.0f} GiB of the {room / 2**30:.0f} "
             f"there are: {INSTEAD}"
         )
-
-
-def _memory() -> float | None:
-    """Bytes of memory, where the system tells."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on Windows
-        return None
 
 
 def embedded_batches(
@@ -304,7 +296,7 @@ def embedded_rows(
     >>> RidgeLOO().fit(rows).coef_.shape
     (8,)
     """
-    check_counts(batch_size=batch_size)
+    check_count("batch_size", batch_size)
     folder = None if keep is None else Path(keep)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

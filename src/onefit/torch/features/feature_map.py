@@ -31,7 +31,8 @@ from onefit.torch.features.training import (
     features_of,
     like_weights,
 )
-from onefit.torch.numerics.rows import as_device, check_counts, seeded, trained_parameters
+from onefit.torch.numerics.rows import as_device, seeded, trained_parameters
+from onefit.validation import check_count
 
 MOST = 300  # steps that held-out rows choose from
 WAIT = 5  # times the patience, for what held-out rows say is noisy
@@ -211,9 +212,9 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         return Training(self.optimizer, self.learning_rate, steps, self.patience, self.tol, report)
 
     def _check_parameters(self) -> None:
-        check_counts(
-            n_splits=self.n_splits, max_iter=self._most(), patience=self.patience, n_starts=self.n_starts
-        )
+        for name in ("n_splits", "patience", "n_starts"):
+            check_count(name, getattr(self, name))
+        check_count("max_iter", self._most())
         if not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1, got {self.train_size!r}")
         if not 0 <= self.tol < 1:

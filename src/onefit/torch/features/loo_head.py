@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from onefit._typing import Array, Index
 from onefit.torch.features.embedding import Features, embedded, read_features
 from onefit.torch.features.heads import JudgedHead, head_of, logistic_head, ridge_head
-from onefit.torch.numerics.rows import as_device, check_counts
+from onefit.torch.numerics.rows import as_device
+from onefit.validation import check_count
 
 
 @dataclass(eq=False, repr=False)
@@ -119,9 +120,9 @@ class LeaveOneOutHead(BaseEstimator):
             Labels, or real numbers.
         sample_weight : (n,) array, optional
         """
-        check_counts(batch_size=self.batch_size)
+        check_count("batch_size", self.batch_size)
         if self.n_strengths is not None:
-            check_counts(n_strengths=self.n_strengths)
+            check_count("n_strengths", self.n_strengths)
         data = read_features(self.module, X, y, self._embedding())
         fitted = self._head()
         middle, spread = self._scaling(data.X)

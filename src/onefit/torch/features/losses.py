@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from onefit.torch.numerics.rows import check_choice
+from onefit.validation import check_choice
 
 LossName: TypeAlias = Literal["squared", "logistic", "multinomial", "squared_hinge"]
 

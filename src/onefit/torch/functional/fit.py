@@ -16,13 +16,13 @@ from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
 from onefit.risk.audit import Audit, audit, draw
 from onefit.risk.folds import as_folds
+from onefit.risk.judging import shown
 from onefit.risk.means import clustered, mean_and_error
 from onefit.torch.functional.left_out import Sets, Steps, exact_gradient, gradient_at
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, PredictorLoss
-from onefit.torch.numerics.rows import check_choice
 from onefit.torch.risk import REFITS, STRAINED, LeftOutRisk
-from onefit.validation import check_audit
+from onefit.validation import check_audit, check_choice
 
 Method: TypeAlias = Literal["newton", "influence", "linear"]
 Curvature: TypeAlias = Literal["hessian", "gauss_newton"]
@@ -57,10 +57,8 @@ class LeftOutPoints:
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of the result should know."""
-        if not self.failed.size:
-            return ()
-        shown = ", ".join(map(str, self.failed[:8])) + (", …" if self.failed.size > 8 else "")
-        return (f"without {self.failed.size} of the sets ({shown}) there is no minimum: flagged",)
+        said = f"without {self.failed.size} of the sets ({shown(self.failed)}) there is no minimum: flagged"
+        return (said,) if self.failed.size else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from onefit._typing import Index
 from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
+from onefit.risk.judging import shown
 from onefit.torch.numerics.conjugate import cholesky, conjugate_each, pseudo_inverse
 from onefit.torch.numerics.newton import ROUNDING
 from onefit.torch.numerics.objective import PenalisedSum
@@ -257,10 +258,9 @@ def _parts(steps: Steps, moves: Tensor, adjoints: Tensor) -> Iterator[Callable[[
 
 
 def _check(positive: Tensor) -> None:
-    wrong = torch.nonzero(~positive)[:, 0].tolist()
-    if wrong:
-        shown = ", ".join(map(str, wrong[:8])) + (", …" if len(wrong) > 8 else "")
+    wrong = torch.nonzero(~positive)[:, 0].cpu().numpy()
+    if wrong.size:
         raise SolverError(
-            f"the curvature without {len(wrong)} of the sets is not positive definite ({shown}): the risk "
-            "has no gradient here; take curvature='gauss_newton', or a stronger penalty"
+            f"the curvature without {wrong.size} of the sets is not positive definite ({shown(wrong)}): the "
+            "risk has no gradient here; take curvature='gauss_newton', or a stronger penalty"
         )

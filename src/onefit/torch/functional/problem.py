@@ -22,6 +22,7 @@ from onefit.torch.functional.tuning import Scale, StepSize, Tuning, descend
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, Penalty, PredictorLoss, RowLoss
 from onefit.torch.numerics.rows import as_device, as_rows, as_weights, check_objective
+from onefit.validation import check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +218,8 @@ class FunctionalProblem:
         """
         if not self.penalties:
             raise ValueError("there is no penalty, so no strength to tune")
-        if algorithm not in (1, 2) or gradient not in ("paper", "exact"):
-            raise ValueError("algorithm must be 1 or 2, gradient 'paper' or 'exact'")
+        check_choice("gradient", gradient, ("paper", "exact"))
+        check_choice("algorithm", str(algorithm), ("1", "2"))
 
         def fit(at: Array, start: Tensor | None) -> FunctionalFit:
             return self.fit(X, y, at, sample_weight=sample_weight, start=start, device=device)

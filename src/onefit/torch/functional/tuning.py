@@ -15,7 +15,7 @@ from onefit._typing import Array
 from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.numerics.backtracking import backtracked
-from onefit.torch.numerics.rows import check_choice
+from onefit.validation import check_choice
 
 StepSize: TypeAlias = float | Callable[[int], float] | None
 Scale: TypeAlias = Literal["log", "linear"]

@@ -14,6 +14,7 @@ from onefit._progress import progress_line
 from onefit._typing import Array, Index
 from onefit.exceptions import UnreliableWarning
 from onefit.risk.audit import Audit, Draw, audit, draw
+from onefit.risk.judging import shown
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.training import Clock, Retraining, loss_of
 from onefit.torch.risk import LeftOutRisk
@@ -127,12 +128,11 @@ def warn_if_wrong(result: LeftOutRisk, checked: Audit) -> None:
     wrong = not low <= checked.approximate <= high and abs(checked.difference) > scale
     if not (wrong or high - low > 2 * BLURRED * abs(checked.value) or checked.failed.size):
         return
-    shown = ", ".join(map(str, checked.rows[:8])) + (", …" if checked.m > 8 else "")
     what = "contradicts" if wrong else "does not confirm"
     warnings.warn(
-        f"retraining without rows {shown} {what} the formula: it says {result.value:.4g}, the audit "
-        f"{checked.value:.4g} [{low:.4g}, {high:.4g}]. Trust the audit, with more rows if it is too wide; "
-        "more weight decay or another curvature may help",
+        f"retraining without rows {shown(checked.rows)} {what} the formula: it says {result.value:.4g}, the "
+        f"audit {checked.value:.4g} [{low:.4g}, {high:.4g}]. Trust the audit, with more rows if it is too "
+        "wide; more weight decay or another curvature may help",
         UnreliableWarning,
         stacklevel=4,
     )

@@ -17,7 +17,8 @@ from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
 from onefit.torch.numerics.objective import BUDGET
-from onefit.torch.numerics.rows import as_device, check_choice
+from onefit.torch.numerics.rows import as_device
+from onefit.validation import check_choice
 
 
 class Removed(NamedTuple):

@@ -25,9 +25,9 @@ from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
 from onefit.torch.networks.training import Clock, Retraining, by_recipe, finished, missing, without_rows
-from onefit.torch.numerics.rows import as_device, check_choice
+from onefit.torch.numerics.rows import as_device
 from onefit.torch.risk import STRAINED, LeftOutRisk
-from onefit.validation import check_audit
+from onefit.validation import check_audit, check_choice
 
 AUDIT = 8  # rows that are retrained without, unless told otherwise
 

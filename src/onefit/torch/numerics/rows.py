@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.objective import PenalisedSum
-from onefit.validation import is_count
 
 
 def as_device(device: Any) -> torch.device:
@@ -77,30 +76,6 @@ def check_scalar(what: str, value: Any) -> None:
     if not isinstance(value, Tensor) or value.shape != ():
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         raise ValueError(f"{what} must be one number, a tensor of shape (), got {shape}")
-
-
-def check_counts(**counts: object) -> None:
-    """Refuse what is not a whole number of at least 1.
-
-    Raises
-    ------
-    ValueError
-    """
-    for name, count in counts.items():
-        if not is_count(count) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
-
-
-def check_choice(name: str, given: object, choices: Iterable[str]) -> None:
-    """Refuse what is none of some words.
-
-    Raises
-    ------
-    ValueError
-    """
-    words = list(choices)
-    if given not in words:
-        raise ValueError(f"{name} must be one of {', '.join(words)}, got {given!r}")
 
 
 def trained_parameters(module: Any) -> list[nn.Parameter]:

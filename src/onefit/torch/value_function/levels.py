@@ -16,8 +16,8 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from onefit._typing import Array
-from onefit.torch.numerics.rows import check_choice
 from onefit.torch.value_function.kriging import Kriging
+from onefit.validation import check_choice
 
 State: TypeAlias = dict[str, Tensor]  # w
 

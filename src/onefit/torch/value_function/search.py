@@ -22,7 +22,7 @@ from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
 from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
-from onefit.torch.numerics.rows import as_device, check_counts, trained_parameters
+from onefit.torch.numerics.rows import as_device, trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
 from onefit.torch.value_function.kriging import Kriging
 from onefit.torch.value_function.levels import Levels, SearchBox, Solved
@@ -36,6 +36,7 @@ from onefit.torch.value_function.module_levels import (
     state_of,
 )
 from onefit.torch.value_function.rounds import Outcome, Report, Run, Store, is_worse
+from onefit.validation import check_count, check_positive
 
 __all__ = ["Losses", "ValueFunctionSearch"]
 
@@ -236,14 +237,11 @@ class ValueFunctionSearch(BaseEstimator):
 
     def _check_settings(self) -> None:
         """Refuse settings out of their range."""
-        counts = {name: getattr(self, name) for name in ("n_rounds", "max_iter", "n_samples", "batch_size")}
-        optional = ("n_samples", "batch_size")
-        check_counts(**{k: v for k, v in counts.items() if k not in optional or v is not None})
-        if self.n_samples is not None and self.n_samples < 3:
-            raise ValueError(f"n_samples must be at least 3 to interpolate, got {self.n_samples}")
+        for name, least in (("n_rounds", 1), ("max_iter", 1), ("n_samples", 3), ("batch_size", 1)):
+            if name in ("n_rounds", "max_iter") or getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least)
         for name in ("weight", "multiplier", "growth"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            check_positive(name, getattr(self, name))
 
     def _levels(self, *data: Any) -> Levels:
         """Both levels: those of a linear model are solved exactly."""

@@ -31,7 +31,8 @@ COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparamete
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
 PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
-IN_A_START = 48  # rows by which points of the grid are told apart
+IN_A_START = 48  # held-out rows that say which points of the grid may be valleys
+TO_RACE = 0.25  # share of the points that all rows judge
 
 
 Callback: TypeAlias = Callable[[dict[str, Any], float], Any]
@@ -127,25 +128,27 @@ def _valleys(objective: Objective, sides: Index) -> list[Array]:
     for base in objective.space.bases:
         own = np.tile(base, (len(share), 1))
         own[:, sides] = low + share * (high - low)
-        values = np.array(_rough_values(objective, own[::-1]))[::-1]
+        values = _raced(objective, own[::-1])[::-1]
         least = minimum_filter(values.reshape(shape), size=3, mode="nearest").ravel() if m else values
-        points.extend(own[values <= least])
-        found.extend(values[values <= least])
+        valleys = (values <= least) & (np.isfinite(values) | ~np.isfinite(values).any())
+        points.extend(own[valleys])
+        found.extend(values[valleys])
     return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
 
 
-def _rough_values(objective: Objective, points: Array) -> list[float]:
-    """Risks that tell where to start, which is all that they are for: they count as no visits."""
+def _raced(objective: Objective, points: Array) -> Array:
+    """Risks of points, infinite where those by some of the rows are not among the lowest: (r,)."""
     judge, visits = objective.judge, len(objective.visited)
-    if not isinstance(judge, LeaveOneOutJudge):
-        return [objective.value(point) for point in points]
-    objective.judge = replace(judge, sample=IN_A_START)
+    objective.judge = judge.of_some(IN_A_START)
     try:
-        values = [objective.value(point) for point in points]
+        values = np.array([objective.value(point) for point in points])
     finally:
-        objective.judge = judge
+        rough, objective.judge = objective.judge is not judge, judge
+    if not rough:
+        return values
     del objective.visited[visits:]
-    return values
+    near = values <= np.quantile(values, TO_RACE, method="higher")
+    return np.array([objective.value(point) if stays else np.inf for point, stays in zip(points, near)])
 
 
 def _projected(objective: Objective, t: Array, gradient: Array) -> Array:

@@ -83,6 +83,10 @@ class Judge(ABC):
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         """Solve from earlier fits, or from the constant model where there are none."""
 
+    def of_some(self, count: int) -> Judge:
+        """One that tells hyperparameters apart by so many held-out rows; itself where that saves nothing."""
+        return self
+
 
 def _is_ridge(problem: Problem) -> bool:
     """Whether the penalty is an ℓ2 one on every coefficient."""
@@ -140,6 +144,9 @@ class LeaveOneOutJudge(Judge):
         if _linalg.has_columns(problem.X) and not loss.is_kinked:
             return self.exact or not loss.has_kinks  # each left-out problem has its own
         return self.exact and problem.refits_keep_the_rest and _is_ridge(problem)
+
+    def of_some(self, count: int) -> Judge:
+        return replace(self, sample=count)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         solution = _from(problem, starts)
@@ -231,6 +238,13 @@ class HeldOutJudge(Judge):
 
     def has_gradient(self, problem: Problem) -> bool:
         return True
+
+    def of_some(self, count: int) -> Judge:
+        """By the first folds in which so many rows are tested."""
+        folds, few = self.folds, 1 + int(np.searchsorted(self.folds.ends, count))
+        if few >= len(folds):
+            return self
+        return replace(self, folds=Folds(folds.removed[:few], folds.tested[:few], folds.n))
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         total, shared = float(self.weights[self.folds.rows].sum()), self._shared(problem)

@@ -148,7 +148,9 @@ def _raced(objective: Objective, points: Array) -> Array:
         return values
     del objective.visited[visits:]
     near = values <= np.quantile(values, TO_RACE, method="higher")
-    return np.array([objective.value(point) if stays else np.inf for point, stays in zip(points, near)])
+    return np.array(
+        [objective.value(point) if stays else np.inf for point, stays in zip(points, near, strict=True)]
+    )
 
 
 def _projected(objective: Objective, t: Array, gradient: Array) -> Array:

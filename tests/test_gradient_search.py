@@ -387,6 +387,17 @@ def test_two_hyperparameters_match_a_grid(seed):
     assert -search.best_score_ <= min(objective.value(t) for t in grid) * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("units", [1e-6, 1e6])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
+@pytest.mark.parametrize("how", ["loo", risk.KFold(5)], ids=["loo", "k-fold"])
+def test_the_units_of_the_response_do_not_matter(how, optimizer, units):
+    X, y = _data()
+    search = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e4)}, risk=how, optimizer=optimizer)
+    plain, scaled = (clone(search).fit(X, factor * y) for factor in (1.0, units))
+    assert scaled.best_params_["alpha"] == pytest.approx(plain.best_params_["alpha"], rel=1e-4)
+    assert plain.n_iter_ > 0 and scaled.n_iter_ == pytest.approx(plain.n_iter_, abs=2)
+
+
 def test_ridge_agrees_with_ridge_loo():
     X, y = _data(seed=1)
     search = GradientSearchCV(Ridge(), STRENGTH).fit(X, y)

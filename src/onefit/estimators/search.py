@@ -83,7 +83,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         has one value a component: a feature, a group in sorted order, or a loss; or one for all.
     max_iter : int, default 100
     tol : float, default 1e-6
-        Largest component of the projected gradient at which to stop.
+        Largest component of the projected gradient, as a share of the risk, at which to stop.
     learning_rate : float, default 0.1
         Of "adam" and "stochastic", and the length of "constant" steps relative to the gradient, all in the
         scale of the search: the logarithm, but for bounds that are "linear".

@@ -31,6 +31,7 @@ COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparamete
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
 PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
+REACH = 0.05  # largest component of a first step, in widths of the bounds
 IN_A_START = 48  # held-out rows that say which points of the grid may be valleys
 TO_RACE = 0.25  # share of the points that all rows judge
 
@@ -48,7 +49,8 @@ class DescentPlan:
         L-BFGS-B takes bounds only: "auto" is "projected" where there are weights of a mixture.
     max_iter : int
     tol : float
-        Largest component of the projected gradient, in the scale of the search, at which to stop.
+        Largest component of the projected gradient, as a share of the risk and in the scale of the search,
+        at which to stop.
     learning_rate : float
         Of ``adam``, ``stochastic`` and ``constant``, in the scale of the search.
     n_starts : int
@@ -165,7 +167,8 @@ def _stop(objective: Objective, plan: DescentPlan) -> Stop:
     def stop(point: Visit, values: Sequence[float]) -> str:
         if kinks and len(values) > PATIENCE and min(values[:-PATIENCE]) <= (1.0 + IN_KINKS) * min(values):
             return IN_A_KINK
-        small = np.abs(_projected(objective, point.t, point.gradient)).max() <= plan.tol
+        relative = point.gradient / max(abs(point.value), np.finfo(float).tiny)
+        small = np.abs(_projected(objective, point.t, relative)).max() <= plan.tol
         return "the projected gradient is below tol" if small and np.isfinite(point.value) else ""
 
     return stop
@@ -190,9 +193,10 @@ def _suited(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
 
 
 def _lbfgs(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
-    options = {"maxiter": plan.max_iter, "gtol": plan.tol, "ftol": 1e-10, "maxls": 10}
-    told, stop = _told(objective, plan), _stop(objective, plan)
-    return lbfgs(told, start, objective.space.bounds.T, options, stop)
+    options = {"maxiter": plan.max_iter, "gtol": 0.0, "ftol": 1e-10, "maxls": 10}
+    told, stop, bounds = _told(objective, plan), _stop(objective, plan), objective.space.bounds
+    widths = bounds[1] - bounds[0]
+    return lbfgs(told, start, bounds.T, options, stop, units=widths, reach=REACH)
 
 
 def _projected_gradient(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:

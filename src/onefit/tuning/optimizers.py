@@ -98,7 +98,14 @@ class _StoppedError(Exception):
 
 
 def lbfgs(
-    function: Function, start: Array, bounds: Array, options: dict[str, Any], stop: Stop = never
+    function: Function,
+    start: Array,
+    bounds: Array,
+    options: dict[str, Any],
+    stop: Stop = never,
+    *,
+    units: Array | float = 1.0,
+    reach: float | None = None,
 ) -> Minimum:
     """Limited-memory BFGS between bounds, by SciPy.
 
@@ -111,23 +118,40 @@ def lbfgs(
         Of ``scipy.optimize.minimize``: maxiter, maxfun, maxls, gtol, ftol.
     stop : callable
         Asked after every evaluation.
+    units : (m,) array or float
+        What counts as a step of one in each variable.
+    reach : float, optional
+        Largest component of the first step, in these units; that of the gradient by default.
     """
     seen, steps = list[Visit](), list[float]()
+    scale = 1.0  # of values: SciPy's first step is minus the gradient
 
-    def evaluate(t: Array) -> tuple[float, Array]:
-        seen.append(Visit(t.copy(), *function(t)))
+    def evaluate(u: Array) -> tuple[float, Array]:
+        nonlocal scale
+        t = np.clip(u * units, *bounds.T)
+        seen.append(Visit(t, *function(t)))
         known = [point.value for point in seen if np.isfinite(point.value)]
         if reason := stop(seen[-1], known):
             raise _StoppedError(reason)
+        gradient = seen[-1].gradient * units
+        if reach is not None and len(seen) == 1 and gradient.any():
+            scale = reach / float(np.abs(gradient).max())
         wall = 10.0 * max(map(abs, known), default=1.0)  # that the line search can interpolate from
-        return (seen[-1].value if np.isfinite(seen[-1].value) else wall), seen[-1].gradient
+        value = seen[-1].value if np.isfinite(seen[-1].value) else wall
+        return scale * value, scale * gradient
 
     def record(intermediate_result: Any) -> None:
-        steps.append(float(intermediate_result.fun))
+        steps.append(float(intermediate_result.fun) / scale)
 
     try:
         found = minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=record, options=options
+            evaluate,
+            start / units,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=(bounds.T / units).T,
+            callback=record,
+            options=options,
         )
         message = LIMIT if found.status == 1 else str(found.message)
     except _StoppedError as reason:
@@ -224,7 +248,7 @@ def adam(
     max_iter: int,
     stop: Stop,
     betas: tuple[float, float] = (0.9, 0.999),
-    tiny: float = 1e-12,
+    tiny: float = float(np.finfo(float).tiny),
 ) -> Minimum:
     """Adam (Kingma and Ba 2015), projected onto what is allowed.
 
@@ -295,16 +319,11 @@ def bounded_bfgs(family: Family, start: Array, *, max_iter: int = 1000, tol: flo
     It stops once an iteration decreases the criterion by less than the share ``tol``, or no component of the
     gradient is larger.
     """
-    bounds, units = family.bounds(), family.units()
-
-    def scaled(t: Array) -> tuple[float, Array]:
-        value, gradient = family.value_and_gradient(t * units)
-        return value, gradient * units
-
-    start = np.clip(start, *bounds.T) / units
+    bounds = family.bounds()
     options = {"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": tol, "gtol": tol}
-    found = lbfgs(scaled, start, bounds / units[:, None], options)
+    start = np.clip(start, *bounds.T)
+    found = lbfgs(family.value_and_gradient, start, bounds, options, units=family.units())
     values = found.values
     if not found.n_iter or found.value < values[-1]:  # where a line search found no step, or took none lower
         values = np.append(values, found.value)
-    return replace(found, t=found.t * units, gradient=found.gradient / units, values=values)
+    return replace(found, values=values)

@@ -7,7 +7,7 @@ The loss is a sum, never a mean; other conventions are translated once, in the a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -146,6 +146,9 @@ class Problem:
         Sums over the rows, where somebody has them; see ``known_moments``.
     inner : InnerProducts or None
         Of the rows, where somebody shares them; see ``known_inner``.
+    takes_middle : callable or None
+        Whether the model's own solver takes the middle intercept, where several are as good: asked with the
+        problem, the middle, and how far the others are.
     """
 
     loss: Loss
@@ -158,6 +161,7 @@ class Problem:
     balance: Balance | None = None
     moments: Moments | None = None
     inner: InnerProducts | None = None
+    takes_middle: Callable[[Problem, float, float], bool] | None = None
 
     @property
     def n(self) -> int:

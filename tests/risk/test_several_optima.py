@@ -47,6 +47,56 @@ def test_an_undetermined_intercept_is_said_and_bounded():
         assert abs(refit.decision_function(X[i : i + 1])[0] - est.decision[i]) <= est.bounds[i] + 1e-6
 
 
+@pytest.mark.parametrize(("kind", "kernel"), [(SVC, "linear"), (SVR, "linear"), (SVR, "rbf")])
+def test_where_no_row_is_inside_its_box_libsvm_takes_the_middle(kind, kernel):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(31, 3))
+    y = (X[:, 0] > 0.5).astype(int) if kind is SVC else X[:, 0] + rng.normal(size=31)
+    options = {"C": 0.01, "kernel": kernel, "gamma": 0.3}
+    est = onefit.loo(kind(**options).fit(X, y), X, y)
+    assert est.guarantee == "exact"
+    assert est.flagged.size == 0
+    found = np.empty(31)
+    for i in range(31):
+        refit = kind(**options, tol=1e-10).fit(np.delete(X, i, 0), np.delete(y, i))
+        found[i] = (refit.decision_function if kind is SVC else refit.predict)(X[i : i + 1])[0]
+    np.testing.assert_allclose(est.decision, found, atol=1e-6)
+    refits = [solution_without(est._left_out.fit, i).fit for i in range(31)]
+    assert sum(max(room_of_intercept(refit)) > 1e-3 for refit in refits) > 5
+
+
+def test_rounding_may_leave_libsvm_a_row_inside_its_box():
+    """Sums of weights that cancel, but for rounding: what libsvm takes then is not the middle."""
+    rng = np.random.default_rng(1)
+    X, y, weights = rng.normal(size=(40, 2)), rng.normal(size=40), rng.integers(1, 4, size=40).astype(float)
+    model = SVR(C=1e-6, kernel="linear").fit(X, y, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        est = onefit.loo(model, X, y, weights)
+    assert est._left_out.several.size > 0
+    for i in range(40):
+        refit = SVR(C=1e-6, kernel="linear", tol=1e-10)
+        refit.fit(np.delete(X, i, 0), np.delete(y, i), np.delete(weights, i))
+        assert abs(refit.predict(X[i : i + 1])[0] - est.decision[i]) <= est.bounds[i] + 1e-6
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute"])
+def test_estimators_of_ours_take_the_middle_intercept(loss):
+    X, y = balanced_classes(10, 10)
+    model = onefit.GeneralizedLinear(loss=loss, penalty=L2(1e4)).fit(X, y)
+    est = onefit.loo(model, X, y)
+    assert est.guarantee == "exact"
+    fit = est._left_out.fit
+    assert max(room_of_intercept(fit)) > 0.5
+    assert float(np.ravel(model.intercept_)[0]) == pytest.approx(
+        float(with_middle_intercept(fit)[0].intercept)
+    )
+    for i in range(len(y)):
+        refit = onefit.GeneralizedLinear(loss=loss, penalty=L2(1e4)).fit(np.delete(X, i, 0), np.delete(y, i))
+        own = refit.predict if loss == "absolute" else refit.decision_function
+        assert own(X[i : i + 1])[0] == pytest.approx(est.decision[i], abs=1e-9)
+
+
 @pytest.mark.parametrize("level", [-0.3, 0.0, 0.8])
 def test_the_room_of_an_intercept_ends_where_the_objective_rises(level):
     X, y = np.zeros((4, 1)), np.array([0.0, 0.0, 1.0, 1.0])
@@ -58,7 +108,7 @@ def test_the_room_of_an_intercept_ends_where_the_objective_rises(level):
         assert fit.moved(fit.coef, np.array(at)).objective == pytest.approx(fit.objective)
     for at in (level - down - 0.1, level + up + 0.1):
         assert fit.moved(fit.coef, np.array(at)).objective > fit.objective + 0.1
-    assert float(with_middle_intercept(fit).intercept) == pytest.approx(0.0)
+    assert float(with_middle_intercept(fit)[0].intercept) == pytest.approx(0.0)
 
 
 def with_copies(n=60):
@@ -114,9 +164,8 @@ def test_a_column_that_leaves_with_its_rows_is_not_proven_by_a_singular_factor()
 def test_where_every_row_is_in_the_tube_the_intercept_is_the_middle_as_libsvm_has_it():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(24, 3)), rng.normal(size=24)
-    with pytest.warns(UnreliableWarning):
-        est = onefit.loo(SVR(epsilon=100.0, gamma=1.0).fit(X, y), X, y)
-    assert est.guarantee == "bounded"
+    est = onefit.loo(SVR(epsilon=100.0, gamma=1.0).fit(X, y), X, y)
+    assert est.guarantee == "exact"
     for i in range(4):
         refit = SVR(epsilon=100.0, gamma=1.0).fit(np.delete(X, i, 0), np.delete(y, i))
         assert est.predictions[i] == pytest.approx(refit.predict(X[i : i + 1])[0], abs=1e-8)

@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.estimators.documented import documented
-from onefit.estimators.linear_model import LinearModel, check_determined, has_classes
+from onefit.estimators.linear_model import LinearModel, check_determined, has_classes, takes_middle
 from onefit.estimators.penalized import Sample
 from onefit.estimators.self_tuned import SelfTuned
 from onefit.exceptions import UnsupportedModelError
@@ -120,7 +120,8 @@ class GeneralizedLinear(LinearModel):
     def _problem(self, X: Any, target: Array, weights: Array) -> Problem:
         outputs = self._outputs(target)
         intercept = np.full(outputs, bool(self.fit_intercept))
-        problem = Problem(self._fitted_loss(), self._find_penalty(), X, target, weights, intercept)
+        loss, penalty = self._fitted_loss(), self._find_penalty()
+        problem = Problem(loss, penalty, X, target, weights, intercept, takes_middle=takes_middle)
         check_determined(problem)
         return problem
 

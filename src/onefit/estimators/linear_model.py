@@ -17,6 +17,7 @@ from onefit import _linalg
 from onefit._scoring import decided
 from onefit._typing import Array, Design
 from onefit.fit import Fit
+from onefit.leave_out.loose import with_middle_intercept
 from onefit.losses import CoupledLoss, Logistic, Loss, Multinomial, Tweedie
 from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
@@ -31,6 +32,11 @@ from onefit.validation import (
 )
 
 WITH_PROBABILITIES = (Logistic, Multinomial)
+
+
+def takes_middle(problem: Problem, middle: float, reach: float) -> bool:
+    """Whether the middle of intercepts that are as good is taken: ``LinearModel`` always does."""
+    return True
 
 
 def has_classes(model: LinearModel) -> bool:
@@ -138,6 +144,7 @@ class LinearModel(BaseEstimator):
 
     def _take(self, fit: Fit) -> None:
         self.intercept_: Any
+        fit, _ = with_middle_intercept(fit)
         if not fit.problem.has_one_output:
             self.coef_, self.intercept_ = fit.coef.T, self._without_common(fit.intercept)
         elif has_classes(self):

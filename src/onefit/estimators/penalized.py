@@ -15,7 +15,7 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.estimators.linear_model import LinearModel, check_determined
+from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
 from onefit.losses import CoupledLoss, Loss, Offset
@@ -73,6 +73,7 @@ class Penalized(LinearModel):
             np.full(outputs, bool(self.fit_intercept)),
             self._mean_scaled,
             balance,
+            takes_middle=takes_middle,
         )
         check_determined(problem)
         return replace(problem, inner=sample.inner) if self._is_in_rows(sample, ratio) else problem

@@ -2,7 +2,8 @@
 
 With the coefficients as they are the objective is convex and straight in pieces as a function of the
 intercept.  Where no row sits strictly inside a kink it has a flat bottom, and every intercept there is as
-good.  libsvm then takes the middle one; so do we, and the bound reaches to the ends.
+good.  libsvm then takes the middle one; so do we, and the bound reaches to the ends where a model's own
+solver is not known to do so.
 
 Where the penalty does not curve either, coefficients may be open, too.  They are determined if the rows that
 are held strictly inside a kink have full rank on the columns that no kink of the penalty strictly holds:
@@ -57,14 +58,20 @@ def room_of_intercept(fit: Fit) -> tuple[float, float]:
     return max(-float(low), 0.0), max(float(high), 0.0)
 
 
-def with_middle_intercept(fit: Fit) -> Fit:
-    """The fit itself, or as good a one with the intercept in the middle of what it may be."""
+def with_middle_intercept(fit: Fit) -> tuple[Fit, float | None]:
+    """As good a fit with the intercept in the middle of what it may be, and how far from that it may be.
+
+    That is None where something holds the intercept, and 0 where the model's own solver takes the middle.
+    """
     down, up = room_of_intercept(fit)
-    if down == up:
-        return fit
-    by = 0.5 * (up - down)
+    if down == up == 0:
+        return fit, None
+    by, reach = 0.5 * (up - down), 0.5 * (up + down)
     moved = fit.moved(fit.coef, fit.intercept + by)
-    return moved.known(eta=fit.eta + by, gradient=fit.gradient, pinned=np.zeros_like(fit.pinned))
+    middle = moved.known(eta=fit.eta + by, gradient=fit.gradient, pinned=np.zeros_like(fit.pinned))
+    is_taken = fit.problem.takes_middle
+    taken = is_taken is not None and is_taken(fit.problem, float(middle.intercept), reach)
+    return middle, 0.0 if taken else reach
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import Face, is_straight, open_faces, reach_of_optima, room_of_intercept
+from onefit.leave_out.loose import Face, is_straight, open_faces, reach_of_optima
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
@@ -127,7 +127,9 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
 
 
-def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = None) -> Array:
+def bound_at(
+    solution: Solution, rows: Index, faces: Sequence[Face] | None = None, room: float | None = None
+) -> Array:
     """Bounds of some rows' predictors at what should solve a problem: (r,), by its own curvature.
 
     Parameters
@@ -137,6 +139,8 @@ def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = Non
     rows : (r,) int array
     faces : sequence of Face, optional
         What ``open_faces`` says of the fit, where it is at hand.
+    room : float, optional
+        How far other intercepts may be, where nothing holds it.
 
     Notes
     -----
@@ -155,8 +159,8 @@ def bound_at(solution: Solution, rows: Index, faces: Sequence[Face] | None = Non
     far = reach_of_optima(fit, rows, faces)
     if faces and is_straight(fit):
         return far
-    if any(room := room_of_intercept(fit)):  # all of these are as good
-        return np.full(len(rows), max(room))
+    if room is not None:
+        return np.full(len(rows), room)
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
     removed = K.is_definite or _is_removed(fit, gradient, step)

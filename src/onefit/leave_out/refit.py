@@ -133,11 +133,10 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
     solution = _solution_from(fit, removed, start)
     if solution is None:
         return None
-    refit = with_middle_intercept(solution.fit)
+    refit, room = with_middle_intercept(solution.fit)
     faces = open_faces(refit, is_definite=solution.curvature.is_definite)
-    bounds = bound_at(solution._replace(fit=refit), judged, faces)
-    several = refit is not solution.fit or bool(faces)
-    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, several)
+    bounds = bound_at(solution._replace(fit=refit), judged, faces, room)
+    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
 
 
 def _solution_from(fit: Fit, removed: Index, start: Direction | None) -> Solution | None:

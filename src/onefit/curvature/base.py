@@ -105,6 +105,10 @@ class Curvature(ABC):
     def hat(self, rows: Array) -> Array:
         """Z K⁻¹ Zᵀ times columns of one number a row and output: (n, r), or (n, c, r)."""
 
+    @abstractmethod
+    def hat_columns(self, rows: Index) -> Array:
+        """Z K⁻¹ Zᵀ times one at each of some rows, in every output: (n, r), or (n, c, r)."""
+
     def leave(self, rows: Index, gradients: Direction) -> Direction:
         """K⁻¹ z_i c_i for some rows i that leave, given z_i c_i, along the last axis."""
         return self.solve(gradients)
@@ -155,7 +159,6 @@ class ScalarCurvature(Curvature):
         """Z K⁻¹ Zᵀ: (n, n)."""
 
     def hat_columns(self, rows: Index) -> Array:
-        """Some columns of Z K⁻¹ Zᵀ: (n, r)."""
         unit = np.zeros((self.n, len(rows)))
         unit[rows, np.arange(len(rows))] = 1.0
         return self.hat(unit)

@@ -111,19 +111,25 @@ class Dual(OfColumns):
         return kernel - self._fitted(kernel.T).T + self._offset
 
     def hat(self, rows: Array) -> Array:
-        along = _linalg.product(self._gram, rows)
-        return along - self._fitted(along) + rows.sum(axis=0) / self._total
+        return self._answer(_linalg.product(self._gram, rows)) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
         free = self.responses().coef ** 2 @ middle
         return Sandwich(self.hat_matrix() ** 2 @ middle, self._spread(free))
 
     def hat_matrix(self) -> Array:
-        return self._gram - self._fitted(self._gram) + self._offset
+        return self._answer(self._gram) + self._offset
 
     def hat_columns(self, rows: Index) -> Array:
-        along = self._gram[:, rows]
-        return along - self._fitted(along) + self._offset
+        return self._answer(self._gram[:, rows]) + self._offset
+
+    def _answer(self, along: Array) -> Array:
+        """H v given G v, (n, r): D^-½ M⁻¹ D^½ G v, and where d is faint G v − G D^½ M⁻¹ D^½ G v."""
+        explained, flat = self._explained(along), np.flatnonzero(self.d <= FLAT * self.d.max())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = explained / self.d[:, None]
+        found[flat] = along[flat] - _linalg.product(self._gram[flat], explained)
+        return found
 
     def responses(self) -> Direction:
         dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ

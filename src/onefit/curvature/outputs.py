@@ -221,6 +221,9 @@ class Independent(Curvature):
         columns = [self.factors[which].hat(rows[:, j]) for j, which in enumerate(self.group)]
         return np.stack(columns, axis=1)
 
+    def hat_columns(self, rows: Index) -> Array:
+        return np.stack([self.factors[which].hat_columns(rows) for which in self.group], axis=1)
+
     def sandwich(self, middle: Array) -> Sandwich:
         parts = [self.factors[which].sandwich(middle[:, j]) for j, which in enumerate(self.group)]
         return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
@@ -340,3 +343,8 @@ class CoupledBlock(Curvature):
     def hat(self, rows: Array) -> Array:
         gradient = Direction(_linalg.transposed_times(self.problem.X, rows), rows.sum(axis=0))
         return self.predict(self.solve(gradient))
+
+    def hat_columns(self, rows: Index) -> Array:
+        unit = np.zeros((*self.d.shape[:2], len(rows)))
+        unit[rows, :, np.arange(len(rows))] = 1.0
+        return self.hat(unit)

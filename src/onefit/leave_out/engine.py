@@ -115,6 +115,12 @@ def affordable_for(fit: Fit) -> float:
     return max(AT_LEAST, AFFORDABLE * fit_cost(fit).seconds)
 
 
+def affords_all(fit: Fit) -> bool:
+    """Whether making left-out values of all rows exact may take so long."""
+    (work, _), *_ = ways(fit)
+    return work.times(fit.problem.n).seconds <= affordable_for(fit)
+
+
 def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
     (work, way), *_ = ways(fit)

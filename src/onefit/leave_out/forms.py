@@ -110,10 +110,7 @@ def forms_of(fit: Fit, batch: Batch, free: int) -> Forms:
 def _forms_by_hat(fit: Fit, batch: Batch) -> Array:
     """H_GG from Z K⁻¹ Zᵀ times unit columns: for curvatures that live in the rows."""
     f, b = batch.rows.shape
-    flat = batch.rows.ravel()
-    unit = np.zeros((*fit.eta.shape, flat.size))
-    unit[flat, ..., np.arange(flat.size)] = 1.0
-    columns = batch.curvature.hat(unit).reshape(fit.problem.n, -1, f, b)
+    columns = batch.curvature.hat_columns(batch.rows.ravel()).reshape(fit.problem.n, -1, f, b)
     own = columns[batch.rows, :, np.arange(f)[:, None]]  # (f, row, c, column)
     return own.transpose(0, 2, 1, 3)
 
@@ -165,9 +162,7 @@ class WithoutFolds:
     def _columns(self) -> Array:
         """Z K⁻¹ Z_Gᵀ of a single output: (n, f, b)."""
         f, b = self.forms.rows.shape
-        unit = np.zeros((self.problem.n, f * b))
-        unit[self.forms.rows.ravel(), np.arange(f * b)] = 1.0
-        return self.hat(unit).reshape(-1, f, b)
+        return self.curvature.hat_columns(self.forms.rows.ravel()).reshape(-1, f, b)
 
     def respond(self, rows: Array) -> Array:
         """Z K_G⁻¹ Zᵀ times one column a fold: (n, f), or (n, c, f)."""

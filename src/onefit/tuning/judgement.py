@@ -14,7 +14,7 @@ from onefit.curvature import Curvature
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.engine import affordable_for, cost_of_some, in_passing, leave_some_out
+from onefit.leave_out.engine import affords_all, cost_of_some, in_passing, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
@@ -128,8 +128,7 @@ class Judgement:
         Of a fit without kinks the engine solves all rows, or a sample of its own where that takes long.
         """
         fit = solution.fit
-        whole = cost_of_some(fit, len(self.order)) <= affordable_for(fit)
-        return self.is_by_row and (fit.is_kinked or whole)
+        return self.is_by_row and (fit.is_kinked or affords_all(fit))
 
     @property
     def is_by_row(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -306,6 +306,11 @@ class CoupledBlock(Curvature):
     @cached_property
     def _forms(self) -> Array:
         return self._rows.forms(self._factored.inverse())
+
+    def forms_of(self, rows: Index) -> Array:
+        """Forms of some rows: (r, c, c)."""
+        some = replace(self._rows, X=_linalg.some_rows(self.problem.X, rows))
+        return some.forms(self._factored.inverse())
 
     def sandwich(self, middle: Array) -> Sandwich:
         inner = _linalg.mirrored(self._rows.weighted(middle))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -27,7 +27,7 @@ SWEEPS = 100, 1000  # at most, in each step that goes near
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
-    return from_the_last(problems, solved)
+    return from_the_last(problems, partial(solved, near=truncated.NEARBY))
 
 
 def from_the_last(
@@ -41,7 +41,7 @@ def from_the_last(
         yield last
 
 
-def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
+def solved(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> newton.Solution:
     """Minimise by Newton's method; K is factored only when somebody asks, where steps without do.
 
     Parameters
@@ -49,11 +49,13 @@ def solved(start: Fit, last: Curvature | None = None) -> newton.Solution:
     start : Fit
     last : Curvature, optional
         Of a problem like this one.
+    near : float
+        Of steps without a factor, as ``truncated.approach`` takes it.
     """
-    near = approached(start, last)
-    if near.is_there:
-        return newton.Solution.of(near.fit)
-    return newton.solve(near.fit) if start.problem.loss.is_smooth else _across_jumps(near.fit)
+    found = approached(start, last, near)
+    if found.is_there:
+        return newton.Solution.of(found.fit)
+    return newton.solve(found.fit) if start.problem.loss.is_smooth else _across_jumps(found.fit)
 
 
 def _across_jumps(start: Fit) -> newton.Solution:
@@ -82,7 +84,9 @@ def _is_small_program(start: Fit) -> bool:
     return small and start.problem.has_one_output and isinstance(rest, Polyhedral)
 
 
-def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:
+def approached(
+    start: Fit, last: Curvature | None = None, near: float = truncated.NEAR
+) -> truncated.Approach:
     """Go near the optimum, where getting there without factors of one's own is cheaper.
 
     Parameters
@@ -90,13 +94,15 @@ def approached(start: Fit, last: Curvature | None = None) -> truncated.Approach:
     start : Fit
     last : Curvature, optional
         Of a problem like this one.
+    near : float
+        Of steps without a factor, as ``truncated.approach`` takes it.
     """
     if coordinate_descent.applies(start):
         return truncated.Approach(coordinate_descent.approach(start), False)
     approximately = truncated.preconditioner(start, last)
     if approximately is None:
         return truncated.Approach(start, False)
-    return truncated.approach(start, approximately)
+    return truncated.approach(start, approximately, near)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbo
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
+NEARBY = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
 FALLING = 0.25  # of a decrement that the next one must be, near the end
 ROUGHLY = 0.1  # error of the first steps, relative to the gradient
 
@@ -87,7 +88,7 @@ class Approach(NamedTuple):
     is_there: bool  # whether that is an optimum: nothing is left that a step with a factor would bring
 
 
-def approach(start: Fit, solve: Solve) -> Approach:
+def approach(start: Fit, solve: Solve, near: float = NEAR) -> Approach:
     """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
 
     Parameters
@@ -95,6 +96,8 @@ def approach(start: Fit, solve: Solve) -> Approach:
     start : Fit
     solve : callable
         About K⁻¹ times a gradient.
+    near : float
+        Root of the decrement, relative to that of the objective, of the last step, which is taken.
     """
     fit, first, last = start, np.inf, np.inf
     for _ in range(MOST_STEPS):
@@ -104,13 +107,14 @@ def approach(start: Fit, solve: Solve) -> Approach:
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction = _conjugate(fit, gradient, solve, loosely)
         decrement = -direction.inner(fit.problem.X, gradient)
-        near = decrement <= 1e-12 * abs(fit.objective)
-        if 0 < decrement <= NEAR**2 * abs(fit.objective):
-            return Approach(fit, fit.tangent.hessian.min(initial=np.inf) > 0)  # no minimum is at infinity
-        if not decrement > 0 or (near and decrement > FALLING * last):
+        is_last = 0 < decrement <= near**2 * abs(fit.objective)
+        small = decrement <= 1e-12 * abs(fit.objective)
+        if not decrement > 0 or (small and not is_last and decrement > FALLING * last):
             break
         last = decrement
         moved = _moved(fit, direction, decrement)
+        if is_last:  # no minimum is at infinity
+            return Approach(moved or fit, fit.tangent.hessian.min(initial=np.inf) > 0)
         if moved is None:
             break
         fit = moved

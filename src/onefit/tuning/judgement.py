@@ -14,6 +14,7 @@ from onefit.curvature import Curvature
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
 from onefit.leave_out.engine import affords_all, cost_of_some, in_passing, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
@@ -117,10 +118,14 @@ class Judgement:
         """Rows as samples take them, the same at every strength but for those of the largest losses."""
         return np.random.default_rng(0).permutation(len(self.weights))
 
-    def _picked(self, stepped: Array) -> Index:
-        """Rows that may make up the risk, by their losses after a step: no sample may miss them."""
+    def _drawn(self, stepped: Array) -> tuple[Index, int]:
+        """Rows as a sample takes them, and how many are first for what they may make up of the risk.
+
+        Those are the rows of the largest losses after a step, which no sample may miss.
+        """
         heavy = np.where(self.weights > 0, self.weights * np.nan_to_num(stepped, nan=np.inf), -np.inf)
-        return np.argsort(-heavy, kind="stable")[: min(PICKED, len(heavy))]
+        picked = np.argsort(-heavy, kind="stable")[:PICKED]
+        return np.concatenate([picked, self.order[~np.isin(self.order, picked)]]), len(picked)
 
     def is_sampled(self, solution: Solution) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves.
@@ -146,7 +151,8 @@ class Judgement:
         if self.is_by_row and not estimated and is_dear_to_factor(solution.fit, TENTHS):
             return self.by_tenths(*solution)
         if not self.is_full(solution):
-            return self.by_step(solution)
+            some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
+            return self.by_some_steps(solution) if some else self.by_step(solution)
         cheap = self._by_tenths_cost(solution, 0) < self.seconds(solution, FIRST)
         if self._has_large_tenths or (cheap and self._tenths_hold(FIRST)):
             return self.by_tenths(*solution)
@@ -189,13 +195,24 @@ class Judgement:
         for part in parts:
             if not np.isin(part, self.order[:seen]).all():
                 known[part] = self._of_rows(part, left_out_roughly(fit, curvature, part))
-        covariates = self._of_rows(np.arange(len(self.weights)), fit.eta)[:, None]
+        covariates = self._of_rows(self._everyone, fit.eta)[:, None]
         verdict = from_sample(known[rows], rows, self.order, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows))
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""
         return self.verdict(self.roughly(solution))
+
+    def by_some_steps(self, solution: Solution) -> Verdict:
+        """Judge by the steps of a tenth of the rows, and about those of the others."""
+        averaged = self._of_rows(self._everyone, step_by_average(solution.fit))
+        order, certain = self._drawn(averaged)
+        rows = order[: len(order) // PARTS]
+        known = self._of_rows(rows, step_of_rows(*solution, rows))
+        verdict = from_sample(
+            known, rows, order, self._covariates(solution.fit, averaged), self.weights, certain
+        )
+        return verdict._replace(error=np.inf, solved=0)
 
     def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
         """What left-out predictors of all rows say, and how far that may be off."""
@@ -218,17 +235,24 @@ class Judgement:
         after a step, where they are at hand.
         """
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
-        picked = self._picked(stepped)
-        order = np.concatenate([picked, self.order[~np.isin(self.order, picked)]])
+        order, certain = self._drawn(stepped)
         rows = order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
         done = 0 if before is None else before.solved
         known = np.empty(len(rows))
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
         known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:], self.yardstick))
-        everyone = np.arange(len(self.weights))
-        covariates = np.column_stack([self._of_rows(everyone, solution.fit.eta), stepped])
-        return from_sample(known, rows, order, covariates, self.weights, len(picked))
+        return from_sample(
+            known, rows, order, self._covariates(solution.fit, stepped), self.weights, certain
+        )
+
+    @property
+    def _everyone(self) -> Index:
+        return np.arange(len(self.weights))
+
+    def _covariates(self, fit: Fit, stepped: Array) -> Array:
+        """Losses of all rows in the fit, and after a step: (n, 2)."""
+        return np.column_stack([self._of_rows(self._everyone, fit.eta), stepped])
 
     def better(
         self, solution: Solution, count: int, before: Verdict | None, stepped: Callable[[], Array]

@@ -190,7 +190,7 @@ class _Race:
         """Losses of all rows after a step from a strength, once."""
         if j not in self.stepped:
             known = self.verdicts[j]
-            if known is not None and not known.left_out:
+            if known is not None and not known.left_out and not known.misses.any():
                 self.stepped[j] = known.losses
             else:
                 self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))

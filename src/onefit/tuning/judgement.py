@@ -127,12 +127,11 @@ class Judgement:
         picked = np.argsort(-heavy, kind="stable")[:PICKED]
         return np.concatenate([picked, self.order[~np.isin(self.order, picked)]]), len(picked)
 
-    def is_sampled(self, solution: Solution) -> bool:
+    def is_sampled(self, fit: Fit) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves.
 
         Of a fit without kinks the engine solves all rows, or a sample of its own where that takes long.
         """
-        fit = solution.fit
         return self.is_by_row and (fit.is_kinked or affords_all(fit))
 
     @property
@@ -143,7 +142,7 @@ class Judgement:
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         fit = solution.fit
-        return self.is_sampled(solution) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
+        return self.is_sampled(fit) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
@@ -153,7 +152,7 @@ class Judgement:
         if not self.is_full(solution):
             some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
             return self.by_some_steps(solution) if some else self.by_step(solution)
-        cheap = self._by_tenths_cost(solution, 0) < self.seconds(solution, FIRST)
+        cheap = self._by_tenths_cost(solution.fit, 0) < self.seconds(solution.fit, FIRST)
         if self._has_large_tenths or (cheap and self._tenths_hold(FIRST)):
             return self.by_tenths(*solution)
         return self.sample(solution, FIRST)
@@ -166,19 +165,19 @@ class Judgement:
     def _tenths_hold(self, count: float) -> bool:
         return TENTHS * len(self.order) >= PARTS * count
 
-    def _pays_by_tenths(self, solution: Solution, count: int, before: Verdict | None = None) -> bool:
+    def _pays_by_tenths(self, fit: Fit, count: int, before: Verdict | None = None) -> bool:
         """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
         if before is not None and (before.seen or before.solved):
-            return before.seen > 0 and (self._has_large_tenths or is_dear_to_factor(solution.fit, TENTHS))
-        if not solution.fit.is_kinked:
+            return before.seen > 0 and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS))
+        if not fit.is_kinked:
             return False
-        singly = cost_of_some(solution.fit, count)
-        return self._has_large_tenths and singly > max(LITTLE, self._by_tenths_cost(solution, count))
+        singly = cost_of_some(fit, count)
+        return self._has_large_tenths and singly > max(LITTLE, self._by_tenths_cost(fit, count))
 
-    def _by_tenths_cost(self, solution: Solution, count: int, seen: int = 0) -> float:
+    def _by_tenths_cost(self, fit: Fit, count: int, seen: int = 0) -> float:
         n = len(self.order)
         parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
-        return rough_cost(solution.fit) * max(parts, 0.0)
+        return rough_cost(fit) * max(parts, 0.0)
 
     def by_tenths(
         self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None
@@ -258,15 +257,15 @@ class Judgement:
         self, solution: Solution, count: int, before: Verdict | None, stepped: Callable[[], Array]
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves."""
-        if self._pays_by_tenths(solution, count, before):
+        if self._pays_by_tenths(solution.fit, count, before):
             return self.by_tenths(*solution, count, before)
         return self.sample(solution, count, before, stepped())
 
-    def seconds(self, solution: Solution, count: int, before: Verdict | None = None) -> float:
+    def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:
         """About what it takes to judge by so many rows."""
-        if self._pays_by_tenths(solution, count, before):
-            return self._by_tenths_cost(solution, count, 0 if before is None else before.seen)
-        return cost_of_some(solution.fit, min(count, len(self.order)))
+        if self._pays_by_tenths(fit, count, before):
+            return self._by_tenths_cost(fit, count, 0 if before is None else before.seen)
+        return cost_of_some(fit, min(count, len(self.order)))
 
     def _of_rows(self, rows: Index, eta: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):  # of missing predictors

@@ -184,7 +184,7 @@ class _Race:
     def _is_in_part(self, j: int) -> bool:
         """Whether a strength is judged by some of the rows."""
         known = self.verdicts[j]
-        return self.judgement.is_sampled(self._solution(j)) or (known is not None and known.seen > 0)
+        return self.judgement.is_sampled(self._fit(j)) or (known is not None and known.seen > 0)
 
     def _stepped(self, j: int) -> Array:
         """Losses of all rows after a step from a strength, once."""
@@ -199,7 +199,7 @@ class _Race:
     def _seconds(self, j: int, count: int) -> float:
         if not self._is_in_part(j):
             return 0.0
-        return self.judgement.seconds(self._solution(j), count, self.verdicts[j])
+        return self.judgement.seconds(self._fit(j), count, self.verdicts[j])
 
     def _choose(self) -> None:
         held, weights = self.result, self.judgement.unit_weights
@@ -210,15 +210,19 @@ class _Race:
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution = self._solution(j)
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
-        if self.judgement.is_sampled(solution):
-            self.spent += self.judgement.seconds(solution, len(self.judgement.order))
+        if self.judgement.is_sampled(solution.fit):
+            self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 
     def _solution(self, j: int) -> Solution:
         if j not in self.solutions:
-            problem = self.problem_at(float(self.result.strengths[j]))
-            self.solutions[j] = solve(Fit(problem, self.result.coefs[j], self.result.levels[j]))
+            self.solutions[j] = solve(self._fit(j))
         return self.solutions[j]
+
+    def _fit(self, j: int) -> Fit:
+        """The fit as the path found it."""
+        problem = self.problem_at(float(self.result.strengths[j]))
+        return Fit(problem, self.result.coefs[j], self.result.levels[j])
 
     @cached_property
     def _affordable(self) -> float:
@@ -231,6 +235,6 @@ class _Race:
         (n, p), inside = problem.X.shape, self.result.coefs[j] != 0
         k = max(1, int(np.count_nonzero(inside)))
         if not problem.loss.is_quadratic:
-            return fit_cost(Fit(problem, self.result.coefs[j], self.result.levels[j])).seconds
+            return fit_cost(self._fit(j)).seconds
         changes = np.count_nonzero(inside != (self.result.coefs[max(j - 1, 0)] != 0))
         return cost.Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes).seconds

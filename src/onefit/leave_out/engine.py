@@ -72,6 +72,7 @@ def leave_out(
     if np.isinf(max_error):
         return state.found
     state.prove()
+    state.prove_closely(FEWEST * cost_of_chords(fit, sets).seconds)
     if affordable is None:
         affordable = np.inf if max_error == 0 else affordable_for(fit)
     state.progress = progress
@@ -90,7 +91,7 @@ def leave_out(
 
 
 def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
-    """One step, and more for the rows that it is too long for, where that is cheap: for races along a path.
+    """One step, and its bounds; exact paths for rows that it is too long for, where these are cheap: for races.
 
     Patterns are not checked.
     """
@@ -102,9 +103,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
             state.follow(strained)
     elif not fit.is_kinked:
         state.prove()
-        which = state.wanting().which
-        if which.size and cost_of_chords(fit, None).times(which.size).seconds < IN_PASSING:
-            state.repeat_steps(which)
+        state.prove_closely(IN_PASSING)
     else:
         state.shorten(state.trusted)
     return state.found

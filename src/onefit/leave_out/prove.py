@@ -21,7 +21,8 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction, curved_along
+from onefit.cost import Work
+from onefit.curvature import Curvature, Direction, ScalarCurvature, curved_along
 from onefit.fit import Fit
 from onefit.leave_out.loose import Face, is_straight, open_faces, reach_of_optima
 from onefit.leave_out.rescaling import Spread
@@ -34,6 +35,7 @@ from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
 
 SATURATED = 1e-10  # curvature of a row, relative to the largest, below which rounding may hide it
+PASSES = 3.0  # over all pairs of rows, each as long as so many functions
 SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
 
 
@@ -104,12 +106,11 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
     elsewhere.  No product beyond the leverages is needed.
     """
-    problem, R = fit.problem, fit.problem.self_concordance()
-    served = problem.has_one_output or problem.is_coupled
-    if R is None or problem.loss.jumps or fit.is_kinked or not served:
+    R = _concordance(fit)
+    if R is None or not (fit.problem.has_one_output or fit.problem.is_coupled):
         return np.full(len(eta), np.inf)
-    D, H, change = fit.hessian, step.forms, eta - fit.eta
-    if problem.is_coupled:
+    D, H = fit.hessian, step.forms
+    if fit.problem.is_coupled:
         share = 1.0 - slack
         kept = np.eye(H.shape[1]) - D @ H
         kept[share >= 1.0] = np.eye(H.shape[1])
@@ -117,13 +118,60 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     else:
         share = D * H
         own = H / np.maximum(1.0 - share, TINY)
-    slope = step.gradient + fit.bent(change)
-    moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
-    norm = np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
-    slack = 1.0 - share
+    slack, norm = 1.0 - share, _length_of_step(fit, step, eta)
     with np.errstate(divide="ignore", invalid="ignore"):
         widest = np.sqrt(largest_form(fit, H) / slack)
         found = np.sqrt(np.maximum(own, 0.0)) * radius_of_step(R, norm, widest, step.rescaled.spread)
+    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+
+
+def _concordance(fit: Fit) -> float | None:
+    """R, where steps of smooth problems can be bounded by it."""
+    return None if fit.problem.loss.jumps or fit.is_kinked else fit.problem.self_concordance()
+
+
+def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
+    """Norm in A of the step of each row: (n,)."""
+    change = eta - fit.eta
+    slope = step.gradient + fit.bent(change)
+    moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
+    return np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
+
+
+def cost_of_closer_bounds(fit: Fit) -> Work:
+    """What ``bound_steps_closely`` takes, about; without end where it has nothing to say."""
+    n, k = fit.problem.n, min(max(1, fit.tangent.size), fit.problem.n)
+    if not fit.problem.has_one_output or not _concordance(fit):
+        return Work(np.inf)
+    return Work(float(n) * n * k, 1.0, PASSES * n * n)
+
+
+def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
+    """The same for one output, by what the step of each row does to every other row: (n,).
+
+    Rows j that move by Δ_ji = z_jᵀ(θ̃ − θ̂) leave gradients of at most d_j (e^t − 1 − t)/t² R Δ_ji², where t is R
+    times the widest move, and ‖Zᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j since A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ: with most rows hardly
+    moved that is far less than if all moved as the widest may.
+    """
+    curvature, R, rescaled = step.curvature, _concordance(fit), step.rescaled
+    assert isinstance(curvature, ScalarCurvature) and R
+    d, spread, own_rows = fit.hessian, rescaled.spread, np.arange(len(eta))
+    moved = curvature.hat_matrix()
+    moved[own_rows, own_rows] = 0.0
+    moved[fit.problem.weights == 0] = 0.0
+    across = np.square(np.abs(moved).max(axis=0))
+    moved *= step.gradient + d * (eta - fit.eta)
+    for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
+        moved += np.multiply.outer(curvature.predict(direction), amount)
+    moved[own_rows, own_rows] = 0.0
+    np.square(moved, out=moved)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        travelled = np.sqrt(moved.max(axis=0))
+        t = np.clip(R * travelled, TINY, LARGEST_EXPONENT)
+        left = R * np.sqrt(d @ np.square(moved, out=moved)) * bent(t) / t
+        left = left * spread.high + spread.off * _length_of_step(fit, step, eta)
+        widest = np.sqrt(largest_form(fit, step.forms) + d * across / slack)
+        found = radius(R, left, travelled, widest, spread.low) * np.sqrt(step.forms / slack)
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
 
 

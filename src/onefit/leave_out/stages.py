@@ -20,7 +20,7 @@ from onefit.leave_out.chords import MAX_STEPS
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.probed import estimate_of
-from onefit.leave_out.prove import bound_steps, is_blind
+from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
@@ -167,6 +167,16 @@ class State:
                 bounds[sure] = 0.0
             bounds[leaves_nothing(fit)] = 0.0
         self.found = replace(found, bounds=bounds + self._rounding(bounds))
+
+    def prove_closely(self, affordable: float) -> None:
+        """Bound steps by what they do to each of the other rows, if wanted and done in some seconds."""
+        step, dear = self.step, cost_of_closer_bounds(self.fit).seconds > affordable
+        if step is None or dear or self.estimate is not None or self._is_blind or self.is_asked_for_all:
+            return
+        if self.errors().sum() > self.room:
+            bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
+            bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
+            self.found = replace(self.found, bounds=bounds)
 
     @cached_property
     def _is_blind(self) -> bool:

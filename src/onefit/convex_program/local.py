@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from onefit._typing import Array, Design, Mask
+from onefit._typing import Array, Design, Index, Mask
 from onefit.convex_program.program import SplitProgram
 from onefit.convex_program.splitting import shown
 from onefit.curvature import Curvature, Direction, Wrapped, factor
@@ -313,3 +313,6 @@ class Deferred(Wrapped):
 
     def carry(self, new: Design, slopes: Array) -> Array:
         return self.inner.carry(new, slopes)
+
+    def hat_columns(self, rows: Index) -> Array:
+        return self.inner.hat_columns(rows)

@@ -1,8 +1,8 @@
 """Steps of coupled outputs for some rows, and about those of all rows, by the average curvature of the rows.
 
-With D̄ = Σ D_i and the covariance S of the rows, D̄ ⊗ S + C is nearly K where curvatures and rows have little to
-do with each other (Martens and Grosse 2015), and two small eigendecompositions invert it.  What steps by it
-are off by is told by the rows whose steps are taken.
+With D̄ = Σ D_i and the covariance S of the rows, D̄ ⊗ S + C is nearly K where curvatures and rows have little
+to do with each other (Martens and Grosse 2015), and two small eigendecompositions invert it.  What steps by
+it are off by is told by the rows whose steps are taken.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ def step_by_average(fit: Fit) -> Array:
 def step_of_rows(fit: Fit, curvature: Curvature, rows: Index) -> Array:
     """Predictors of some rows without themselves, one Newton step away: (r, c)."""
     assert isinstance(curvature, CoupledBlock)
-    few = fit.of_rows(rows)
-    step = Step(curvature, curvature.forms_of(rows), few.gradient, np.zeros_like(few.eta), rescaling(fit, curvature))
+    few, nothing = fit.of_rows(rows), np.zeros_like(fit.eta[rows])
+    step = Step(curvature, curvature.forms_of(rows), few.gradient, nothing, rescaling(fit, curvature))
     return step.taken(few).eta

@@ -91,9 +91,9 @@ def leave_out(
 
 
 def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
-    """One step, and its bounds; exact paths for rows that it is too long for, where these are cheap: for races.
+    """One step and its bounds, or exact paths for rows that it is too long for, where these are cheap.
 
-    Patterns are not checked.
+    For races along a path: patterns are not checked.
     """
     state = State.of(fit, None, curvature, yardstick, IN_A_RACE, FEW_PROBES)
     found = state.found

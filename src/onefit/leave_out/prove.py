@@ -138,10 +138,10 @@ def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
     return np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
 
 
-def cost_of_closer_bounds(fit: Fit) -> Work:
+def cost_of_closer_bounds(fit: Fit, K: Curvature) -> Work:
     """What ``bound_steps_closely`` takes, about; without end where it has nothing to say."""
     n, k = fit.problem.n, min(max(1, fit.tangent.size), fit.problem.n)
-    if not fit.problem.has_one_output or not _concordance(fit):
+    if K.is_estimated or not isinstance(K, ScalarCurvature) or not _concordance(fit):
         return Work(np.inf)
     return Work(float(n) * n * k, 1.0, PASSES * n * n)
 
@@ -149,12 +149,13 @@ def cost_of_closer_bounds(fit: Fit) -> Work:
 def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     """The same for one output, by what the step of each row does to every other row: (n,).
 
-    Rows j that move by Δ_ji = z_jᵀ(θ̃ − θ̂) leave gradients of at most d_j (e^t − 1 − t)/t² R Δ_ji², where t is R
-    times the widest move, and ‖Zᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j since A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ: with most rows hardly
-    moved that is far less than if all moved as the widest may.
+    A row j that moves by Δ_ji = z_jᵀ(θ̃ − θ̂) leaves a gradient ρ_j of at most d_j (e^t − 1 − t)/t² R Δ_ji²,
+    where t is R times the widest move, and ‖Z₋ᵢᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j as A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ.  Most
+    rows hardly move, so that this is far less than if all moved as the widest may.
     """
     curvature, R, rescaled = step.curvature, _concordance(fit), step.rescaled
-    assert isinstance(curvature, ScalarCurvature) and R
+    assert isinstance(curvature, ScalarCurvature)
+    assert R
     d, spread, own_rows = fit.hessian, rescaled.spread, np.arange(len(eta))
     moved = curvature.hat_matrix()
     moved[own_rows, own_rows] = 0.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,26 +26,12 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import Step, leave_kinks_out, leverages_of
 from onefit.leave_out.tableau import Watched
-from onefit.leave_out.ways import Way, cost_of_chords, ways
+from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 
 FINER = 1e-4  # times the precision where nothing bounds an end
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
-
-
-class Wanting(NamedTuple):
-    """Sets to refine."""
-
-    which: Index
-    needed: int  # so many of the first for the mean; the others for their own sake
-
-
-class Stage(NamedTuple):
-    """Something that can be done for sets that are not bounded well enough."""
-
-    each: Work  # that a set takes, about
-    act: Callable[[Index], None]  # on some sets
 
 
 @dataclass(eq=False)
@@ -170,10 +156,11 @@ class State:
 
     def prove_closely(self, affordable: float) -> None:
         """Bound steps by what they do to each of the other rows, if wanted and done in some seconds."""
-        step, dear = self.step, cost_of_closer_bounds(self.fit).seconds > affordable
-        if step is None or dear or self.estimate is not None or self._is_blind or self.is_asked_for_all:
+        step = self.step
+        if step is None or self.is_asked_for_all or self._is_blind:
             return
-        if self.errors().sum() > self.room:
+        seconds = cost_of_closer_bounds(self.fit, step.curvature).seconds
+        if seconds <= affordable and self.errors().sum() > self.room:
             bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
             bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
             self.found = replace(self.found, bounds=bounds)

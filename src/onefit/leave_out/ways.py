@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
+from typing import NamedTuple
 
+from onefit._typing import Index
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import proximal
@@ -25,6 +28,20 @@ class Way(Enum):
     REPEAT = auto()  # steps with one factor
     FOLLOW = auto()  # along the exact path
     ANEW = auto()
+
+
+class Wanting(NamedTuple):
+    """Sets to refine."""
+
+    which: Index
+    needed: int  # so many of the first for the mean; the others for their own sake
+
+
+class Stage(NamedTuple):
+    """Something that can be done for sets that are not bounded well enough."""
+
+    each: Work  # that a set takes, about
+    act: Callable[[Index], None]  # on some sets
 
 
 def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -> list[tuple[Work, Way]]:

@@ -84,9 +84,7 @@ def _is_small_program(start: Fit) -> bool:
     return small and start.problem.has_one_output and isinstance(rest, Polyhedral)
 
 
-def approached(
-    start: Fit, last: Curvature | None = None, near: float = truncated.NEAR
-) -> truncated.Approach:
+def approached(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> truncated.Approach:
     """Go near the optimum, where getting there without factors of one's own is cheaper.
 
     Parameters

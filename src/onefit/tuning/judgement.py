@@ -241,9 +241,7 @@ class Judgement:
         if before is not None and done:
             known[:done] = before.losses[rows[:done]]
         known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:], self.yardstick))
-        return from_sample(
-            known, rows, order, self._covariates(solution.fit, stepped), self.weights, certain
-        )
+        return from_sample(known, rows, order, self._covariates(solution.fit, stepped), self.weights, certain)
 
     @property
     def _everyone(self) -> Index:

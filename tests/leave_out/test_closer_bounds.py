@@ -1,0 +1,102 @@
+"""Bounds of steps by what they do to each other row, and steps of some rows of coupled outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onefit.curvature import CoupledBlock
+from onefit.fit import Fit
+from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
+from onefit.leave_out.engine import leave_out
+from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds
+from onefit.leave_out.rescaling import curvature_of_refits
+from onefit.leave_out.step import Step, one_step
+from onefit.losses import Logistic, Multinomial, Poisson
+from onefit.penalties import L2
+from onefit.problem import Balance, Problem
+from onefit.solvers.path import newton_path
+from onefit.solvers.solve import solve
+
+
+def _problem(kind: str, n: int, p: int, alpha: float, seed: int = 0) -> Problem:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    eta = 1.5 * X[:, 0] - X[:, 1]
+    if kind == "poisson":
+        counts = rng.poisson(np.exp(0.4 * eta)).astype(float)
+        return Problem(Poisson(), L2(alpha), X, counts, np.ones(n), mean_scaled=True)
+    y = (eta + rng.logistic(size=n) > 0.5).astype(int)
+    if kind == "balanced":
+        weights = n / (2.0 * np.bincount(y)[y])
+        return Problem(Logistic(), L2(alpha), X, y.astype(float), weights, balance=Balance(y, np.ones(n)))
+    weights = rng.integers(0, 4, n).astype(float) if kind == "weighted" else np.ones(n)
+    return Problem(Logistic(), L2(alpha), X, y.astype(float), weights)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "weighted", "balanced", "poisson"])
+@pytest.mark.parametrize(("n", "p"), [(60, 4), (40, 90)])
+@pytest.mark.parametrize("alpha", [0.3, 10.0])
+def test_no_step_is_farther_off_than_its_closer_bound(kind: str, n: int, p: int, alpha: float) -> None:
+    fit, K = solve(Fit.at_start(_problem(kind, n, p, alpha)))
+    step = Step.of(fit, curvature_of_refits(fit, K))
+    found, exact = step.taken(fit), leave_out(fit, None, 0.0, curvature=K)
+    assert np.isfinite(cost_of_closer_bounds(fit, step.curvature).seconds)
+    close = bound_steps_closely(fit, step, found.eta, found.slack)
+    loose = bound_steps(fit, step, found.eta, found.slack)
+    held = fit.problem.weights > 0
+    off = np.abs(exact.eta - found.eta)[held]
+    assert np.isfinite(close[held]).mean() > 0.5
+    assert np.all(off <= (close + exact.bounds)[held] + 1e-9)
+    with np.errstate(invalid="ignore"):
+        assert np.nanmedian(close[held] / loose[held]) < 0.5  # or there would be no use for them
+
+
+def _classes(n: int = 600, p: int = 6, c: int = 4) -> Fit:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, p)) * np.linspace(0.5, 2.0, p)
+    y = (X @ rng.normal(size=(p, c)) + rng.gumbel(size=(n, c))).argmax(axis=1).astype(float)
+    problem = Problem(Multinomial(c), L2(2.0), X, y, np.ones(n), np.ones(c, dtype=bool))
+    return solve(Fit.at_start(problem)).fit
+
+
+def test_steps_of_some_rows_are_those_of_all() -> None:
+    fit = _classes()
+    K = curvature_of_refits(fit)
+    assert isinstance(K, CoupledBlock)
+    assert has_average(fit, K)
+    rows = np.array([5, 0, 77, 599])
+    np.testing.assert_allclose(K.forms_of(rows), K.quadratic_forms()[rows], rtol=1e-10)
+    np.testing.assert_allclose(step_of_rows(fit, K, rows), one_step(fit, K).eta[rows], rtol=1e-10)
+
+
+def test_steps_by_average_tell_nearly_all_of_the_steps() -> None:
+    fit = _classes()
+    moved, about = one_step(fit).eta - fit.eta, step_by_average(fit) - fit.eta
+    assert np.corrcoef(moved.ravel(), about.ravel())[0, 1] > 0.97
+
+
+def test_columns_of_the_hat_matrix_are_its_products_with_unit_rows() -> None:
+    for fit in (solve(Fit.at_start(_problem("logistic", 30, 80, 1e-3))).fit, _classes(40)):
+        K, rows = curvature_of_refits(fit), np.array([3, 17])
+        unit = np.zeros((*fit.eta.shape, 2))
+        unit[rows, ..., np.arange(2)] = 1.0
+        np.testing.assert_allclose(K.hat_columns(rows), K.hat(unit), rtol=1e-8, atol=1e-10)
+        assert np.isfinite(K.hat_columns(rows)).all()
+
+
+def test_faint_rows_have_hat_values_as_accurate_as_others() -> None:
+    fit = solve(Fit.at_start(_problem("logistic", 30, 80, 1e-3))).fit  # separated: curvatures down to nothing
+    K = curvature_of_refits(fit)
+    assert fit.hessian.min() < 0.2 * fit.hessian.max()
+    hat = K.hat_matrix()
+    np.testing.assert_allclose(hat, hat.T, rtol=1e-7, atol=1e-9 * np.abs(hat).max())
+    np.testing.assert_allclose(hat.diagonal(), K.quadratic_forms(), rtol=1e-8)
+
+
+def test_fits_along_a_path_are_near_the_optimum() -> None:
+    problems = [_problem("logistic", 300, 1500, alpha) for alpha in np.geomspace(1e3, 1.0, 6)]
+    for problem, solution in zip(problems, newton_path(problems), strict=True):
+        exact = solve(Fit.at_start(problem)).fit
+        size = np.abs(exact.coef).max()
+        np.testing.assert_allclose(solution.fit.coef, exact.coef, rtol=0, atol=1e-4 * size)

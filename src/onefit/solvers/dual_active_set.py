@@ -49,11 +49,11 @@ class DualActiveSet(PinnedRows):
 
     # All rows at once
 
-    def settle_in_blocks(self) -> bool:
+    def settle_in_blocks(self, rounds: int = _BLOCK_ROUNDS) -> bool:
         """Let all wrong rows change their state together, for as long as this may still end well."""
         fewest = len(self.duals) + 1
         seen: set[bytes] = set()
-        for _ in range(_BLOCK_ROUNDS):
+        for _ in range(rounds):
             self._arrive()
             past, outside = self._crossing(), self._overshoot()
             enter = np.abs(past) > self._eta_rounding()

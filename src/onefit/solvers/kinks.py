@@ -36,11 +36,13 @@ from onefit.losses import Mixture, PiecewiseLinear
 from onefit.losses.composed import straight_part
 from onefit.numerics import CERTIFIED, rounding_of_slack
 from onefit.problem import Problem
+from onefit.solvers import libsvm
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
 from onefit.solvers.stationary import is_stationary
 
 SUMS = 100.0  # terms of a linear predictor, relative to it, that cancel in it
+FEW_ROUNDS = 6  # in which all rows change their state at once, before libsvm is asked for a start
 STEPS = 6  # of Newton's method on a pattern
 SETTLED = 1e-12  # change of η in such a step, relative to 1 + |η|, at which to stop
 TIE = 1e-9  # of a dual past the end of its interval, relative to the largest, that is rounding
@@ -72,7 +74,12 @@ def solve(start: Fit) -> Fit:
     X = problem.X if len(rows) == problem.n else _linalg.some_rows(problem.X, rows)
     dual = DualActiveSet(WeightedRows.of(X, l2, ones), *intervals(problem, rows))
     dual.place(start.eta[rows], _known_duals(start, rows))
-    dual.settle()
+    if not libsvm.solves(problem):
+        dual.settle()
+    elif not dual.settle_in_blocks(FEW_ROUNDS):
+        near = libsvm.near_minimum(problem)
+        dual.place(near.eta[rows], _known_duals(near, rows))
+        dual.settle()
     return _as_fit(problem, rows, dual)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from onefit import cost
-from onefit._linalg import positive_eigenpairs
+from onefit._linalg import factor_solve, positive_eigenpairs
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
@@ -48,7 +48,7 @@ class Optimum(NamedTuple):
 
     def solved(self, rhs: Array) -> Array:
         """K⁻¹ of a vector or of columns."""
-        return _solved(self.factor, rhs)
+        return factor_solve(self.factor, rhs)
 
 
 def optima(sums: RowSums, l1: Array, l2: Array) -> Iterator[Optimum]:
@@ -90,7 +90,7 @@ def _exchanged(sums: RowSums, l1: float, l2: float, start: Optimum) -> Optimum |
         failed = lapack.dpotrf(L, lower=1, overwrite_a=1)[1] if len(K) else 0
         if failed or np.any(L.diagonal() ** 2 <= APART * K.diagonal()):
             return None
-        beta = _solved(L, cross[support] - l1 * signs)
+        beta = factor_solve(L, cross[support] - l1 * signs)
         stays = (beta * signs > 0) | (l1 == 0)
         if not stays.all():
             support, signs = support[stays], signs[stays]
@@ -101,17 +101,13 @@ def _exchanged(sums: RowSums, l1: float, l2: float, start: Optimum) -> Optimum |
         beyond[support] = False
         enters = np.flatnonzero(beyond)
         if enters.size == 0:
-            beta = beta + _solved(L, correlations[support] - l2 * beta - l1 * signs)
+            beta = beta + factor_solve(L, correlations[support] - l2 * beta - l1 * signs)
             return Optimum(support, signs, np.where(beta * signs > 0, beta, 0.0), L)
         waited = 0 if enters.size < least else waited + 1
         least = min(least, enters.size)
         support = np.concatenate([support, enters])
         signs = np.concatenate([signs, np.sign(correlations[enters])])
     return None
-
-
-def _solved(L: Array, rhs: Array) -> Array:
-    return lapack.dpotrs(L, rhs, lower=1)[0] if rhs.size else rhs
 
 
 def _equations(gram: Array, cross: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lapack
 
-from onefit._linalg import eigh, positive_eigenpairs, product
+from onefit._linalg import Factorization, eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath
 from onefit.blocks.optima import APART, Followed, optima
@@ -53,7 +53,7 @@ def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Arr
         if l2[j] > 0:
             K = sums.gram[support][:, support]
             K.flat[:: len(K) + 1] += shrink * l2[j]
-            drifts[support, j] = np.linalg.solve(K, gradient) / sums.weight
+            drifts[support, j] = Factorization.of(K).solve(gradient) / sums.weight
         else:
             drifts[support, j] = found.solved(gradient) / sums.weight
             follow.add(found)

@@ -125,15 +125,19 @@ class Patterns:
         step = weights * residuals
         changed = slack < LEAST_SLACK
         j, k = self._near_kinks(Z, weights, step, slack)
+        kept = (1.0 - weights / self.weight) * (1.0 + ON_BOUND)
         for part in np.array_split(np.arange(j.size), max(1, j.size * len(weights) // AT_HAND)):
             own, at = j[part], (k[part], j[part])
-            ahead = product(self.pulls[own, k[part]], Z)
-            ahead *= -step[own]
-            ahead += self.base[at][:, None] + np.outer(self.drift[at], weights)
-            bound = np.outer(self.supports.l1[at], (1.0 - weights / self.weight) * (1.0 + ON_BOUND))
-            inside = self.supports.inside[at][:, None]
-            moves = np.where(inside, ahead * self.supports.sign[at][:, None] < 0, np.abs(ahead) > bound)
-            np.logical_or.at(changed, own, moves)
+            inside = self.supports.inside[at]
+            towards = np.where(inside, -self.supports.sign[at], 1.0)  # zero, or the bound on either side
+            ahead = product(-towards[:, None] * self.pulls[own, k[part]], Z)
+            ahead *= step[own]
+            ahead += (towards * self.base[at])[:, None]
+            ahead += np.outer(towards * self.drift[at], weights)
+            np.abs(ahead, out=ahead, where=~inside[:, None])
+            moves = ahead > np.outer(np.where(inside, 0.0, self.supports.l1[at]), kept)
+            some, first = np.unique(own, return_index=True)
+            changed[some] |= np.logical_or.reduceat(moves, first, axis=0)
         return changed & (weights > 0)
 
     def _near_kinks(self, Z: Array, weights: Array, step: Array, slack: Array) -> tuple[Index, Index]:
@@ -144,7 +148,7 @@ class Patterns:
         beside = np.abs(Z).max(axis=1, initial=0.0)[:, None] * np.abs(step).max(axis=1, initial=0.0)
         start, held = np.abs(self.base), self.supports.l1 * (1.0 - weights.max(initial=0.0) / self.weight)
         inside = start <= room * SURE, start + (room + beside) * SURE > held
-        k, j = np.nonzero(np.where(self.supports.inside, *inside))
+        j, k = np.nonzero(np.where(self.supports.inside, *inside).T)
         return j, k
 
     def _models(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> QuadraticModels:
@@ -158,7 +162,7 @@ class Patterns:
         base = self.base[:, j] + self.drift[:, j] * w
         on_support = np.where(inside, z, 0.0)
         keep = 1.0 - w / self.weight
-        supports = self.supports.each(j)
+        supports = self.supports.of(j)  # one that all share where there is one strength
         tableau = Tableau(
             supports,
             base[None],

@@ -279,10 +279,12 @@ class Tableau:
             known = np.where(turned, table.l1 * signs - table.held, 0.0) * keep[:, None]
             base = base - table.moved(known, list(_padded(turned)))
             at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
-        exchanged = on != table.inside
+        d, leverage, exchanged = self.d[own], self.leverage[own], on != table.inside
+        if not exchanged.any():
+            tau = d * at_base / (1.0 - d * leverage)
+            return base + tau[:, None] * pull, tau
         groups = list(_padded(exchanged))
-        problems = pull, self.d[own], self.leverage[own], exchanged
-        inputs, tau = _inputs(table, base, signs, keep, at_base, *problems, groups)
+        inputs, tau = _inputs(table, base, signs, keep, at_base, pull, d, leverage, exchanged, groups)
         free = tau[:, None] * pull
         free += base
         free -= table.moved(inputs, groups)

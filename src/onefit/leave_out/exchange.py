@@ -9,7 +9,7 @@ violates its bound most enters.  The objective falls from one pattern to the nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -80,11 +80,9 @@ class QuadraticModels:
         on, base = (found.x != 0) | (self.bound == 0), self.tableau
         entered = (on & ~base.eliminated.inside).any(axis=0)
         which = np.flatnonzero(found.settled & (entered | (base.d * base.leverage > 1.0 - HELD_ALONE)))
-        unit = np.divide(1.0, base.d, out=np.zeros_like(base.d), where=base.d > 0)
         known = found.settled.copy()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            own = replace(base, base=0.0 * base.base, keep=0.0 * base.keep, at_base=unit[None])
-            (inverse_slack,) = own.solve(which, on[:, which], np.sign(found.x[:, which]))[1]
+            inverse_slack = base.inverse_slack(which, on[:, which])
         known[which] = np.abs(inverse_slack) * HELD_ALONE <= 1.0
         return known
 

@@ -156,16 +156,16 @@ def _optimal(watched: Watched, rows: Index, columns: Index, coef: Array, level: 
         part = slice(start, start + size)
         keep, beta = 1.0 - problem.lost_shares(rows[part]), coef[part].T
         eta = _linalg.times(active, beta) + level[part]
-        slope = problem.weights[:, None] * (eta - problem.y[:, None])
+        slope = problem.weights[:, None] * (problem.y[:, None] - eta)
         slope[rows[part], np.arange(slope.shape[1])] = 0.0
-        gamma = -_linalg.transposed_times(problem.X, slope)
+        gamma = _linalg.transposed_times(problem.X, slope)
         gamma[columns] -= keep * l2[columns, None] * beta
         bound, on = keep * l1[columns, None], beta != 0
         off_target = np.where(on, np.abs(gamma[columns] - bound * np.sign(beta)), 0.0)
-        excess = np.abs(gamma, out=gamma)
-        excess -= keep * held
+        excess, most = np.abs(gamma, out=gamma), keep * held
+        excess -= most
         excess[columns] = np.where(on, -np.inf, excess[columns])
-        j, i = np.nonzero(excess >= -ON_BOUND * keep * held)  # few
+        j, i = np.nonzero(excess >= np.multiply(most, -ON_BOUND, out=most))  # few
         tie = ON_BOUND * keep[i] * l1[j]
         beyond = excess[j, i] > tie + 1e-3 * unit
         bad = i[beyond | ((excess[j, i] >= -tie) & open_to_ties[j])]  # others may be as good

@@ -99,7 +99,8 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
     drift = curvature.solve(Direction(fit.tangent.gradient, np.zeros(())))
     steps = curvature.responses()  # u_i in columns
     kept = _signs_kept(fit, l1, residual * steps.coef + np.outer(_free(fit, drift.coef), shrink))
-    kept &= _correlations_kept(fit, l1, residual, shrink, drift, curvature, steps)
+    kept &= problem.weights > 0
+    kept &= _correlations_kept(fit, l1, residual, shrink, drift, curvature, steps, kept)
     return kept | (problem.weights == 0)
 
 
@@ -123,8 +124,9 @@ def _correlations_kept(
     drift: Direction,
     curvature: ScalarCurvature,
     steps: Direction,
+    asked: Mask,
 ) -> Mask:
-    """Whether no coordinate off the support would enter."""
+    """Whether no coordinate off the support would enter without some rows, which are asked for."""
     problem, d = fit.problem, fit.hessian
     off = np.flatnonzero(~fit.tangent.support & np.isfinite(l1))
     if off.size == 0:
@@ -136,8 +138,9 @@ def _correlations_kept(
     h = curvature.quadratic_forms()
     with np.errstate(divide="ignore"):
         reach = np.abs(residual) * np.sqrt(np.maximum(np.where(d > 0, 1.0 / d, 0.0) - h, 0.0))
-    near = norms * reach.max() >= room * (1.0 - 1e-9)
-    rows = np.flatnonzero(reach >= np.min(room[near] / norms[near], initial=np.inf))
+    reach = np.where(asked, reach, 0.0)
+    near = norms * reach.max(initial=0.0) >= room * (1.0 - 1e-9)
+    rows = np.flatnonzero(asked & (reach >= np.min(room[near] / norms[near], initial=np.inf)))
     passed = np.ones(problem.n, dtype=bool)
     if rows.size == 0 or not near.any():
         return passed

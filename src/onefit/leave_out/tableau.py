@@ -293,6 +293,15 @@ class Tableau:
         free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
         return free, tau
 
+    def inverse_slack(self, which: Index, on: Mask) -> Array:
+        """1 / (1 − w h) of the rows of some problems on the patterns (q, b): (b,)."""
+        own = which if which.size < len(self.d) else slice(None)
+        table, d, nothing = self.eliminated.of(own), self.d[own], np.zeros((1, *on.shape))
+        unit = np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
+        exchanged = on != table.inside
+        problems = self.pull[:, own], d, self.leverage[own], exchanged, list(_padded(exchanged))
+        return np.asarray(_inputs(table, nothing, nothing[0], 0.0 * unit[None], unit[None], *problems)[1][0])
+
 
 def _inputs(
     table: Elimination,

@@ -18,6 +18,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.descent import DescentPlan, descend
 from onefit.tuning.judges import HeldOutJudge, Judge, Judged, LeaveOneOutJudge
 from onefit.tuning.objective import RiskObjective
+from onefit.tuning.optimizers import lbfgs
 from onefit.tuning.space import Domain, Space
 
 # --- ways down a function that is known ------------------------------------------------------------
@@ -68,6 +69,22 @@ def test_ways_down_reach_the_bottom(optimizer):
     found = descend(objective, _plan(optimizer, learning_rate=length))
     np.testing.assert_allclose(found.t, 1.0, atol=1e-3 if optimizer == "adam" else 1e-5)
     assert found.value == min(value for _, value in objective.visited)
+
+
+@pytest.mark.parametrize("value", [1e-9, 1.0, 1e9])
+def test_bounds_are_reached_to_the_last_digit_whatever_the_units(value):
+    rng = np.random.default_rng(0)
+    bounds = np.sort(rng.normal(size=(20, 2)), axis=1)
+    slopes = value * np.where(np.arange(20) % 2, 1.0, -1.0)
+    found = lbfgs(
+        lambda t: (float(slopes @ t), slopes),
+        bounds.mean(axis=1),
+        bounds,
+        {},
+        units=bounds[:, 1] - bounds[:, 0],
+        reach=0.05,
+    )
+    np.testing.assert_array_equal(found.t, bounds[np.arange(20), (slopes < 0).astype(int)])
 
 
 @pytest.mark.parametrize("failing", [False, True])

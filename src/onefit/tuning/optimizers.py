@@ -125,10 +125,13 @@ def lbfgs(
     """
     seen, steps = list[Visit](), list[float]()
     scale = 1.0  # of values: SciPy's first step is minus the gradient
+    (low, high), (lowest, highest) = bounds.T, bounds.T / units
 
     def evaluate(u: Array) -> tuple[float, Array]:
         nonlocal scale
-        t = np.clip(u * units, *bounds.T)
+        t = np.where(
+            u <= lowest, low, np.where(u >= highest, high, u * units)
+        )  # at a bound to the last digit
         seen.append(Visit(t, *function(t)))
         known = [point.value for point in seen if np.isfinite(point.value)]
         if reason := stop(seen[-1], known):
@@ -149,7 +152,7 @@ def lbfgs(
             start / units,
             jac=True,
             method="L-BFGS-B",
-            bounds=(bounds.T / units).T,
+            bounds=np.stack([lowest, highest], axis=1),
             callback=record,
             options=options,
         )

@@ -31,6 +31,7 @@ from onefit.tuning.descent import DescentPlan, descend
 from onefit.tuning.judges import LeaveOneOutJudge
 from onefit.tuning.objective import RiskObjective
 from onefit.tuning.space import Domain, Space
+from searches import random, tpe
 from timing import Row, paired
 
 CLOSE = 1e-3  # relative distance from the best risk known
@@ -54,7 +55,7 @@ class Task:
     read: Callable[[dict], np.ndarray]
     linear: frozenset[int] = frozenset()
 
-    def risk(self, theta: np.ndarray, tol: float = 1e-4) -> float:
+    def judged(self, theta: np.ndarray, tol: float = 1e-4) -> float:
         """Mean squared error over the folds."""
         errors = [
             np.mean((self.y[test] - self.X[test] @ self.solve(self.X[train], self.y[train], theta, tol)) ** 2)
@@ -69,6 +70,10 @@ class Task:
         for j in self.linear:
             theta[j] = low[j] + share[j] * (high[j] - low[j])
         return theta
+
+    def drawn(self, number: Callable[[str], float]) -> np.ndarray:
+        """Hyperparameters from numbers between 0 and 1 that are asked for by name."""
+        return self.at(np.array([number(f"t{j}") for j in range(self.bounds.shape[1])]))
 
 
 # --- the tasks -------------------------------------------------------------------------------------
@@ -161,10 +166,10 @@ def tasks(quick: bool) -> list[Task]:
 def ours(task: Task, _: float) -> list[Visit]:
     """``GradientSearchCV``; what the coarse grid finds counts when the search tells of it."""
     visits: list[Visit] = []
-    start = time.perf_counter()
-    search = task.ours(lambda params, _: visits.append((time.perf_counter() - start, task.read(params))))
+    start = time.process_time()
+    search = task.ours(lambda params, _: visits.append((time.process_time() - start, task.read(params))))
     search.fit(task.X, task.y)
-    return [*visits, (time.perf_counter() - start, task.read(search.best_params_))]
+    return [*visits, (time.process_time() - start, task.read(search.best_params_))]
 
 
 def grid(task: Task, _: float, size: int) -> list[Visit]:
@@ -172,55 +177,19 @@ def grid(task: Task, _: float, size: int) -> list[Visit]:
     sides = [task.at(np.full(len(task.bounds.T), share)) for share in np.linspace(0, 1, size)]
     names = ("alpha", "l1_ratio")[: task.bounds.shape[1]]
     model = (Lasso, ElasticNet)[len(names) - 1](fit_intercept=False, precompute=True)
-    start = time.perf_counter()
+    start = time.process_time()
     points = {name: [side[j] for side in sides] for j, name in enumerate(names)}
     search = GridSearchCV(model, points, cv=FOLDS, scoring="neg_mean_squared_error", refit=False)
     search.fit(task.X, task.y)
-    return [(time.perf_counter() - start, np.array([search.best_params_[name] for name in names]))]
+    return [(time.process_time() - start, np.array([search.best_params_[name] for name in names]))]
 
 
 def path(task: Task, _: float, size: int) -> list[Visit]:
     """``LassoCV``: the grid along the path of each fold."""
     alphas = [task.at(np.array([share]))[0] for share in np.linspace(0, 1, size)]
-    start = time.perf_counter()
+    start = time.process_time()
     model = LassoCV(alphas=alphas, cv=FOLDS, fit_intercept=False).fit(task.X, task.y)
-    return [(time.perf_counter() - start, np.array([model.alpha_]))]
-
-
-def random(task: Task, budget: float) -> list[Visit]:
-    """Log-uniform draws; the best so far."""
-    rng = np.random.default_rng(0)
-    return _tried(task, budget, lambda: task.at(rng.random(task.bounds.shape[1])), lambda _: None)
-
-
-def tpe(task: Task, budget: float) -> list[Visit]:
-    """Optuna's tree-structured Parzen estimator."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
-    trials = []
-
-    def ask() -> np.ndarray:
-        trials.append(study.ask())
-        return task.at(
-            np.array([trials[-1].suggest_float(f"t{j}", 0.0, 1.0) for j in range(task.bounds.shape[1])])
-        )
-
-    return _tried(task, budget, ask, lambda value: study.tell(trials[-1], value))
-
-
-def _tried(task: Task, budget: float, ask: Callable, tell: Callable) -> list[Visit]:
-    visits: list[Visit] = []
-    best, start = np.inf, time.perf_counter()
-    while time.perf_counter() - start < budget:
-        theta = ask()
-        value = task.risk(theta)
-        tell(value)
-        if value < best:
-            best = value
-            visits.append((time.perf_counter() - start, theta))
-    return [*visits, (time.perf_counter() - start, visits[-1][1])]
+    return [(time.process_time() - start, np.array([model.alpha_]))]
 
 
 def sparse_ho(task: Task, budget: float, way: str) -> list[Visit]:
@@ -241,10 +210,10 @@ def sparse_ho(task: Task, budget: float, way: str) -> list[Visit]:
 
     def run(steps: int) -> list[Visit]:
         visits: list[Visit] = []
-        start = time.perf_counter()
+        start = time.process_time()
 
         def told(_obj: object, _grad: object, _mask: object, _dense: object, alpha: object) -> None:
-            now = time.perf_counter() - start
+            now = time.process_time() - start
             visits.append((now, np.array(alpha, dtype=float).reshape(-1)))
             if now > budget:
                 raise TimeoutError
@@ -314,7 +283,7 @@ def race(task: Task, run: Callable[[Task, float], list[Visit]], budget: float) -
     """Let a contender run, then judge what it visited."""
     visits = run(task, budget)
     thinned = visits if len(visits) < 200 else [*visits[:100], *visits[100::5], visits[-1]]
-    return Race([(seconds, task.risk(theta, 1e-8)) for seconds, theta in thinned])
+    return Race([(seconds, task.judged(theta, 1e-8)) for seconds, theta in thinned])
 
 
 def _smallest(races: dict[str, Race], goal: float) -> dict[str, Race]:

@@ -44,6 +44,7 @@ SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the s
 MAX_STEPS = 60  # with one factor
 CLOSELY = 1e-3  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
+QUICK = 0.1  # of the step before, up to which steps are not mixed: that takes as long as a step
 PATIENCE = 4  # steps that may pass without one that is the shortest so far
 
 
@@ -346,9 +347,13 @@ def steps_in_rows(
             shorter = moved < least  # false, too, where it is not finite
             end.take(shorter, target, ahead)
             end.settled[:] |= moved <= tol * refits.tol
+            quick = bool(np.all(end.settled | (moved <= QUICK * least)))
             least, waited = np.where(shorter, moved, least), np.where(shorter, 0, waited + 1)
             if np.all(end.settled | (waited >= PATIENCE)):
                 break
+            if quick:
+                dual, eta = target, ahead
+                continue
             seen.append(ChordStep(np.stack([target, ahead]), target - dual, eta - ahead))
             dual, eta = mixed(seen)
     return end

@@ -91,7 +91,7 @@ def leave_out(
 
 
 def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
-    """One step and its bounds, or exact paths for rows that it is too long for, where these are cheap.
+    """One step and its bounds, and more for rows that it is too long for, where all rows are cheap.
 
     For races along a path: patterns are not checked.
     """
@@ -104,6 +104,9 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     elif not fit.is_kinked:
         state.prove()
         state.prove_closely(IN_PASSING)
+        which = state.wanting().which
+        if which.size and cost_of_chords(fit, None).times(fit.problem.n).seconds < IN_PASSING:
+            state.repeat_steps(which)
     else:
         state.shorten(state.trusted)
     return state.found

@@ -40,6 +40,9 @@ class DenseColumns(Columns):
     def scaled_columns(self, which: Index, factors: Array) -> Array:
         return np.ascontiguousarray(self.X if len(which) == self.X.shape[1] else self.X[:, which]) * factors
 
+    def scaled_rows(self, factors: Array) -> Array:
+        return np.asfortranarray(self.X * factors[:, None], dtype=np.float64)
+
     def by_column(self) -> Array:
         dense = np.asarray(self.X, dtype=np.float64)
         return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
@@ -110,6 +113,11 @@ class SparseColumns(Columns):
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
         return self.X[:, which] @ sp.diags_array(factors, format=self.X.format)
+
+    def scaled_rows(self, factors: Array) -> Sparse:
+        scaled = self.by_column().copy()
+        scaled.data *= factors[scaled.indices]
+        return scaled
 
     def by_column(self) -> Sparse:
         stored = sp.csc_array(self.X, dtype=np.float64)

@@ -155,6 +155,10 @@ class Columns(Design):
         """Some columns, each times a factor; sparse ones in the format of X."""
 
     @abstractmethod
+    def scaled_rows(self, factors: Array) -> Any:
+        """Each row times a factor; X in float64, stored by column."""
+
+    @abstractmethod
     def by_column(self) -> Any:
         """X in float64, stored so that single columns are had without looking; not copied if it is."""
 

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ElasticNet, enet_path
+from sklearn.linear_model import enet_path
 
 from onefit import _linalg, cost
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.fit import Fit
+from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 
@@ -39,6 +40,7 @@ NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
 MOST_PRODUCTS = 4000  # columns, up to which their products are held
+FREE = 1e6  # times its share of the gradient that the penalty on an intercept's column leaves out
 LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
@@ -132,7 +134,7 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
         minimum = model.by_gram if model.has_gram else model.by_row
-        scaled, level = minimum(fit.coef[which] * l1, error, sweeps)
+        scaled, level = minimum(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
     coef = np.zeros_like(fit.coef)
     coef[which] = scaled / l1
     return Fit(problem, coef, np.asarray(level if problem.intercept else fit.intercept, dtype=np.float64))
@@ -157,40 +159,61 @@ class _WeightedNet(NamedTuple):
     def l1_ratio(self) -> float:
         return 1.0 / (1.0 + self.ridge)
 
-    def by_gram(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
+    @property
+    def mean(self) -> float:
+        """Intercept of the constant model."""
+        return float(self.response @ self.d / self.d.sum()) if self.intercept else 0.0
+
+    def by_gram(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
         """Coefficients, and the intercept."""
-        d, columns = self.d, self.columns
-        level = float(self.response @ d / d.sum()) if self.intercept else 0.0
+        d, columns, level = self.d, self.columns, self.mean
         means = _linalg.column_means(columns.X, d) if self.intercept else None
         centred = self.response - level
-        _, coefs, _ = enet_path(
+        coef = self._swept(
             np.broadcast_to(0.0, columns.shape),  # nothing but its shape is asked for beside the products
             np.sqrt(d) * centred,
-            l1_ratio=self.l1_ratio,
-            alphas=[(1.0 + self.ridge) / len(d)],
+            start,
+            error,
+            sweeps,
             precompute=_linalg.full_gram(columns.X, means, d),
             Xy=columns.transposed_times(d * centred),
+        )
+        return coef, level - (0.0 if means is None else float(means @ coef))
+
+    def by_row(self, start: Array, start_level: float, error: float, sweeps: int) -> tuple[Array, float]:
+        """The same, on columns as they are stored.
+
+        Columns are centred where that keeps what is not stored.  Else the intercept has a column of its own,
+        the last one, so long that its coefficient is as good as free: steps in the others then take as long
+        as what is stored of them, not as there are rows.
+        """
+        root, level = np.sqrt(self.d), self.mean
+        rest = root * (self.response - level)
+        if self.columns.is_full or not self.intercept:
+            means = _linalg.column_means(self.columns.X, self.d) if self.intercept else np.zeros(len(start))
+            centred = _linalg.as_columns(self.columns.X - means if self.intercept else self.columns.X)
+            coef = self._swept(centred.scaled_rows(root), rest, start, error, sweeps)
+            return coef, level - float(means @ coef)
+        long = FREE * (1.0 / max(float(root @ np.abs(rest)), TINY) + np.sqrt(self.ridge / self.d.sum()))
+        bordered = _linalg.as_columns(self.columns.with_column(long)).by_column()
+        X = _linalg.as_columns(bordered).scaled_rows(root)
+        coef = self._swept(X, rest, np.append(start, (start_level - level) / long), error, sweeps)
+        return coef[:-1], level + long * float(coef[-1])
+
+    def _swept(self, X: Any, y: Array, start: Array, error: float, sweeps: int, **known: Any) -> Array:
+        """Sweep over columns, none of them with an intercept beside it."""
+        _, coefs, _ = enet_path(
+            X,
+            y,
+            l1_ratio=self.l1_ratio,
+            alphas=[(1.0 + self.ridge) / len(y)],
             coef_init=start,
             check_input=False,
             tol=error,
             max_iter=sweeps,
+            **{"precompute": False, **known},
         )
-        coef = coefs[:, 0]
-        return coef, level - (0.0 if means is None else float(means @ coef))
-
-    def by_row(self, start: Array, error: float, sweeps: int) -> tuple[Array, float]:
-        """The same, on columns as they are stored."""
-        lasso = ElasticNet(
-            alpha=(1.0 + self.ridge) / self.d.sum(),
-            l1_ratio=self.l1_ratio,
-            fit_intercept=self.intercept,
-            tol=error,
-            max_iter=sweeps,
-            warm_start=True,
-        )
-        lasso.coef_ = start
-        lasso.fit(self.columns.X, self.response, sample_weight=self.d)
-        return lasso.coef_, lasso.intercept_
+        return np.asarray(coefs[:, 0])
 
 
 def _on_independent_columns(fit: Fit) -> Fit:

@@ -40,9 +40,6 @@ class DenseColumns(Columns):
     def scaled_columns(self, which: Index, factors: Array) -> Array:
         return np.ascontiguousarray(self.X if len(which) == self.X.shape[1] else self.X[:, which]) * factors
 
-    def scaled_rows(self, factors: Array) -> Array:
-        return np.asfortranarray(self.X * factors[:, None], dtype=np.float64)
-
     def by_column(self) -> Array:
         dense = np.asarray(self.X, dtype=np.float64)
         return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
@@ -83,6 +80,10 @@ class DenseColumns(Columns):
         return int(np.prod(self.X.shape))
 
     @property
+    def is_nearly_full(self) -> bool:
+        return True
+
+    @property
     def centring_error(self) -> float:
         return 1e-28  # columns are centred before they are squared
 
@@ -113,11 +114,6 @@ class SparseColumns(Columns):
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
         return self.X[:, which] @ sp.diags_array(factors, format=self.X.format)
-
-    def scaled_rows(self, factors: Array) -> Sparse:
-        scaled = self.by_column().copy()
-        scaled.data *= factors[scaled.indices]
-        return scaled
 
     def by_column(self) -> Sparse:
         stored = sp.csc_array(self.X, dtype=np.float64)
@@ -152,7 +148,7 @@ class SparseColumns(Columns):
         return *self.cross(columns, support, d), (np.zeros(len(columns)), np.zeros(int(support.sum())))
 
     def weighted_gram(self, means: Array | None, d: Array) -> Array:
-        if self._is_nearly_full:
+        if self.is_nearly_full:
             doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
             return super(SparseColumns, doubles).weighted_gram(means, d)
         gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
@@ -173,11 +169,10 @@ class SparseColumns(Columns):
 
     @property
     def centring_error(self) -> float:
-        return 1e-28 if self._is_nearly_full else 1e-13  # others are squared before they are centred
+        return 1e-28 if self.is_nearly_full else 1e-13  # others are squared before they are centred
 
     @property
-    def _is_nearly_full(self) -> bool:
-        """Whether products of columns are taken over dense blocks."""
+    def is_nearly_full(self) -> bool:
         return self.n_stored > NEARLY_FULL * np.prod(self.X.shape)
 
 

@@ -155,10 +155,6 @@ class Columns(Design):
         """Some columns, each times a factor; sparse ones in the format of X."""
 
     @abstractmethod
-    def scaled_rows(self, factors: Array) -> Any:
-        """Each row times a factor; X in float64, stored by column."""
-
-    @abstractmethod
     def by_column(self) -> Any:
         """X in float64, stored so that single columns are had without looking; not copied if it is."""
 
@@ -212,6 +208,11 @@ class Columns(Design):
     @abstractmethod
     def n_stored(self) -> int:
         """Numbers that one product with X takes."""
+
+    @property
+    @abstractmethod
+    def is_nearly_full(self) -> bool:
+        """Whether what is not stored is so little that it may be taken for stored."""
 
     @property
     @abstractmethod

@@ -15,12 +15,12 @@ as long as no sign changes, so that one of them can be taken to zero: what is le
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import enet_path
+from sklearn.linear_model import ElasticNet, enet_path
 
 from onefit import _linalg, cost
 from onefit._linalg.design import Columns
@@ -133,8 +133,7 @@ def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-        minimum = model.by_gram if model.has_gram else model.by_row
-        scaled, level = minimum(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
+        scaled, level = model.way(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
     coef = np.zeros_like(fit.coef)
     coef[which] = scaled / l1
     return Fit(problem, coef, np.asarray(level if problem.intercept else fit.intercept, dtype=np.float64))
@@ -154,6 +153,13 @@ class _WeightedNet(NamedTuple):
         """Whether sweeps take less over products of columns than over the rows."""
         k = self.columns.shape[1]
         return k <= MOST_PRODUCTS and k**2 <= self.columns.n_stored
+
+    @property
+    def way(self) -> Callable[[Array, float, float, int], tuple[Array, float]]:
+        """What takes least."""
+        if self.has_gram:
+            return self.by_gram
+        return self.by_border if self.intercept and not self.columns.is_nearly_full else self.by_row
 
     @property
     def l1_ratio(self) -> float:
@@ -180,25 +186,33 @@ class _WeightedNet(NamedTuple):
         )
         return coef, level - (0.0 if means is None else float(means @ coef))
 
-    def by_row(self, start: Array, start_level: float, error: float, sweeps: int) -> tuple[Array, float]:
-        """The same, on columns as they are stored.
+    def by_border(self, start: Array, start_level: float, error: float, sweeps: int) -> tuple[Array, float]:
+        """The same, on columns as they are stored, beside a last one for the intercept.
 
-        Columns are centred where that keeps what is not stored.  Else the intercept has a column of its own,
-        the last one, so long that its coefficient is as good as free: steps in the others then take as long
-        as what is stored of them, not as there are rows.
+        That column is so long that its coefficient is as good as free.  None is centred then, and steps take
+        as long as there are stored numbers, not rows.
         """
         root, level = np.sqrt(self.d), self.mean
         rest = root * (self.response - level)
-        if self.columns.is_full or not self.intercept:
-            means = _linalg.column_means(self.columns.X, self.d) if self.intercept else np.zeros(len(start))
-            centred = _linalg.as_columns(self.columns.X - means if self.intercept else self.columns.X)
-            coef = self._swept(centred.scaled_rows(root), rest, start, error, sweeps)
-            return coef, level - float(means @ coef)
         long = FREE * (1.0 / max(float(root @ np.abs(rest)), TINY) + np.sqrt(self.ridge / self.d.sum()))
-        bordered = _linalg.as_columns(self.columns.with_column(long)).by_column()
-        X = _linalg.as_columns(bordered).scaled_rows(root)
+        X = _linalg.as_columns(self.columns.with_column(long)).by_column()
+        X.data *= root[X.indices]
         coef = self._swept(X, rest, np.append(start, (start_level - level) / long), error, sweeps)
         return coef[:-1], level + long * float(coef[-1])
+
+    def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
+        """The same, with centred columns: those that are nearly full of like numbers stand in for it slowly."""
+        lasso = ElasticNet(
+            alpha=(1.0 + self.ridge) / self.d.sum(),
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.intercept,
+            tol=error,
+            max_iter=sweeps,
+            warm_start=True,
+        )
+        lasso.coef_ = start
+        lasso.fit(self.columns.X, self.response, sample_weight=self.d)
+        return lasso.coef_, lasso.intercept_
 
     def _swept(self, X: Any, y: Array, start: Array, error: float, sweeps: int, **known: Any) -> Array:
         """Sweep over columns, none of them with an intercept beside it."""

@@ -187,3 +187,27 @@ def test_null_space():
     assert np.abs(A @ null).max() < 1e-6 * (sizes @ np.abs(null)).max()
     assert np.linalg.matrix_rank(null * sizes[:, None]) == 2
     assert null_space(np.eye(3)).shape == (3, 0)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3, 1e4])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_column_for_the_intercept_is_as_good_as_centred_ones(unit, ridge):
+    """Whatever the unit of the response: columns are in one in which ℓ1 is one."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((150, 60), density=0.05, rng=rng, format="csc") + sp.csc_array(np.eye(150, 60))
+    d, response = rng.uniform(0.1, 2.0, 150), unit * (5.0 + X @ rng.normal(size=60) + rng.normal(size=150))
+    columns = as_columns((X * (3.0 / unit)).tocsc())
+    net = coordinate_descent._WeightedNet(columns, d, response, ridge / unit**2, True)
+    assert net.way == net.by_border
+    start = np.zeros(60)
+    found = [way(start, 0.0, 1e-12, 10_000) for way in (net.by_border, net.by_row, net.by_gram)]
+    eta = np.array([columns.times(coef) + level for coef, level in found])
+    assert np.any(found[0][0])
+    assert_allclose(eta, np.broadcast_to(eta[2], eta.shape), atol=1e-4 * np.abs(eta[2]).max())
+
+
+def test_nearly_full_columns_are_centred():
+    """Beside a border, columns of like numbers would take the part of the intercept, little by little."""
+    X = sp.csc_matrix(np.random.default_rng(0).random((20, 40)))
+    net = coordinate_descent._WeightedNet(as_columns(X), np.ones(20), np.ones(20), 0.0, True)
+    assert net.way == net.by_row

@@ -150,7 +150,7 @@ class _WeightedNet(NamedTuple):
 
     @property
     def has_gram(self) -> bool:
-        """Whether sweeps take less over products of columns than over the rows: over all where they centre."""
+        """Whether sweeps take less over products of columns than over rows: over all where they centre."""
         n, k = self.columns.shape
         touched = n * k if self.columns.is_nearly_full else self.columns.n_stored
         return k <= MOST_PRODUCTS and k**2 <= touched
@@ -202,7 +202,7 @@ class _WeightedNet(NamedTuple):
         return coef[:-1], level + long * float(coef[-1])
 
     def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
-        """The same, with centred columns: nearly full ones beside a border would take many times the sweeps."""
+        """The same, with centred columns: nearly full ones beside a border would take far more sweeps."""
         lasso = ElasticNet(
             alpha=(1.0 + self.ridge) / self.d.sum(),
             l1_ratio=self.l1_ratio,

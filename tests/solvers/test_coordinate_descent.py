@@ -140,16 +140,17 @@ def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, inte
     assert_allclose(by_gram.intercept, by_row.intercept, atol=1e-5)
 
 
-@pytest.mark.parametrize(("density", "most"), [(1.0, 50), (0.2, 10), (0.02, 1)])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("density", "most"), [(1.0, 50), (0.2, 10), (0.06, 3), (0.02, 1)])
 @pytest.mark.parametrize("store", [np.asarray, sp.csc_array], ids=["dense", "sparse"])
-def test_products_of_columns_are_held_where_a_sweep_over_them_reads_less(density, most, store):
-    """Over k columns a sweep reads k² products, or their stored entries: as many in each column here."""
+def test_products_of_columns_are_held_where_a_sweep_over_them_reads_less(density, most, store, intercept):
+    """Over k columns a sweep reads k² products, or stored entries, or all rows where it centres columns."""
     X = np.zeros((50, 80))
     X[: int(50 * density)] = 1.0
-    most = 50 if store is np.asarray else most
+    most = 50 if store is np.asarray or (intercept and density > 0.08) else most
     for k, held in ((most, True), (most + 1, False)):
         columns = as_columns(store(X[:, :k]))
-        net = coordinate_descent._WeightedNet(columns, np.ones(50), np.ones(50), 0.0, True)
+        net = coordinate_descent._WeightedNet(columns, np.ones(50), np.ones(50), 0.0, intercept)
         assert net.has_gram == held
 
 

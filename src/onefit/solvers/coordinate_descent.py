@@ -152,7 +152,7 @@ class _WeightedNet(NamedTuple):
     def has_gram(self) -> bool:
         """Whether sweeps take less over products of columns than over rows: over all where they centre."""
         n, k = self.columns.shape
-        touched = n * k if self.columns.is_nearly_full else self.columns.n_stored
+        touched = n * k if self.intercept and self.columns.is_nearly_full else self.columns.n_stored
         return k <= MOST_PRODUCTS and k**2 <= touched
 
     @property

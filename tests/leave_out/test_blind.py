@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onefit.curvature import factor
+from onefit.curvature import Direction, factor
 from onefit.fit import Fit
+from onefit.leave_out import refit
 from onefit.leave_out.prove import bound_at, is_blind
 from onefit.leave_out.stages import State
-from onefit.losses import Logistic
-from onefit.penalties import L2
+from onefit.losses import Logistic, Squared
+from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
+from onefit.solvers.solve import solve
 
 
 def fit_of_dummies(level_of_one_class, strength=1e-25):
@@ -54,3 +56,34 @@ def test_rows_of_such_a_direction_are_open_at_a_refit():
     fit, sure = fit_of_dummies(-40.0)
     bounds = bound_at(Solution(fit, factor(fit)), np.arange(60))
     assert np.all(np.isinf(bounds[sure]))
+
+
+@pytest.mark.parametrize("penalty", [L2(0.3), L1(1e-6)])
+def test_a_step_that_is_not_short_is_bounded_by_the_curvature(penalty):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] + rng.logistic(size=60) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), penalty, X, y, np.ones(60)))).fit
+    for size in (1e-4, 1e-3, 1e-2):
+        near = fit.moved(fit.coef + size * rng.normal(size=3), fit.intercept + size)
+        bounds, off = bound_at(Solution(near, factor(near)), np.arange(60)), np.abs(near.eta - fit.eta)
+        assert np.all(off <= bounds)
+        assert bounds.max() <= 3.0 * off.max()
+
+
+def test_a_refit_that_nothing_proves_begins_anew(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6))
+    y = X[:, 0] + rng.normal(size=40)
+    fit = solve(Fit.at_start(Problem(Squared(), L1(5.0), X, y, np.ones(40)))).fit
+    right = refit.solution_without(fit, np.array([3]))
+
+    def solution_without(*_, start=None, **__):
+        wrong = right.fit.moved(0.0 * right.fit.coef, right.fit.intercept)
+        return right if start is None else Solution(wrong, factor(wrong))
+
+    monkeypatch.setattr(refit, "solution_without", solution_without)
+    start, rows = Direction(fit.coef, fit.intercept), np.array([3])
+    found = refit.refit_sets(fit, {3: rows}, {3: rows}, {3: start})[3]
+    assert found.bounds[0] < 1e-8
+    assert found.eta[0] == pytest.approx(right.fit.eta[3])

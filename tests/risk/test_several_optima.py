@@ -362,6 +362,7 @@ def test_a_column_that_only_the_removed_row_tells_from_another(kind):
         eta = X[0, 0] * on_first * both + X[0, 1] * (1 - on_first) * both + X[0, 2] * refit.coef[2]
         off = np.ravel(eta + refit.intercept - est._left_out.eta[0])
         assert (np.ptp(off) if several else abs(off[0])) <= est._left_out.bounds[0] * (1 + 1e-6) + 1e-9
+    assert est.bounds[0] < 20.0
 
 
 def test_copies_in_every_row_leave_nothing_open():

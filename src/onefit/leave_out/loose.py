@@ -16,9 +16,11 @@ the others in all those rows, such as words that only a removed row tells apart,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -74,12 +76,56 @@ def with_middle_intercept(fit: Fit) -> tuple[Fit, float | None]:
     return middle, 0.0 if taken else reach
 
 
-@dataclass(frozen=True, eq=False)
-class Face:
-    """The optima of a fit, of one of its outputs: those θ + d that agree with its duals.
+class Optima(ABC):
+    """The optima of a fit: those θ + d that agree with its duals.
 
     All optima of a linear program are complementary to each of its dual solutions (Goldman and Tucker 1956).
     """
+
+    fit: Fit
+
+    @property
+    @abstractmethod
+    def directions(self) -> Array:
+        """A basis of the moves d that change no row that is held: (f, k)."""
+
+    @abstractmethod
+    def moves(self, rows: Index) -> Array:
+        """Of these d those of the predictors of some rows, (1, r, f), or of all their differences."""
+
+    @abstractmethod
+    def limits(self) -> tuple[Array, Array]:
+        """How far the moves go, A d ≤ b."""
+
+    def is_felt(self, rows: Index) -> Mask:
+        """Which predictors of some rows may move, by more than rounding: (r,)."""
+        moves = self.moves(rows)
+        moved, parts = np.abs(moves @ self.directions), np.abs(moves) @ np.abs(self.directions)
+        return np.any(moved.max(axis=2, initial=0.0) > SAME * parts.max(axis=2, initial=0.0), axis=0)
+
+    def reach(self, rows: Index) -> Array:
+        """How far the predictors of some rows may be from those of the fit: (r,), infinite if without end.
+
+        Nothing is known of how far where rows may leave their pieces.
+        """
+        felt = self.is_felt(rows)
+        far = np.where(felt, np.inf, 0.0)
+        if self.fit.problem.loss.jumps or not felt.any():
+            return far
+        A, b = self.limits()
+
+        def farthest(move: Array) -> float:
+            found = linprog(-move, A @ self.directions, b, bounds=(None, None))
+            return -float(found.fun) if found.status == 0 else np.inf
+
+        ends = (self.moves(rows[felt]) @ self.directions).transpose(1, 0, 2)
+        far[felt] = [max(farthest(sign * move) for move in own for sign in (1, -1)) for own in ends]
+        return far
+
+
+@dataclass(frozen=True, eq=False)
+class Face(Optima):
+    """The optima of one output."""
 
     fit: Fit
     output: tuple[int, ...]
@@ -102,32 +148,20 @@ class Face:
         return cls(fit, output, free, held, np.hstack([Z, np.ones((len(Z), int(np.any(problem.intercept))))]))
 
     @cached_property
-    def _directions(self) -> Array:
-        """A basis of the moves that change no row that is held: (f, k)."""
-        sizes = np.maximum(np.abs(self.Z).max(axis=0, initial=0.0), TINY)
-        R = np.linalg.qr(self.Z[self.held] / sizes, mode="r")  # of the same null space, and smaller
-        return scipy.linalg.null_space(R) / sizes[:, None]
+    def directions(self) -> Array:
+        return _null_space(self.Z[self.held])
 
     @property
     def is_point(self) -> bool:
         """Whether the rows that are held leave no direction."""
-        return self.Z.shape[1] == 0 or self._directions.shape[1] == 0
+        return self.Z.shape[1] == 0 or self.directions.shape[1] == 0
 
-    def is_felt(self, rows: Index) -> Mask:
-        """Which predictors of some rows may move: (r,)."""
-        return _is_moved(self.Z[rows], self._directions)
+    def moves(self, rows: Index) -> Array:
+        return self.Z[None, rows]
 
-    def reach(self, rows: Index) -> Array:
-        """How far the predictors of some rows may be from those of the fit: (r,)."""
-        moves, far, felt = self.Z[rows] @ self._directions, np.zeros(len(rows)), self.is_felt(rows)
-        A, b = (np.concatenate(both) for both in zip(self._pieces(), self._signs(), strict=True))
-
-        def farthest(move: Array) -> float:
-            found = linprog(-move, A @ self._directions, b, bounds=(None, None))
-            return -float(found.fun) if found.status == 0 else np.inf
-
-        far[felt] = [max(farthest(move), farthest(-move)) for move in moves[felt]]
-        return far
+    def limits(self) -> tuple[Array, Array]:
+        A, b = (np.concatenate(both) for both in zip(self._pieces(), self.signs(), strict=True))
+        return A, b
 
     def _pieces(self) -> tuple[Array, Array]:
         """Rows that stay on their pieces, A d ≤ b."""
@@ -139,19 +173,59 @@ class Face:
         left = np.concatenate([(fit.eta - low)[below], (high - fit.eta)[above]])
         return np.vstack([-self.Z[below], self.Z[above]]), np.maximum(left, 0.0)
 
-    @property
-    def _coordinates(self) -> Any:
-        """Where the coefficients that are free stand."""
-        return (self.free, *self.output)
-
-    def _signs(self) -> tuple[Array, Array]:
+    def signs(self) -> tuple[Array, Array]:
         """Coordinates that keep their sign, A d ≤ b: those with a kink."""
-        fit, own = self.fit, self._coordinates
+        fit = self.fit
+        own: Any = (self.free, *self.output)
         kinked = np.flatnonzero(fit.problem.separable.strengths(fit.coef.shape)[0][own] > 0)
         side = -np.sign(fit.loss_gradient[own][kinked])
         A = np.zeros((len(kinked), self.Z.shape[1]))
         A[np.arange(len(kinked)), kinked] = -side
         return A, np.maximum(side * fit.coef[own][kinked], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Together(Optima):
+    """The optima of coupled outputs, which move alike in rows that are held: the loss does not feel it."""
+
+    fit: Fit
+    faces: Sequence[Face]
+
+    @cached_property
+    def directions(self) -> Array:
+        apart = self._apart(pairwise(range(len(self.faces))), self.faces[0].held)
+        return _null_space(apart.reshape(-1, apart.shape[-1]))
+
+    @property
+    def is_point(self) -> bool:
+        """Whether there is no direction but the constant in all intercepts, which is none."""
+        return self.directions.shape[1] <= int(np.all(self.fit.problem.intercept))
+
+    def _apart(self, pairs: Iterable[tuple[int, int]], rows: Index | Mask) -> Array:
+        """Differences of pairs of outputs on the coordinates of all: (pairs, r, f)."""
+        ends = np.cumsum([0, *(face.Z.shape[1] for face in self.faces)])
+        found = list[Array]()
+        for pair in pairs:
+            own = np.zeros((len(self.faces[0].Z[rows]), ends[-1]))
+            for k, sign in zip(pair, (1.0, -1.0), strict=True):
+                own[:, ends[k] : ends[k + 1]] = sign * self.faces[k].Z[rows]
+            found.append(own)
+        return np.array(found)
+
+    def moves(self, rows: Index) -> Array:
+        return self._apart(combinations(range(len(self.faces)), 2), rows)
+
+    def limits(self) -> tuple[Array, Array]:
+        A, b = zip(*(face.signs() for face in self.faces), strict=True)
+        return scipy.linalg.block_diag(*A), np.concatenate(b)
+
+
+def _null_space(Z: Array) -> Array:
+    """A basis of the moves that change none of some rows: (f, k)."""
+    sizes = np.abs(Z).max(axis=0, initial=0.0)
+    sizes[sizes == 0] = 1.0
+    R = np.linalg.qr(Z / sizes, mode="r")  # of the same null space, and smaller
+    return scipy.linalg.null_space(R) / sizes[:, None]
 
 
 def is_determined(fit: Fit) -> bool:
@@ -162,57 +236,21 @@ def is_determined(fit: Fit) -> bool:
     return not open_faces(fit)
 
 
-def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Face]:
-    """The optima of each output that has several.
+def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Optima]:
+    """The optima of each output that has several, or of all where they are coupled.
 
     Where K is not definite, columns inside depend on each other, as two dummies do without the rows that have
     neither.  Where nothing is penalised solvers start from zero, and end at the smallest.
     """
     faces = _faces(fit, is_definite or fit.has_free_directions)
-    if faces and fit.problem.is_coupled:
-        constant = int(np.all(fit.problem.intercept))  # in all intercepts, which is none
-        return faces if _moves_together(faces).shape[1] > constant else []
-    return [face for face in faces if not face.is_point]
+    optima: list[Any] = [Together(fit, faces)] if faces and fit.problem.is_coupled else faces
+    return [one for one in optima if not one.is_point]
 
 
-def _is_moved(Z: Array, directions: Array) -> Mask:
-    """Rows that some direction moves, by more than rounding: (r,)."""
-    moved, parts = np.abs(Z @ directions), np.abs(Z) @ np.abs(directions)
-    return np.asarray(moved.max(axis=1, initial=0.0) > SAME * parts.max(axis=1, initial=0.0))
-
-
-def _apart(faces: Sequence[Face], rows: Index | Mask) -> Array:
-    """Differences of the outputs, one after the other, on the coordinates of all: ((c − 1) r, f)."""
-    sizes = np.cumsum([0, *(face.Z.shape[1] for face in faces)])
-    found = [np.zeros((len(face.Z[rows]), sizes[-1])) for face in faces[1:]]
-    for k, part in enumerate(found):
-        part[:, sizes[k] : sizes[k + 1]] = faces[k].Z[rows]
-        part[:, sizes[k + 1] : sizes[k + 2]] = -faces[k + 1].Z[rows]
-    return np.vstack(found)
-
-
-def _moves_together(faces: Sequence[Face]) -> Array:
-    """Directions in which outputs move alike in every row that is held, which no coupled loss feels."""
-    apart = _apart(faces, faces[0].held)
-    sizes = np.maximum(np.abs(apart).max(axis=0, initial=0.0), TINY)
-    return scipy.linalg.null_space(np.linalg.qr(apart / sizes, mode="r")) / sizes[:, None]
-
-
-def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Face] | None = None) -> Array:
-    """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end.
-
-    Nothing is known of how far, where coupled outputs move together, and where rows may leave their pieces.
-    """
+def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Optima] | None = None) -> Array:
+    """How far the predictors of some rows are off in other optima of a fit: (r,), infinite if without end."""
     faces = open_faces(fit) if faces is None else faces
-    if faces and fit.problem.is_coupled:
-        felt = _is_moved(_apart(faces, rows), _moves_together(faces)).reshape(len(faces) - 1, -1).any(axis=0)
-        return np.where(felt, np.inf, 0.0)
-    if fit.problem.loss.jumps:
-        return np.where(
-            np.any([np.zeros(len(rows)), *(face.is_felt(rows) for face in faces)], axis=0), np.inf, 0.0
-        )
-    reaches = [face.reach(rows) for face in faces]
-    return np.sum([np.zeros(len(rows)), *reaches], axis=0)
+    return np.sum([np.zeros(len(rows)), *(face.reach(rows) for face in faces)], axis=0)
 
 
 def _faces(fit: Fit, is_definite: bool) -> list[Face]:

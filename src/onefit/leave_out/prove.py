@@ -24,7 +24,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, ScalarCurvature, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import Face, is_straight, open_faces, reach_of_optima
+from onefit.leave_out.loose import Optima, is_straight, open_faces, reach_of_optima
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
@@ -39,14 +39,14 @@ PASSES = 3.0  # over all pairs of rows, each as long as so many functions
 SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
 
 
-def radius(R: float, residual: Array, travelled: Array, widest: Array, low: Array) -> Array:
+def radius(R: float, residual: Array | float, travelled: Array, widest: Array | float, low: Array) -> Array:
     """Bound of ‖θ̃ − θ⁽ᴳ⁾‖_A: (f,), infinite where there is none.
 
     Parameters
     ----------
     R : float
         The constant of the loss.
-    residual, travelled, widest, low : (f,) arrays
+    residual, travelled, widest, low : (f,) arrays, or numbers
         ν, ρ, M and the least factor on A.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -177,7 +177,7 @@ def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array
 
 
 def bound_at(
-    solution: Solution, rows: Index, faces: Sequence[Face] | None = None, room: float | None = None
+    solution: Solution, rows: Index, faces: Sequence[Optima] | None = None, room: float | None = None
 ) -> Array:
     """Bounds of some rows' predictors at what should solve a problem: (r,), by its own curvature.
 
@@ -186,7 +186,7 @@ def bound_at(
     solution : Solution
         A fit and the curvature there.
     rows : (r,) int array
-    faces : sequence of Face, optional
+    faces : sequence of Optima, optional
         What ``open_faces`` says of the fit, where it is at hand.
     room : float, optional
         How far other intercepts may be, where nothing holds it.
@@ -221,10 +221,25 @@ def bound_at(
     else:
         size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
         short = change.max(initial=0.0) <= CERTIFIED * size
-        found = np.where(short, 2.0 * change[rows], np.inf) + far
+        found = (2.0 * change[rows] if short else _bound_by_curvature(solution, gradient, step, rows)) + far
     if not faces and _may_be_blind(fit, K) and not fit.has_free_directions:
         found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
     return found
+
+
+def _bound_by_curvature(solution: Solution, gradient: Direction, step: Direction, rows: Index) -> Array:
+    """Bounds where the step that is left is long beside rounding, as with rows that are all saturated: (r,).
+
+    Where a coefficient is on a kink the bound holds on the pattern alone, which may change: infinite there.
+    """
+    fit, K = solution
+    problem, R = fit.problem, fit.problem.self_concordance()
+    served = problem.has_one_output or problem.is_coupled
+    if not R or problem.loss.jumps or not served or not K.is_definite or not fit.tangent.support.all():
+        return np.full(len(rows), np.inf)
+    forms, norm = K.quadratic_forms(), np.sqrt(max(step.inner(problem.X, gradient), 0.0))
+    off = radius(R, norm, np.zeros(1), np.sqrt(largest_form(fit, forms)), np.ones(1))
+    return np.sqrt(widest_form(forms)[rows]) * off
 
 
 def _rounding_of_predictors(fit: Fit) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from joblib import Parallel, delayed
 
 from onefit import cost
@@ -130,19 +131,24 @@ def _solve_together(
 
 
 def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:
-    solution = _solution_from(fit, removed, start)
-    if solution is None:
-        return None
+    found = None
+    for solution in _solutions_from(fit, removed, start):
+        found = _judged(solution, judged)
+        if np.isfinite(found.bounds).all():
+            break
+    return found
+
+
+def _judged(solution: Solution, judged: Index) -> Anew:
     refit, room = with_middle_intercept(solution.fit)
     faces = open_faces(refit, is_definite=solution.curvature.is_definite)
     bounds = bound_at(solution._replace(fit=refit), judged, faces, room)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
 
 
-def _solution_from(fit: Fit, removed: Index, start: Direction | None) -> Solution | None:
-    """Refit from a start that is thought to be near, or else from the fit, or from the constant model."""
+def _solutions_from(fit: Fit, removed: Index, start: Direction | None) -> Iterator[Solution]:
+    """Refits from a start that is thought to be near, from the fit, and from the constant model."""
     attempts: list[dict[str, Any]] = [{"start": start}, {"start": None}, {"warm": False}]
     for attempt in attempts[start is None :]:
         with suppress(SolverError):
-            return solution_without(fit, removed, **attempt)
-    return None
+            yield solution_without(fit, removed, **attempt)

@@ -81,6 +81,8 @@ def leave_out(
     if may_end_unbounded:
         state.shorten(state.trusted)
         affordable -= state.look(affordable)
+    if max_error > 0:
+        affordable -= state.weigh(affordable)
     left = state.refine(affordable)
     if may_end_unbounded:
         state.take_all_cheaper_than(FEWEST)

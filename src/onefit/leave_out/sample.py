@@ -181,7 +181,7 @@ class _Part(NamedTuple):
     def _unseen(self, off: Array, drawn: Draw) -> float:
         """What sets that were not drawn may change: a small share of the draws, all as far off as any.
 
-        Where nothing bounds them and patterns may change it is the resolution at least.
+        Where nothing bounds them it is the resolution at least.
         """
         by_chance = int(np.count_nonzero(drawn.probabilities < 1.0))
         if by_chance == 0:
@@ -195,11 +195,7 @@ class _Part(NamedTuple):
         floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
         if bounded.all():
             return floor
-        least = RESOLUTION * abs(float(self.weights @ self.losses))
-        if _is_smooth(self.before.fit):
-            moved = off / np.maximum(self.weights[drawn.rows], TINY)
-            least = min(least, share * float(np.max(moved[drawn.probabilities < 1.0])))
-        return max(floor, least)
+        return max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

@@ -21,15 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit import _linalg, cost
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Dual, factor
-from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import (
     MAX_STEPS,
+    USUAL_STEPS,
     ByProducts,
     End,
     FactoredAnew,
@@ -41,26 +40,12 @@ from onefit.leave_out.chords import (
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
+from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sets import Folds, removed_share
+from onefit.leave_out.step import leave_kinks_out, leverages_of
 from onefit.numerics import LEAST_SLACK
 
-USUAL_STEPS = 8.0  # with one factor, in which a set settles
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
-
-
-def chord_cost(fit: Fit, largest: int = 1) -> Work:
-    """What a set of so many rows takes, about, until its steps settle."""
-    problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.problem.n_outputs
-    factors = 1 if problem.is_coupled else outputs
-    anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
-    stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
-    step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
-    return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
-
-
-def chord_by_products(fit: Fit) -> Work:
-    """What a row takes by repeated steps of conjugate gradients, about."""
-    return product_cost(fit).times(USUAL_STEPS * USUAL_PRODUCTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,3 +386,14 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
 
 def _widest(form: Array | None, weights: Array) -> float:
     return 0.0 if form is None else float(np.sqrt(form[weights > 0].max(initial=0.0)))
+
+
+def sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
+    """One step for every set; none where rows on a kink and rows that are not leave together."""
+    if fit.problem.loss.has_kinks:
+        removed_share(sets, fit.problem.weights)
+        leverages, nothing = leave_kinks_out(fit).leverages, np.full(len(sets.rows), np.inf)
+        return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None
+    (blocks := Blocks.of(fit, curvature, sets)).step()
+    eta, bounds, leverages = blocks.eta.copy(), blocks.bounds.copy(), leverages_of(fit, blocks.forms)
+    return LeftOut(fit, eta, bounds, leverages, blocks.slack, sets), blocks

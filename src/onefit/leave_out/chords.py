@@ -30,9 +30,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index, Mask
+from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Products, factor
+from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
 from onefit.penalties import SeparablePenalty
@@ -42,10 +44,26 @@ from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
+USUAL_STEPS = 8.0  # in which a set settles
 CLOSELY = 1e-3  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
 QUICK = 0.1  # of the step before, up to which steps are not mixed: that takes as long as a step
 PATIENCE = 4  # steps that may pass without one that is the shortest so far
+
+
+def chord_cost(fit: Fit, largest: int = 1) -> Work:
+    """What a set of so many rows takes, about, until its steps settle."""
+    problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.problem.n_outputs
+    factors = 1 if problem.is_coupled else outputs
+    anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
+    stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
+    step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
+    return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
+
+
+def chord_by_products(fit: Fit) -> Work:
+    """What a row takes by repeated steps of conjugate gradients, about."""
+    return product_cost(fit).times(USUAL_STEPS * USUAL_PRODUCTS)
 
 
 class Point(NamedTuple):

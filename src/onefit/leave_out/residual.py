@@ -22,6 +22,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, ScalarCurvature
 from onefit.fit import Fit
 from onefit.leave_out.prove import radius
+from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.step import Step
 from onefit.numerics import LEAST_SLACK
 
@@ -43,7 +44,7 @@ class Weighed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LeftOutRows:
     """The problems without each of some rows."""
 
     fit: Fit
@@ -63,7 +64,7 @@ class _Rows:
     def _own(self) -> tuple[Index, Index]:
         return self.rows, np.arange(len(self.rows))
 
-    def some(self, which: Mask) -> _Rows:
+    def some(self, which: Mask) -> _LeftOutRows:
         return replace(self, rows=self.rows[which], room=self.room[which], hat=self.hat[:, which])
 
     def first(self) -> tuple[Array, Array]:
@@ -101,7 +102,7 @@ def weigh(fit: Fit, step: Step, slack: Array, rows: Index) -> Weighed:
     """Steps of some rows, further ones for those that have no bound as long as some then have one."""
     K = step.curvature
     assert isinstance(K, ScalarCurvature)
-    problems = _Rows(fit, step, rows, np.maximum(slack[rows], LEAST_SLACK), K.hat_columns(rows))
+    problems = _LeftOutRows(fit, step, rows, np.maximum(slack[rows], LEAST_SLACK), K.hat_columns(rows))
     nothing = np.full(len(rows), np.inf)
     found = Weighed(fit.eta[rows], nothing, np.zeros_like(problems.hat), np.zeros(len(rows), dtype=bool))
     rest, last = np.flatnonzero(slack[rows] >= LEAST_SLACK), np.zeros(())
@@ -126,3 +127,16 @@ def parameters(fit: Fit, step: Step, dual: Array) -> Direction:
     """Coefficients and intercepts there, along the last axis."""
     moved = step.curvature.solve(Direction(*fit.problem.gradient_of(dual)))
     return Direction(fit.coef[:, None] + moved.coef, fit.intercept + moved.intercept)
+
+
+def improved(
+    fit: Fit, step: Step, found: LeftOut, rows: Index
+) -> tuple[dict[int, tuple[float, float]], dict[int, SolvedWithout]]:
+    """Values and bounds of those rows that have better ones, and parameters beyond the first step."""
+    known = weigh(fit, step, found.slack, rows)
+    better = known.bounds < found.bounds[rows]
+    values = {int(rows[j]): (known.eta[j], known.bounds[j]) for j in np.flatnonzero(better)}
+    further = np.flatnonzero(better & known.further)  # others are told by the step
+    coef, level = parameters(fit, step, known.dual[:, further])
+    each = zip(further, coef.T, level, strict=True)
+    return values, {int(rows[j]): SolvedWithout(known.eta[j], *one) for j, *one in each}

@@ -15,16 +15,16 @@ from onefit.curvature import Curvature, Direction, Iterated
 from onefit.curvature.iterated import PROBES
 from onefit.fit import Fit
 from onefit.leave_out import dual, proximal, residual
-from onefit.leave_out.blocks import USUAL_STEPS, Blocks, chord_by_products
-from onefit.leave_out.chords import MAX_STEPS
+from onefit.leave_out.blocks import Blocks, sets_left_out
+from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, chord_by_products
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
 from onefit.leave_out.result import LeftOut, SolvedWithout
-from onefit.leave_out.sets import Folds, removed_share
-from onefit.leave_out.step import Step, leave_kinks_out, leverages_of
+from onefit.leave_out.sets import Folds
+from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
@@ -71,7 +71,7 @@ class State:
                 step = Step.first(fit, curvature, probes if samples else 0)
                 found = step.taken(fit)
         elif found is None and sets is not None:
-            found, blocks = _sets_left_out(fit, sets, curvature)
+            found, blocks = sets_left_out(fit, sets, curvature)
         assert found is not None
         return cls(fit, sets, curvature, yardstick, max_error, found, blocks, step)
 
@@ -141,15 +141,13 @@ class State:
 
     def prove(self) -> None:
         """Exact patterns, and bounds of the first step."""
-        fit, found = self.fit, self.found
-        bounds = found.bounds.copy()
+        fit, found, bounds = self.fit, self.found, self.found.bounds.copy()
         if self.sets is None:
             if self.step is not None and not self._is_blind and self.estimate is None:
                 bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
             if step_is_exact(fit) and not np.isfinite(bounds).all():
                 sure = found.slack >= LEAST_SLACK
-                known = self.step.curvature if self.step is not None else None
-                sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, known)
+                sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, self._known)
                 bounds[sure] = 0.0
             bounds[leaves_nothing(fit)] = 0.0
         self.found = replace(found, bounds=bounds + self._rounding(bounds))
@@ -168,17 +166,23 @@ class State:
     @cached_property
     def _is_blind(self) -> bool:
         """Whether the curvature of the fit does not see some direction that rows have a say in."""
-        known = self.step.curvature if self.step is not None else self.blocks.base if self.blocks else None
-        return known is not None and is_blind(self.fit, known)
+        return self._known is not None and is_blind(self.fit, self._known)
+
+    @property
+    def _known(self) -> Curvature | None:
+        """The curvature of the first steps, if there is one."""
+        return self.step.curvature if self.step is not None else self.blocks.base if self.blocks else None
 
     def _rounding(self, bounds: Array) -> Array:
         """What the condition of K leaves of a bound of nothing: (t,)."""
-        if self.step is None and self.blocks is None:
+        if self._known is None:
             return np.zeros(len(bounds))
         moved = np.abs(self.found.eta - self.fit.eta[self.found.rows]).reshape(len(bounds), -1).max(axis=1)
-        curvature = self.step.curvature if self.step is not None else self.blocks.base  # type: ignore[union-attr]
-        rounding = rounding_of_slack(curvature.condition)
-        return rounding * moved / np.maximum(self.found.slack, LEAST_SLACK)[self.found.fold]
+        return (
+            rounding_of_slack(self._known.condition)
+            * moved
+            / np.maximum(self.found.slack, LEAST_SLACK)[self.found.fold]
+        )
 
     def refine(self, affordable: float) -> float:
         """Take the stages whose bounds are enough for the mean within some seconds; returns what is left.
@@ -322,25 +326,14 @@ class State:
 
     def weigh(self, affordable: float) -> float:
         """Bound single rows by the gradient that their steps leave, if affordable; its seconds."""
-        step, which = self.step, self.wanting().which
+        step, which = None if self._is_blind or self.estimate else self.step, self.wanting().which
         seconds = cost_of_chords(self.fit, None).times(which.size / USUAL_STEPS).seconds
-        if step is None or self.estimate is not None or not residual.applies(self.fit, step.curvature):
-            return 0.0
-        if self._is_blind or not 0 < seconds <= affordable:
+        if step is None or not residual.applies(self.fit, step.curvature) or not 0 < seconds <= affordable:
             return 0.0
         for some in self._singles.chunks(which, self.fit.problem.n):
-            self._take_weighed(step, some)
+            self._take(*residual.improved(self.fit, step, self.found, some))
         self.found = replace(self.found, bounds=self.found.bounds + self._rounding(self.found.bounds))
         return seconds
-
-    def _take_weighed(self, step: Step, rows: Index) -> None:
-        known = residual.weigh(self.fit, step, self.found.slack, rows)
-        better = known.bounds < self.found.bounds[rows]
-        values = {rows[j]: (known.eta[j], known.bounds[j]) for j in np.flatnonzero(better)}
-        further = np.flatnonzero(better & known.further)  # others are told by the step
-        coef, level = residual.parameters(self.fit, step, known.dual[:, further])
-        each = zip(further, coef.T, level, strict=True)
-        self._take(values, {int(rows[j]): SolvedWithout(known.eta[j], *one) for j, *one in each})
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
@@ -401,15 +394,3 @@ class State:
 
 def _with(known: Index, more: Sequence[int] | Index) -> Index:
     return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)
-
-
-def _sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:
-    """One step for every set; none where rows on a kink and rows that are not leave together."""
-    removed_share(sets, fit.problem.weights)
-    if fit.problem.loss.has_kinks:
-        leverages, nothing = leave_kinks_out(fit).leverages, np.full(len(sets.rows), np.inf)
-        return LeftOut(fit, fit.eta[sets.rows], nothing, leverages, np.zeros(len(sets)), sets), None
-    blocks = Blocks.of(fit, curvature, sets)
-    blocks.step()
-    leverages = leverages_of(fit, blocks.forms)
-    return LeftOut(fit, blocks.eta.copy(), blocks.bounds.copy(), leverages, blocks.slack, sets), blocks

@@ -10,7 +10,7 @@ from onefit._typing import Index
 from onefit.cost import Work
 from onefit.fit import Fit
 from onefit.leave_out import proximal
-from onefit.leave_out.blocks import chord_cost
+from onefit.leave_out.chords import chord_cost
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths, paths_share
 from onefit.leave_out.refit import refit_cost

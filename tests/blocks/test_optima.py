@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onefit.blocks import optima as module
-from onefit.blocks.optima import Followed, optima
+from onefit.blocks.optima import PathLeverages, optima
 from onefit.blocks.rows import ArrayRows
 from onefit.blocks.sums import RowSums
 from onefit.solvers.active_set import ActiveSet
@@ -74,7 +74,7 @@ def test_leverages_follow_what_joins_and_what_leaves():
     X = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 40)) + 0.3 * rng.normal(size=(200, 40))
     y = X @ rng.normal(size=40) + rng.normal(size=200)
     l1, l2 = strengths(X, y, 1.0, count=60)
-    follow, expected, left = Followed(40), [], 0
+    follow, expected, left = PathLeverages(40), [], 0
     Z = X - X.mean(axis=0)
     before = set()
     for found in optima(ArrayRows(X, y).total(RowSums.of), l1, l2):

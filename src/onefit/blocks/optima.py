@@ -124,7 +124,7 @@ def _equations(gram: Array, cross: Array) -> tuple[Array, Array]:
 
 
 @dataclass(eq=False)
-class Followed:
+class PathLeverages:
     """Leverages of a lasso path: what joined and what left, from one strength to the next.
 
     Columns J that joined add the squares along K⁻¹ E_J M^−½, M = (K⁻¹)_JJ: they are what z has of them that

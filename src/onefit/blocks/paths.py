@@ -19,7 +19,7 @@ from scipy.linalg import lapack
 from onefit._linalg import Factorization, eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath
-from onefit.blocks.optima import APART, Followed, optima
+from onefit.blocks.optima import APART, PathLeverages, optima
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.sums import RowSums
 from onefit.numerics import EPS_SINGLE
@@ -44,7 +44,7 @@ def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Arr
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
     coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
-    supports, follow = list[Index](), Followed(p)
+    supports, follow = list[Index](), PathLeverages(p)
     for j, found in enumerate(optima(sums, l1, l2)):
         support = found.support
         supports.append(np.sort(support))

@@ -27,7 +27,7 @@ SWEEPS = 100, 1000  # at most, in each step that goes near
 
 def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern."""
-    return from_the_last(problems, partial(solved, near=truncated.NEARBY))
+    return from_the_last(problems, partial(solved, near=truncated.SHORT))
 
 
 def from_the_last(

@@ -25,7 +25,7 @@ PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbo
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
-NEARBY = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
+SHORT = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
 FALLING = 0.25  # of a decrement that the next one must be, near the end
 ROUGHLY = 0.1  # error of the first steps, relative to the gradient
 

@@ -317,7 +317,7 @@ def test_a_single_class_and_a_single_row():
 def test_a_column_out_of_range_is_named():
     X, y, _ = table("counts", n=200)
     X[:, 3] *= 1e150
-    with pytest.raises(ValueError, match="column 3 has entries of up to"):
+    with pytest.raises(ValueError, match="column 3 of X has entries of up to"):
         PoissonLOO().fit(ArraySource(X, y))
 
 

@@ -123,7 +123,7 @@ for _tuned, _plain, _attributes in (
 
 @reference.register(linear_model.LogisticRegressionCV)
 def _logistic_cv(model: linear_model.LogisticRegressionCV) -> Any:
-    strengths, mixes = np.unique(model.C_), _mixes(model)
+    strengths, mixes = np.unique(model.C_), l1_ratios(model, model.l1_ratio_)
     if len(strengths) > 1 or len(mixes) > 1 or not model.refit:  # no single model that could be named
         return clone(model)
     C = np.inf if model.penalty is None else float(strengths[0])
@@ -131,11 +131,10 @@ def _logistic_cv(model: linear_model.LogisticRegressionCV) -> Any:
     return _tightened(chosen, model)
 
 
-def _mixes(model: Any) -> Array:
-    """Shares of the ℓ1 penalty that were chosen, from either way of naming the penalty."""
-    if model.penalty in ("l1", "l2"):
-        return np.array([float(model.penalty == "l1")])
-    return np.unique([ratio or 0.0 for ratio in np.atleast_1d(model.l1_ratio_)])
+def l1_ratios(model: Any, given: Any) -> Array:
+    """Shares of the ℓ1 penalty of a logistic regression, from either way of naming the penalty."""
+    named = [model.penalty == "l1"] if model.penalty in ("l1", "l2") else np.atleast_1d(given)
+    return np.unique([float(ratio or 0.0) for ratio in named])
 
 
 # --- the refits ----------------------------------------------------------------------------------------

@@ -73,18 +73,14 @@ def audited(
     order = np.argsort(result.rows, kind="stable")
     first = np.empty(len(order), dtype=np.intp)
     first[np.argsort(folds.rows, kind="stable")] = order  # the entry of each of folds.rows
-    training = reading.metric.losses(reading.target[result.rows], _fitted(result)[result.rows])
+    assert result._left_out is not None
+    training = reading.metric.losses(reading.target[result.rows], result._left_out.fit.eta[result.rows])
     weights = sample.weights(folds.n)[folds.rows]
     losses, totals = clustered(result.losses[first], weights, folds.fold)
     before, _ = clustered(training[first], weights, folds.fold)
     drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
     exact = _refitted_losses(sample, folds, drawn.rows, reading)
     return correct(losses, drawn, exact, totals)
-
-
-def _fitted(result: RiskEstimate) -> Array:
-    assert result._left_out is not None
-    return result._left_out.fit.eta
 
 
 def _refitted_losses(sample: GivenSample, folds: Folds, which: Index, reading: Reading) -> Array:

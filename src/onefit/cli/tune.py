@@ -78,7 +78,8 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
         tell(comparison)
         with progress.stage("audit", talks=m > 0):
             comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
-        tell_doubts(comparison)
+        for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
+            click.echo(line)
         if folder is not None:
             with progress.stage("report"):
                 _write_all(folder, _last(comparison), written)
@@ -129,12 +130,6 @@ def tell(comparison: Ranking) -> None:
         lines.append(words.aligned(header, largest, left=2 if "class" in header else 1))
         lines.append(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
     click.echo("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
-
-
-def tell_doubts(comparison: Ranking) -> None:
-    """What the audit and a second look have found."""
-    for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
-        click.echo(line)
 
 
 # --- writing ---------------------------------------------------------------------------------------

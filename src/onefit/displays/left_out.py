@@ -92,7 +92,19 @@ class LeftOutDisplay(Display):
         if fitted.size > MOST_POINTS:
             hover += density(ax, fitted.ravel(), change.ravel())
             order = order[-SINGLED_OUT:]
-        points = _scatter(ax, fitted, change, self.leverages, names, order)
+        points = [  # one mark for each output, the highest leverages on top
+            ax.scatter(
+                fitted[order, k],
+                change[order, k],
+                c=self.leverages[order],
+                **leverage_colours(self.leverages),
+                s=24 if len(order) < MANY_POINTS else 9,
+                marker=MARKERS[k % len(MARKERS)],
+                linewidths=0,
+                label=name if len(names) > 1 else None,
+            )
+            for k, name in enumerate(names)
+        ]
         said = ([self._say(int(i), fitted[i, k], change[i, k]) for i in order] for k in range(len(points)))
         return points[-1], [*hover, *zip(points, said, strict=True)]
 
@@ -104,25 +116,6 @@ class LeftOutDisplay(Display):
         if self.output_names is not None:
             return [plain(name) for name in self.output_names]
         return ["one row"] if c == 1 else [f"output {k}" for k in range(c)]
-
-
-def _scatter(
-    ax: Axes, fitted: Array, change: Array, leverages: Array, names: list[str], order: Index
-) -> list[Any]:
-    """One mark for each output, the highest leverages on top; returns what a colour bar needs."""
-    return [
-        ax.scatter(
-            fitted[order, k],
-            change[order, k],
-            c=leverages[order],
-            **leverage_colours(leverages),
-            s=24 if len(order) < MANY_POINTS else 9,
-            marker=MARKERS[k % len(MARKERS)],
-            linewidths=0,
-            label=name if len(names) > 1 else None,
-        )
-        for k, name in enumerate(names)
-    ]
 
 
 def _rings(ax: Axes, fitted: Array, change: Array, rows: Index) -> None:

@@ -148,7 +148,7 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     return p < n and not (sample.weighted and any(ratio < 1 for ratio in model._ratios()))
 
 
-def check_count(count: int) -> None:
+def check_several_rows(count: int) -> None:
     """Refuse a single row: nothing is left without it."""
     if count < 2:
         raise ValueError(f"leave-one-out needs at least 2 rows with weight, there are {count}")
@@ -165,7 +165,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         With one response.
     """
     about_means = rows.total(RowSums.of)
-    check_count(about_means.count)
+    check_several_rows(about_means.count)
     sums = about_means if model.fit_intercept else about_means.about_zero()
     ratio, alpha = 0.0, 1.0
     if model._mean_scaled:
@@ -296,7 +296,7 @@ def _summary(model: SelfTuned, rows: Rows) -> Summary:
     loss = model._loss(2)
     least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
     summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
-    check_count(summary.count)
+    check_several_rows(summary.count)
     check_column_sizes(summary.sizes, rows.names)
     if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
         raise ValueError("y is zero for every row: a mean of zero has no logarithm")

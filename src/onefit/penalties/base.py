@@ -196,14 +196,14 @@ def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
     return np.max(np.atleast_2d(size), axis=0, initial=0.0)
 
 
-def check_strengths(name: str, given: Any) -> None:
+def check_not_negative(name: str, given: Any) -> None:
     """Refuse what is not a number, or an array of numbers, that is at least 0; infinity is allowed."""
     strength = np.asarray(given)
     if strength.dtype.kind not in "fiu" or not np.all(strength >= 0):
         raise ValueError(f"{name} must be a number that is at least 0, or an array of them, got {given!r}")
 
 
-def check_weights(name: str, given: Any, count: int, what: str) -> None:
+def check_one_each(name: str, given: Any, count: int, what: str) -> None:
     """Refuse what is not so many finite numbers that are at least 0."""
     weights = np.asarray(given)
     if weights.dtype.kind not in "fiu" or weights.shape != (count,):

@@ -15,7 +15,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.penalties.base import (
     ZERO,
     OfOneStrength,
-    check_weights,
+    check_one_each,
     largest_gradient,
 )
 from onefit.penalties.programs import Cone, Conic, ConicForm
@@ -49,7 +49,7 @@ class GroupPenalty(OfOneStrength, Conic):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self._given_weights is not None:
-            check_weights("weights", self._given_weights, self.count, "one a group")
+            check_one_each("weights", self._given_weights, self.count, "one a group")
         _ = self.membership  # refuses bad groups
 
     @property

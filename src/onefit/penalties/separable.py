@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, check_strengths, largest_gradient
+from onefit.penalties.base import ZERO, check_not_negative, largest_gradient
 from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
 from onefit.validation import check_share
@@ -43,7 +43,7 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
     alpha: Strength = 1.0
 
     def __post_init__(self) -> None:
-        check_strengths("alpha", self.alpha)
+        check_not_negative("alpha", self.alpha)
 
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(np.any(self.strengths(shape)[0]))
@@ -228,8 +228,8 @@ class Strengths(SeparablePenalty):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_strengths("l1", self.l1)
-        check_strengths("l2", self.l2)
+        check_not_negative("l1", self.l1)
+        check_not_negative("l2", self.l2)
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         alpha = broadcast(self.alpha, shape)
@@ -267,7 +267,7 @@ class Box(Polyhedral, Coordinatewise):
     l1: Strength = 0.0
 
     def __post_init__(self) -> None:
-        check_strengths("l1", self.l1)
+        check_not_negative("l1", self.l1)
         lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         try:
             crossed = np.broadcast_to(lower > upper, np.broadcast_shapes(lower.shape, upper.shape))

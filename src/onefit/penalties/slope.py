@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, OfOneStrength, check_weights, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_each, largest_gradient
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
@@ -143,7 +143,7 @@ class Slope(SortedNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_weights(
+        check_one_each(
             "weights", self.weights, np.size(self.weights), "one a feature, in non-increasing order"
         )
         rises = np.flatnonzero(np.diff(np.asarray(self.weights, dtype=np.float64)) > 0)

@@ -48,7 +48,11 @@ def checked(
         refuse_weights(model, sample_weight)
     X, y = check_rows(model, _unnamed(model, X), y, numeric=classes is None)
     if classes is not None:
-        refuse_many(model, classes)
+        if len(classes) > 2:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} with {len(classes)} classes is one model a class: take "
+                "sklearn.multiclass.OneVsRestClassifier and one of its models"
+            )
         y = class_numbers(y, classes).astype(np.float64)
     if isinstance(loss, Tweedie):
         check_range(y, loss.power)
@@ -69,15 +73,6 @@ def _unnamed(model: Any, X: Any) -> Any:
 def new_rows(model: Any, X: Any) -> Design:
     """Check new rows, which come as those of the fit did."""
     return check_new_rows(model, _unnamed(model, X))
-
-
-def refuse_many(model: Any, classes: Any) -> None:
-    """Refuse more than two classes."""
-    if len(classes) > 2:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} with {len(classes)} classes is one model a class: take "
-            "sklearn.multiclass.OneVsRestClassifier and one of its models"
-        )
 
 
 def refuse_weights(model: Any, sample_weight: Any) -> None:

@@ -16,6 +16,7 @@ from onefit.problem import Problem
 from onefit.readers.reading import Reader, Reading, refuse
 from onefit.readers.scikit_learn.svm import liblinear
 from onefit.readers.translation import checked, checked_labels, elastic_net, reading_of
+from onefit.refits import l1_ratios
 
 
 def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, power: float | None = None) -> Reading:
@@ -28,22 +29,16 @@ def _tweedie(model: Any, X: Any, y: Any, sample_weight: Any, power: float | None
 
 
 def _logistic_regression(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
-    return _logistic(model, X, y, sample_weight, float(model.C), _mixes(model, model.l1_ratio)[0])
+    return _logistic(model, X, y, sample_weight, float(model.C), l1_ratios(model, model.l1_ratio)[0])
 
 
 def _logistic_regression_cv(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if not model.refit:
         refuse(model, "refit", "its coefficients are averages over folds and minimise nothing")
-    strengths, mixes = np.unique(model.C_), np.unique(_mixes(model, model.l1_ratio_))
+    strengths, mixes = np.unique(model.C_), l1_ratios(model, model.l1_ratio_)
     if len(strengths) > 1 or len(mixes) > 1:
         refuse(model, "C_", "each class has a strength of its own")
     return _logistic(model, X, y, sample_weight, float(strengths[0]), float(mixes[0]))
-
-
-def _mixes(model: Any, ratios: Any) -> list[float]:
-    """Return l1_ratio, from either way of naming the penalty."""
-    given = [model.penalty == "l1"] if model.penalty in ("l1", "l2") else np.atleast_1d(ratios)
-    return [float(ratio or 0.0) for ratio in given]
 
 
 def _logistic(model: Any, X: Any, y: Any, sample_weight: Any, C: float, mix: float) -> Reading:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import special
 from scipy.special import expit
 
 from onefit._typing import Array, Index
 from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
 from onefit.exceptions import OnefitWarning
+from onefit.metrics import LogLoss
 from onefit.risk.means import mean_and_error
 from onefit.torch.features.one_against_rest import OneAgainstRest
 from onefit.torch.features.splits import some_of_each
@@ -26,7 +25,6 @@ FACTOR = 6.0  # between neighbouring strengths, where no path is asked for
 GUESSED = 1000  # rows, at most, that the first of them is guessed from
 EXTENSIONS = 5  # moves of the three strengths, at most
 UNSURE = 0.02  # least probability that least squares is taken to tell
-softmax = partial(special.softmax, axis=1)  # probabilities of several classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +94,7 @@ def logistic_head(
         return made_exact(model, X, target, sample_weight, needed=exact)
 
     if len(classes) == 2 or len(classes) * X.shape[1] <= JOINT:
-        proba = binary if len(classes) == 2 else softmax
-        return judged_classes((fitted(y),), classes, numbers, sample_weight, proba)
+        return judged_classes((fitted(y),), classes, numbers, sample_weight, of_one_head)
     if n_strengths is None and not exact:
         return _together(X, classes, numbers, sample_weight, first)
     heads = tuple(fitted(numbers == k) for k in range(len(classes)))
@@ -160,8 +157,7 @@ def head_of(estimator: Any, X: Array, y: Any, sample_weight: Any, *, exact: bool
     if not hasattr(estimator, "classes_"):
         return judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
     classes, numbers = np.unique(y, return_inverse=True)
-    proba = binary if len(classes) == 2 else softmax
-    return judged_classes((estimator,), classes, numbers, sample_weight, proba)
+    return judged_classes((estimator,), classes, numbers, sample_weight, of_one_head)
 
 
 def made_exact(estimator: Any, X: Array, y: Any, sample_weight: Any, *, needed: bool) -> Any:
@@ -210,10 +206,9 @@ def _weights(given: Any, n: int) -> Array:
     return np.ones(n) if given is None else np.asarray(given, dtype=np.float64)
 
 
-def binary(scores: Array) -> Array:
-    """Probabilities of two classes from one linear predictor."""
-    one = expit(scores[:, 0])
-    return np.column_stack([1.0 - one, one])
+def of_one_head(scores: Array) -> Array:
+    """Probabilities of two classes from one linear predictor, or of several from one each."""
+    return LogLoss(None).predictions(scores[:, 0] if scores.shape[1] == 1 else scores)
 
 
 def one_against_rest(scores: Array) -> Array:

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from onefit._typing import Array, Index
 from onefit.torch.features.feature_map import FeatureMap
-from onefit.torch.features.heads import binary, softmax
+from onefit.torch.features.heads import of_one_head
 from onefit.torch.features.losses import LossName
 
 
@@ -127,8 +127,7 @@ class FeatureMapClassifier(ClassifierMixin, FeatureMap):
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (n, c)."""
-        eta = self._predictors(X)
-        return (binary if len(self.classes_) == 2 else softmax)(eta)
+        return of_one_head(self._predictors(X))
 
     def predict(self, X: Any) -> Any:
         """Most probable class of each row: (n,)."""

@@ -129,9 +129,7 @@ def lbfgs(
 
     def evaluate(u: Array) -> tuple[float, Array]:
         nonlocal scale
-        t = np.where(
-            u <= lowest, low, np.where(u >= highest, high, u * units)
-        )  # at a bound to the last digit
+        t = np.select([u <= lowest, u >= highest], [low, high], u * units)  # at a bound to the last digit
         seen.append(Visit(t, *function(t)))
         known = [point.value for point in seen if np.isfinite(point.value)]
         if reason := stop(seen[-1], known):

@@ -21,7 +21,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, ScalarCurvature
 from onefit.fit import Fit
-from onefit.leave_out.prove import radius
+from onefit.leave_out.prove import concordance, radius
 from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.step import Step
 from onefit.numerics import LEAST_SLACK
@@ -29,9 +29,8 @@ from onefit.numerics import LEAST_SLACK
 
 def applies(fit: Fit, curvature: Curvature) -> bool:
     """Whether there is one smooth output, and refits keep the rest as it is."""
-    problem = fit.problem
-    smooth = problem.self_concordance() and not problem.loss.jumps and not fit.is_kinked
-    return bool(smooth) and problem.refits_keep_the_rest and isinstance(curvature, ScalarCurvature)
+    keeps = fit.problem.refits_keep_the_rest and isinstance(curvature, ScalarCurvature)
+    return keeps and bool(concordance(fit))
 
 
 class Weighed(NamedTuple):
@@ -89,7 +88,7 @@ class _LeftOutRows:
 
     def bounds(self, change: Array, left: Array) -> Array:
         """Bounds of the predictors at δ with this gradient: (r,)."""
-        d, R = self.fit.hessian[:, None], self.fit.problem.self_concordance()
+        d, R = self.fit.hessian[:, None], concordance(self.fit)
         assert R is not None
         squares = np.divide(left**2, d, out=np.zeros_like(left), where=left != 0)
         forms = self.step.forms[:, None] + self.hat**2 * (d[self.rows, 0] / self.room)

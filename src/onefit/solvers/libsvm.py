@@ -1,19 +1,23 @@
-"""libsvm, which is compiled, brings kernel machines near their minimum."""
+"""libsvm, which is compiled: support vector machines near their minimum, and its rule for their intercept."""
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
 from onefit import _linalg
+from onefit._typing import Index
 from onefit.fit import Fit
 from onefit.losses import EpsilonInsensitive, Hinge
 from onefit.problem import Problem
 
 STEPS = 100  # of two rows at a time, for each row: what they leave is done by pivots
+TOL = 1e-8  # at which machines are the optimum
+MIDDLE = 0.01  # of the way to an end of the intercepts that are as good, which that leaves open
 
 
 def solves(problem: Problem) -> bool:
@@ -29,15 +33,32 @@ def solves(problem: Problem) -> bool:
 
 def near_minimum(problem: Problem) -> Fit:
     """What libsvm makes of a problem that it ``solves``, to its usual tolerance."""
-    loss, rows = problem.loss, np.flatnonzero(problem.weights > 0)
-    C = 1.0 / float(problem.penalty.ridge(problem.coef_shape)[0])
-    settings = {"kernel": "precomputed", "C": C, "max_iter": STEPS * len(rows)}
+    rows = np.flatnonzero(problem.weights > 0)
+    machine = _trained(problem, rows, max_iter=STEPS * len(rows))
+    coef = np.zeros(problem.n)
+    coef[rows[machine.support_]] = machine.dual_coef_[0]
+    return Fit(problem, coef, np.asarray(machine.intercept_[0]))
+
+
+def takes_middle(problem: Problem, middle: float, reach: float) -> bool:
+    """Whether libsvm, too, ends with no row inside its box: there it takes the middle, else a mean.
+
+    Rounding may leave some inside; where weights differ it is that of their sums, of which nothing is known.
+    """
+    rows = np.flatnonzero(problem.weights > 0)
+    if np.ptp(problem.weights[rows]) > 0:
+        return False
+    return bool(abs(_trained(problem, rows, tol=TOL).intercept_[0] - middle) <= MIDDLE * reach)
+
+
+def _trained(problem: Problem, rows: Index, **settings: Any) -> SVC | SVR:
+    """The support vector machine of a hinge or an ε-insensitive loss, on some rows."""
+    loss, X = problem.loss, _linalg.as_design(_linalg.some_rows(problem.X, rows))
+    settings |= {"kernel": "precomputed", "C": 1.0 / float(problem.penalty.ridge(problem.coef_shape).max())}
     machine = (
         SVR(epsilon=loss.epsilon, **settings) if isinstance(loss, EpsilonInsensitive) else SVC(**settings)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        machine.fit(_linalg.some_rows(problem.X, rows).gram, problem.y[rows], problem.weights[rows])
-    coef = np.zeros(problem.n)
-    coef[rows[machine.support_]] = machine.dual_coef_[0]
-    return Fit(problem, coef, np.asarray(machine.intercept_[0]))
+        machine.fit(X.row_gram(np.ones(problem.X.shape[1])), problem.y[rows], problem.weights[rows])
+    return machine

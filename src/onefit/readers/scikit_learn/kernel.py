@@ -11,7 +11,6 @@ import numpy as np
 from sklearn import kernel_ridge, svm
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from onefit import _linalg
 from onefit._typing import Array, Design
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
@@ -30,10 +29,8 @@ from onefit.readers.translation import (
     reading_of,
     ridge_penalty,
 )
+from onefit.solvers import libsvm
 from onefit.validation import check_new_rows
-
-TOL = 1e-8  # at which libsvm's machines are the optimum
-MIDDLE = 0.01  # of the way to an end, which that leaves open
 
 
 def _kernel_ridge(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
@@ -98,7 +95,7 @@ def _kernel_machine(model: Any, data: CheckedData, loss: Loss) -> Reading:
     penalty = L2(1.0 / float(model.C))
     if model.kernel == "linear":
         reading = reading_of(model, data, loss, penalty, intercept=True, mean_scaled=False)
-        problem = replace(reading.fit.problem, takes_middle=_libsvm_takes_middle)
+        problem = replace(reading.fit.problem, takes_middle=libsvm.takes_middle)
         return replace(reading, fit=replace(reading.fit, problem=problem))
     kernel, dual = _kernel(model), np.zeros(len(data.y))
     held = np.flatnonzero(data.weights > 0)  # libsvm numbers the rows with weight
@@ -111,7 +108,7 @@ def _kernel_machine(model: Any, data: CheckedData, loss: Loss) -> Reading:
         data.y,
         data.weights,
         balance=data.balance,
-        takes_middle=_libsvm_takes_middle,
+        takes_middle=libsvm.takes_middle,
     )
     notes: tuple[str, ...] = ()
     if model.gamma in ("scale", "auto") and model.kernel in ("rbf", "poly", "sigmoid"):
@@ -128,22 +125,6 @@ def _kernel_machine(model: Any, data: CheckedData, loss: Loss) -> Reading:
     )
 
 
-def _libsvm_takes_middle(problem: Problem, middle: float, reach: float) -> bool:
-    """Whether libsvm, too, ends with no row inside its box: there it takes the middle, else a mean.
-
-    Rounding may leave some inside; where weights differ it is that of their sums, of which nothing is known.
-    """
-    held, loss = np.flatnonzero(problem.weights > 0), problem.loss
-    if np.ptp(problem.weights[held]) > 0:
-        return False
-    gram = _linalg.as_design(_linalg.some_rows(problem.X, held)).row_gram(np.ones(problem.X.shape[1]))
-    C = 1.0 / float(problem.penalty.ridge(problem.coef_shape).max())
-    width = {"epsilon": loss.epsilon} if isinstance(loss, EpsilonInsensitive) else {}
-    machine = (svm.SVR if width else svm.SVC)(kernel="precomputed", C=C, tol=TOL, **width)
-    machine.fit(gram, problem.y[held], problem.weights[held])
-    return bool(abs(machine.intercept_[0] - middle) <= MIDDLE * reach)
-
-
 def _kernel(model: Any) -> Callable[[Design, Design], Array]:
     """The kernel of two sets of rows: (m, n)."""
     if model.kernel == "precomputed":
@@ -158,7 +139,7 @@ def _kernel(model: Any) -> Callable[[Design, Design], Array]:
 def _with_its_gamma(model: Any) -> Any:
     """Return the estimator whose refits keep the width of the kernel, solved tightly."""
     scales = {"gamma": model._gamma} if model.kernel in ("rbf", "poly", "sigmoid") else {}
-    return tightly(model, tol=TOL).set_params(max_iter=-1, **scales)
+    return tightly(model, tol=libsvm.TOL).set_params(max_iter=-1, **scales)
 
 
 READINGS: dict[type, Reader] = {

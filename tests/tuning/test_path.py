@@ -231,18 +231,25 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert walk.is_past_minimum()
 
 
-def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
+def _rise_that_two_tenths_leave_open(steps):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 60))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
     judgement = Judgement(SquaredError(), y, np.ones(800))
-    walk = Walk(Grid(np.ones(1)), judgement, [30.0, 29.0, 1e-9])
+    walk = Walk(Grid(np.ones(steps)), judgement, [30.0, 29.0, 1e-9])
     for strength in (30.0, 1e-9):  # nearly the best fit, and one without a penalty
         fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
         walk.add(fit, judgement.by_tenths(fit, None))
         if strength == 30.0:  # its neighbour is not judged
             walk.add(fit, None)
     walk.verdicts[2] = walk.verdicts[2]._replace(misses=0.1 * np.ones(800))
+    return walk
+
+
+def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
+    walk = _rise_that_two_tenths_leave_open(10_000)
+    judgement = walk.judgement
+    X, y = walk.fits[0].problem.X, walk.fits[0].problem.y
     assert walk.is_past_minimum()
     assert walk.risks[0] == walk.risks[1]
     assert [walk.verdicts[j].seen for j in (0, 2)] == [800, 800]
@@ -253,6 +260,12 @@ def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     ]
     exact = (np.concatenate(refits).reshape(2, -1) - y[judgement.order]) ** 2
     np.testing.assert_allclose([walk.risks[0], walk.risks[2]], exact.mean(axis=1), rtol=0.01)
+
+
+def test_a_rise_is_not_looked_at_where_the_rest_of_the_path_takes_less():
+    walk = _rise_that_two_tenths_leave_open(4)
+    assert not walk.is_past_minimum()
+    assert [walk.verdicts[j].seen for j in (0, 2)] == [160, 160]
 
 
 def test_a_coarse_path_stops_a_decade_past_its_minimum():

@@ -179,6 +179,10 @@ class Judgement:
         parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
         return rough_cost(fit) * max(parts, 0.0)
 
+    def seconds_by_tenths(self, fit: Fit, before: Verdict) -> float:
+        """About what it takes to leave out all rows in tenths that a verdict has not seen."""
+        return self._by_tenths_cost(fit, len(self.order), before.seen)
+
     def by_tenths(
         self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None
     ) -> Verdict:

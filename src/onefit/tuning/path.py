@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array
+from onefit.cost import Work
+from onefit.curvature.iterated import fit_cost
 from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error, paired_errors
@@ -152,6 +154,16 @@ def search_path(
     )
 
 
+def cost_along_path(fit: Fit, before: Fit) -> Work:
+    """What a fit takes from its neighbour, about: for least squares, what enters and leaves."""
+    problem, inside = fit.problem, fit.coef != 0
+    if not problem.loss.is_quadratic:
+        return fit_cost(fit)
+    (n, p), k = problem.X.shape, max(1, int(np.count_nonzero(inside)))
+    changes = np.count_nonzero(inside != (before.coef != 0))
+    return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
+
+
 @dataclass
 class Walk:
     """What a path has seen so far."""
@@ -216,7 +228,8 @@ class Walk:
         far = last >= best + PATIENCE or decades >= DECADES
         if self.verdicts[last] is not None and not self.past and far:
             rise, error, miss = self._rise(best, last)
-            if CLEARLY_WORSE * error < rise <= CLEARLY_WORSE * np.hypot(error, miss):
+            unclear = CLEARLY_WORSE * error < rise <= CLEARLY_WORSE * np.hypot(error, miss)
+            if unclear and self._unseen_cost(best) + self._unseen_cost(last) < self._cost_of_the_rest():
                 self._see_all(best)
                 self._see_all(last)
                 rise, error, miss = self._rise(best, last)
@@ -238,6 +251,16 @@ class Walk:
         held, other = known[best], known[last]
         rise, error = mean_and_error(other.losses - held.losses, self.weights)
         return rise, error, float(np.linalg.norm(other.misses - held.misses))
+
+    def _cost_of_the_rest(self) -> float:
+        """Seconds that the strengths of the grid take that are still to come, about."""
+        each = cost_along_path(self.fits[-1], self.fits[max(len(self.fits) - 2, 0)])
+        return each.seconds * max(len(self.grid.values) - len(self.fits), 0)
+
+    def _unseen_cost(self, place: int) -> float:
+        """Seconds that the rows take which were not left out, where they leave in tenths."""
+        known = self.verdicts[place]
+        return self.judgement.seconds_by_tenths(self.fits[place], known) if known and known.seen else 0.0
 
     def _see_all(self, place: int) -> None:
         """Leave out what is left of the rows, where they leave in tenths."""

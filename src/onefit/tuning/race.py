@@ -14,10 +14,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from onefit import cost
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
-from onefit.curvature.iterated import fit_cost
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.numerics import KNOWN
@@ -26,7 +24,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import FIRST, Judgement
-from onefit.tuning.path import SearchResult, of_verdicts
+from onefit.tuning.path import SearchResult, cost_along_path, of_verdicts
 from onefit.tuning.sample import Verdict, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -175,7 +173,7 @@ class _Race:
         return verdict is not None and verdict.left_out > 0
 
     def _judge(self, j: int, count: int) -> None:
-        if self._is_in_part(j):
+        if self._is_in_part(j) and count < len(self.judgement.order):
             stepped = partial(self._stepped, j)
             self.verdicts[j] = self.judgement.better(self._solution(j), count, self.verdicts[j], stepped)
         else:
@@ -227,14 +225,9 @@ class _Race:
     @cached_property
     def _affordable(self) -> float:
         """Seconds that the race may take."""
-        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
+        places = range(len(self.verdicts))
+        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in places))
 
     def _fit_seconds(self, j: int) -> float:
-        """What a fit takes from its neighbour: for least squares, what enters and leaves."""
-        problem = self.problem_at(float(self.result.strengths[j]))
-        (n, p), inside = problem.X.shape, self.result.coefs[j] != 0
-        k = max(1, int(np.count_nonzero(inside)))
-        if not problem.loss.is_quadratic:
-            return fit_cost(self._fit(j)).seconds
-        changes = np.count_nonzero(inside != (self.result.coefs[max(j - 1, 0)] != 0))
-        return cost.Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes).seconds
+        """What a fit takes from its neighbour."""
+        return cost_along_path(self._fit(j), self._fit(max(j - 1, 0))).seconds

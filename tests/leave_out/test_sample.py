@@ -30,6 +30,16 @@ def two_classes(rng, n=120, p=12, strength=0.05):
     return fit, yardstick(LogLoss(np.array([0, 1])), y, None)
 
 
+def rare_class(rng, n=150, p=10):
+    """Steps of a few rows are off by far more than those of all others, and nothing bounds most of them."""
+    X, y = rng.normal(size=(n, p)), rng.integers(0, 2, n).astype(float)
+    y[:4], X[:4] = 2.0, 2.0 * X[:4]
+    X[:, 0] += y
+    weights = np.where(y == 2, n / 12, 1.0)
+    problem = Problem(losses.Multinomial(3), penalties.L2(5.0), X, y, weights, np.ones(3, dtype=bool))
+    return solve(Fit.at_start(problem)).fit, yardstick(LogLoss(np.arange(3)), y, None)
+
+
 def groups(rng, n=60, p=12):
     """A penalty that is curved on its pattern, of which nothing is proven."""
     X = rng.normal(size=(n, p))
@@ -50,7 +60,9 @@ def mean(found, judge):
     return float(np.average(judge.losses(found.rows, found.eta), weights=judge.weights[found.rows])) + by
 
 
-@pytest.mark.parametrize(("make", "seeds", "least"), [(two_classes, 40, 36), (groups, 8, 6)])
+@pytest.mark.parametrize(
+    ("make", "seeds", "least"), [(two_classes, 40, 36), (rare_class, 40, 36), (groups, 8, 6)]
+)
 def test_errors_cover_the_exact_mean(make, seeds, least):
     fit, judge = make(np.random.default_rng(1))
     exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)

@@ -3,8 +3,9 @@
 Stages, each with a proof of how far its values may be off: one Newton step for all sets (``step``,
 ``blocks``, ``dual``), bounds and exact patterns (``prove``, ``patterns``), repeated steps for all sets that
 need them (``chords``, ``proximal``), exact paths (``follow``), and solving anew (``refit``).  They are taken
-until the risk is known to ``max_error`` of its standard errors.  Where no stage affords that, a sample of the
-sets is solved instead, and corrects the mean (``sample``).  To compare strengths, some of the rows do.
+until the risk is known to ``max_error`` of its standard errors.  Where no stage affords that, or where no
+pattern can change and a few sets take less time, a sample of the sets is solved instead, and corrects the
+mean (``sample``).  To compare strengths, some of the rows do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from onefit.leave_out.follow import has_paths
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.sample import FEWEST, NEGLIGIBLE, sample
+from onefit.leave_out.sample import FEWEST, NEGLIGIBLE, is_regular, sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.ways import Way, cost_of_chords, ways
@@ -71,19 +72,19 @@ def leave_out(
     state = State.of(fit, sets, curvature, yardstick, max_error)
     if np.isinf(max_error):
         return state.found
-    state.prove()
-    state.prove_closely(FEWEST * cost_of_chords(fit, sets).seconds)
     if affordable is None:
         affordable = np.inf if max_error == 0 else affordable_for(fit)
+    as_sample = max(IN_PASSING, FEWEST * cost_of_chords(fit, sets).seconds)
+    state.prove()
+    state.prove_closely(as_sample)
     state.progress = progress
     may_sample = yardstick is not None and max_error > 0
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic
     if may_end_unbounded:
         state.shorten(state.trusted)
         affordable -= state.look(affordable)
-    if max_error > 0:
-        affordable -= state.weigh(affordable)
-    left = state.refine(affordable)
+    most = min(affordable, as_sample) if may_sample and is_regular(fit) else affordable
+    left = affordable - most + state.refine(most)
     if may_end_unbounded:
         state.take_all_cheaper_than(FEWEST)
     if yardstick is not None and max_error > 0:

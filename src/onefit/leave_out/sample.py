@@ -44,7 +44,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
     too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room)
-    if part.frame.size <= most:
+    if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
         _solve_all(state, yardstick, affordable, rng)
         return
     part, drawn, room = part.drawn(FEWEST, generator, room)
@@ -113,6 +113,8 @@ class _Part(NamedTuple):
         bound = own[frame] / np.maximum(weights, TINY)
         largest = np.max(bound, where=np.isfinite(bound), initial=0.0)
         effect = np.where(np.isfinite(bound), bound, np.maximum(change, largest))
+        if is_regular(found.fit) and state.estimate is None:  # else leverages are off, too
+            effect = np.minimum(bound, change * _curved_by(found)[frame])
         rest = float(own[order[outside]].sum())
         return cls(
             state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
@@ -213,9 +215,19 @@ def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
 
 
-def _is_smooth(fit: Fit) -> bool:
+def is_regular(fit: Fit) -> bool:
     """Whether no pattern can change: then rows that were not drawn are like those that were."""
     return not fit.is_kinked and fit.problem.loss.is_smooth
+
+
+def _curved_by(found: LeftOut) -> Array:
+    """Share by which second derivatives change along the step of each set, about, at most all: (f,).
+
+    What a step is off by is of second order: that share of it.
+    """
+    step, moved = _moved(found, found.eta - found.fit.eta[found.rows]), np.zeros(found.count)
+    np.maximum.at(moved, found.fold, np.nan_to_num(step, nan=np.inf))
+    return np.minimum(1.0, (found.fit.problem.self_concordance() or 1.0) * moved)
 
 
 def _solved_since(before: LeftOut, now: LeftOut) -> tuple[Mask, Array]:
@@ -232,7 +244,7 @@ def _step_error(before: LeftOut, now: LeftOut) -> float:
     """Largest share of its step by which a value was off of which nothing was known, where that tells."""
     own, off = _solved_since(before, now)
     own &= ~np.isfinite(before.bounds)
-    if not _is_smooth(before.fit) or np.count_nonzero(own) < FEWEST // 2:
+    if not is_regular(before.fit) or np.count_nonzero(own) < FEWEST // 2:
         return np.inf
     step = _moved(before, before.eta - before.fit.eta[before.rows])
     return float(np.max(off[own] / np.maximum(step[own], TINY)))

@@ -14,7 +14,7 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated
 from onefit.curvature.iterated import PROBES
 from onefit.fit import Fit
-from onefit.leave_out import dual, proximal, residual
+from onefit.leave_out import dual, proximal
 from onefit.leave_out.blocks import Blocks, sets_left_out
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, chord_by_products
 from onefit.leave_out.follow import Paths
@@ -323,17 +323,6 @@ class State:
         solved = {k: SolvedWithout(eta[0], *blocks.ends[k]) for k, (eta, _) in values.items()}
         finite = [k for k, (_, bounds) in values.items() if np.isfinite(bounds).all()]
         self._take(values, solved, stepped=_with(self.found.stepped, finite))
-
-    def weigh(self, affordable: float) -> float:
-        """Bound single rows by the gradient that their steps leave, if affordable; its seconds."""
-        step, which = None if self._is_blind or self.estimate else self.step, self.wanting().which
-        seconds = cost_of_chords(self.fit, None).times(which.size / USUAL_STEPS).seconds
-        if step is None or not residual.applies(self.fit, step.curvature) or not 0 < seconds <= affordable:
-            return 0.0
-        for some in self._singles.chunks(which, self.fit.problem.n):
-            self._take(*residual.improved(self.fit, step, self.found, some))
-        self.found = replace(self.found, bounds=self.found.bounds + self._rounding(self.found.bounds))
-        return seconds
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""

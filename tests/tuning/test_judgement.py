@@ -92,6 +92,6 @@ def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
     judgement = Judgement(metric, problem.y, problem.weights)
     solution = solve(Fit.at_start(problem))
     rows = np.arange(1, 30, 3)
-    found = leave_some_out(*solution, rows, judgement.yardstick)
+    found = leave_some_out(*solution, rows, judgement.yardstick).eta
     refits = [float(solve(Fit.at_start(problem.without(int(i)))).fit.eta[i]) for i in rows]
     np.testing.assert_allclose(found, refits, rtol=1e-3, atol=1e-3)

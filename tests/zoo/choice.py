@@ -4,6 +4,10 @@ The exact path is that of refits: without each row the whole path is solved anew
 the strength that was chosen and at the best one a cold start has to find the same objectives.  The choice is
 right if it is the best of the path, or if its exact risk is within a tenth of the standard error of the
 difference between the two.
+
+Every risk of the path is held against its stated error, ``approx_error_path_``: where ``guarantee_path_``
+says "exact" or "bounded" it is proven, and one risk beyond it is wrong; where it says "sampled" it holds at
+95 %.
 """
 
 from __future__ import annotations
@@ -26,13 +30,16 @@ from onefit.exceptions import OnefitWarning, SolverError
 from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.readers import Reading, read
+from onefit.risk.means import paired_errors
 from onefit.solvers.solve import solve, solve_path
-from zoo.draw import SEED
+from zoo.draw import SEED, unequal_weights
 from zoo.tables import REAL, random_table, real_table, response, troubled
+from zoo.verdicts import ROUNDING
 
 ROWS, COLUMNS = (30, 100), 60
 STRENGTHS = 20
 WITHIN = 0.1  # standard errors of the difference to the best risk that a choice may cost
+LIMIT = 100.0  # seconds for a fit, or for the refits of a problem
 CHECKED = 5  # of so many refits one is held against a cold start
 SAME = 1e-8  # difference of objectives, relative, of a refit along a path and one from a cold start
 
@@ -71,8 +78,8 @@ KINDS = {
 class Choice:
     """What was chosen for one problem, and what it costs.
 
-    ``status`` is "judged", "refused" (a clear error of ours), "crash", or "no path" where refits have no
-    solution.
+    ``status`` is "judged", "refused" (a clear error of ours), "crash", "too slow" (a fit), or "no path" where
+    refits have no solution or take too long.
     """
 
     number: int
@@ -89,6 +96,10 @@ class Choice:
     paired_error: float = np.nan  # standard error of the difference of the two
     said: float = np.nan  # the risk that the estimator reports for its choice
     approx_error: float = np.nan
+    proven: int = 0  # risks with a proven error, the reported one among them
+    false: int = 0  # of these, beyond it
+    sampled: int = 0  # risks with an error at 95 %
+    missed: int = 0  # of these, beyond it
     disputes: int = 0  # refits that a cold start beats
     seconds: float = np.nan
     fit_seconds: float = np.nan
@@ -100,8 +111,9 @@ class Choice:
 
     @property
     def is_wrong(self) -> bool:
-        judged = self.status == "judged"
-        return self.status == "crash" or (judged and (not self.is_right or self.disputes > 0))
+        if self.status == "judged":
+            return not self.is_right or self.disputes > 0 or self.false > 0
+        return self.status in ("crash", "too slow")
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,7 @@ class Drawn:
     kind: str
     X: np.ndarray
     y: np.ndarray
+    sample_weight: np.ndarray | None
     tags: tuple[str, ...]
 
 
@@ -125,8 +138,9 @@ def draw(number: int, rows: tuple[int, int] = ROWS, columns: int = COLUMNS, real
         table = random_table(rng, rows, columns)
     table = troubled(rng, table)
     y, special = response(rng, KINDS[kind].response, table.score)
-    tags = tuple(word for word in (table.name, *table.tags, special) if word)
-    return Drawn(number, kind, table.X, y, tags)
+    weights, weighing = unequal_weights(rng, y)
+    tags = tuple(word for word in (table.name, *table.tags, special, weighing) if word)
+    return Drawn(number, kind, table.X, y, weights, tags)
 
 
 def judge(drawn: Drawn) -> Choice:
@@ -137,38 +151,54 @@ def judge(drawn: Drawn) -> Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", OnefitWarning)
-            tuned = KINDS[drawn.kind].make().fit(drawn.X, drawn.y)
+            tuned = KINDS[drawn.kind].make().fit(drawn.X, drawn.y, sample_weight=drawn.sample_weight)
     except SolverError as error:
         return replace(found, status="refused", message=f"{type(error).__name__}: {error}")
     except Exception as error:  # whatever it may be: that is what is looked for
         return replace(found, status="crash", message=f"{type(error).__name__}: {error}")
     found = replace(found, seconds=time.process_time() - start)
-    return _compared(found, tuned, drawn)
+    return _compared(found, tuned, drawn) if found.seconds < LIMIT else replace(found, status="too slow")
 
 
 def _compared(found: Choice, tuned: Any, drawn: Drawn) -> Choice:
-    reading = read(tuned, drawn.X, drawn.y)
+    reading = read(tuned, drawn.X, drawn.y, sample_weight=drawn.sample_weight)
+    weights = np.ones(len(drawn.y)) if drawn.sample_weight is None else drawn.sample_weight
     visited, place = _path_of(tuned)
     start = time.process_time()
     problems = [_problem_at(reading, strength / visited[place]) for strength in visited]
     try:
-        losses, fits = _exact_path(reading, problems)
-    except SolverError as error:
+        losses, fits = _exact_path(reading, problems, np.flatnonzero(weights))
+    except (SolverError, TimeoutError) as error:
         return replace(found, status="no path", message=f"{type(error).__name__}: {error}")
-    risks = losses.mean(axis=1)
+    risks = losses @ weights / weights.sum()
     best = int(risks.argmin())
-    apart = losses[place] - losses[best]
     return replace(
         found,
         chosen=visited[place],
         best=visited[best],
         risk=float(risks[place]),
         least=float(risks[best]),
-        paired_error=float(np.std(apart, ddof=1) / np.sqrt(len(apart))),
+        paired_error=float(paired_errors(losses.T, weights, best)[place]),
         said=tuned.loo_.value,
         approx_error=tuned.loo_.approx_error,
         disputes=_disputes([fits[place], fits[best]]),
-        fit_seconds=(time.process_time() - start) / len(losses[0]),
+        fit_seconds=(time.process_time() - start) / np.count_nonzero(weights),
+        **_beyond_their_errors(tuned, [*risks[: len(tuned.risk_path_)], risks[place]]),
+    )
+
+
+def _beyond_their_errors(tuned: Any, exact: Sequence[float]) -> dict[str, int]:
+    """How many risks of a path, and the one that is reported last, are not within what is stated."""
+    loo = tuned.loo_
+    said = np.append(tuned.risk_path_, loo.value)
+    stated = np.append(tuned.approx_error_path_, loo.approx_error)
+    sizes = np.maximum(np.abs(exact), np.append(tuned.std_error_path_, loo.std_error))
+    beyond = np.abs(said - exact) > stated + ROUNDING * sizes
+    kinds = np.append(tuned.guarantee_path_, loo.guarantee)
+    proven, sampled = np.isin(kinds, ("exact", "bounded")), kinds == "sampled"
+    counts = (proven, proven & beyond, sampled, sampled & beyond)
+    return dict(
+        zip(("proven", "false", "sampled", "missed"), (int(one.sum()) for one in counts), strict=True)
     )
 
 
@@ -186,15 +216,19 @@ def _problem_at(reading: Reading, factor: float) -> Problem:
     return replace(problem, penalty=problem.penalty.scaled(factor))
 
 
-def _exact_path(reading: Reading, problems: Sequence[Problem]) -> tuple[np.ndarray, list[list[Fit]]]:
-    """Left-out losses at each strength, (J, n), and the refits."""
-    metric, target = reading.metric, reading.target
-    losses = np.empty((len(problems), len(target)))
+def _exact_path(
+    reading: Reading, problems: Sequence[Problem], rows: np.ndarray
+) -> tuple[np.ndarray, list[list[Fit]]]:
+    """Left-out losses of some rows at each strength, (J, n), and the refits."""
+    metric, target, start = reading.metric, reading.target, time.process_time()
+    losses = np.zeros((len(problems), len(target)))
     fits: list[list[Fit]] = [[] for _ in problems]
-    for i in range(len(target)):
+    for i in rows.tolist():
         for j, solution in enumerate(solve_path(problem.without(i) for problem in problems)):
             losses[j, i] = metric.losses(target, solution.fit.eta)[i]
             fits[j].append(solution.fit)
+            if time.process_time() - start > LIMIT:
+                raise TimeoutError(f"refits take over {LIMIT:g} s")
     return losses, fits
 
 
@@ -222,23 +256,46 @@ def choices(numbers: Sequence[int], **size: Any) -> Iterator[Choice]:
 
 
 def as_text(found: Sequence[Choice]) -> str:
-    """A line a kind, and one for each choice that is wrong or was not made."""
-    lines = [f"{'kind':<22} problems  the best  within {WITHIN}  wrong  no path"]
+    """A line a kind, and one for each choice that is wrong or was not made.
+
+    Stated errors are counted in strengths: how many risks are beyond theirs, of those that are proven and of
+    those that are sampled.
+    """
+    heads = (
+        "problems",
+        "the best",
+        f"within {WITHIN}",
+        "wrong",
+        "no path",
+        "beyond proven",
+        "beyond sampled",
+    )
+    lines = [f"{'kind':<22} " + "  ".join(heads)]
     for kind in KINDS:
         own = [one for one in found if one.kind == kind]
         judged = [one for one in own if one.status == "judged"]
         same = sum(one.chosen == one.best for one in judged)
         near = sum(one.is_right for one in judged) - same
         wrong, unjudged = sum(one.is_wrong for one in own), len(own) - len(judged)
-        lines.append(f"{kind:<22} {len(own):>8}  {same:>8}  {near:>10}  {wrong:>5}  {unjudged:>7}")
+        shares = _share(judged, "false", "proven"), _share(judged, "missed", "sampled")
+        cells = (len(own), same, near, wrong, unjudged, *shares)
+        lines.append(
+            f"{kind:<22} "
+            + "  ".join(f"{cell:>{len(head)}}" for cell, head in zip(cells, heads, strict=True))
+        )
     return "\n".join([*lines, *(_shown(one) for one in found if one.is_wrong or one.status != "judged")])
+
+
+def _share(judged: Sequence[Choice], some: str, every: str) -> str:
+    return " / ".join(str(sum(getattr(one, name) for one in judged)) for name in (some, every))
 
 
 def _shown(one: Choice) -> str:
     return (
         f"{one.number} {one.kind} {one.n} x {one.p} {', '.join(one.tags)}: {one.status} {one.message} chosen "
         f"{one.chosen:.3g}, risk {one.risk:.6g}; best {one.best:.3g}, {one.least:.6g}; paired error "
-        f"{one.paired_error:.2g}, said {one.said:.6g} within {one.approx_error:.2g}, {one.disputes} disputes"
+        f"{one.paired_error:.2g}, said {one.said:.6g} within {one.approx_error:.2g}, "
+        f"{one.disputes} disputes, {one.false} of {one.proven} beyond proven errors"
     )
 
 

@@ -90,7 +90,7 @@ def draw(
         table = random_table(rng, rows, columns)
     table = troubled(rng, table)
     y, special = response(rng, family.response, table.score)
-    weights, weighing = _weights(rng, family, y)
+    weights, weighing = unequal_weights(rng, y, weighted=family.weighted)
     level = _level(rng, family, table.X.shape)
     intercept = not family.intercept or bool(rng.uniform() < 0.85)
     total = float(len(y) if weights is None else weights.sum())
@@ -117,9 +117,10 @@ def _level(rng, family: Family, shape: tuple[int, int]) -> str:
     return level
 
 
-def _weights(rng, family: Family, y):
+def unequal_weights(rng, y, *, weighted: bool = True):
+    """Weights of rows for three problems in ten, and a word for them; None for the others."""
     n, kind = len(y), rng.uniform()
-    if not family.weighted or kind < 0.7:
+    if not weighted or kind < 0.7:
         return None, ""
     if kind < 0.8:
         return rng.uniform(0.2, 3.0, n), "weights"

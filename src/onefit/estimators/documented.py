@@ -56,8 +56,10 @@ TEXTS = {
         of two or so on few rows (Bayle, Janson and Mackey 2025).
     approx_error_path_ : (J,) array
         How far each risk may be off: proven, or at 95 % from refits of a sample of rows; infinite where
-        nothing bounds it.  Strengths that cannot change the choice are judged roughly, and those between two
-        that were judged by their neighbours.
+        nothing bounds it.  Strengths that cannot change the choice are judged roughly, and some of those
+        between two that were judged are told from their neighbours: there it is infinite, too.
+    guarantee_path_ : (J,) array of str
+        Which of these: "exact" or "bounded", "sampled", and "rough".
     confidence_set_ : array
         Strengths that cannot be told from the best at 95 %, all comparisons taken together (Lei 2020), and
         those between them; strongest penalty first.  Strengths that were not visited are not judged.

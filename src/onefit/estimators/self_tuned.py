@@ -245,6 +245,8 @@ class SelfTuned(Penalized):
     def _take_risk(self, best: int) -> None:
         """Tell the path what is known of the choice, of which it knows less."""
         self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
+        self.approx_error_path_[best] = self.loo_.approx_error
+        self.guarantee_path_[best] = self.loo_.guarantee
 
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
@@ -307,7 +309,7 @@ class SelfTuned(Penalized):
         self.risk_path_ = result.risks
         self.std_error_path_ = result.std_errors
         self.paired_error_path_ = result.paired_errors
-        self.approx_error_path_ = result.approx_errors
+        self.approx_error_path_, self.guarantee_path_ = result.approx_errors, result.guarantees
         self.coef_path_ = result.coefs
         self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
         self._contests: tuple[Any, ...] = tuple(Contests.of_each(held))

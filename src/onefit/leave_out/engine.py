@@ -10,6 +10,8 @@ mean (``sample``).  To compare strengths, some of the rows do.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from onefit._typing import Array, Index
@@ -132,8 +134,27 @@ def cost_of_some(fit: Fit, count: int) -> float:
     return HARDER * count * work.seconds + LAST * (way is Way.ITERATE)
 
 
-def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> Array:
-    """Linear predictors of some rows without themselves, (m,) or (m, c); NaN where there is no refit.
+class SomeLeftOut(NamedTuple):
+    """Some rows without themselves.
+
+    Attributes
+    ----------
+    eta : (m,) or (m, c) array
+        Linear predictors; NaN where there is no refit.
+    off : (m,) array
+        How far their losses may be off: by their bounds, or where steps have settled at an optimum without a
+        proof, by what was asked for; infinite where there is no refit.
+    proven : bool
+        Whether all of it is proven.
+    """
+
+    eta: Array
+    off: Array
+    proven: bool
+
+
+def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> SomeLeftOut:
+    """Leave some rows out.
 
     They are refined by the stages of the engine until what they leave is negligible beside an error of the
     mean that such a sample tells.
@@ -143,9 +164,15 @@ def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick
         state.prove()
     stand_for = np.zeros(state.found.count)
     stand_for[rows] = 1.0
+    limit = 0.0
     for _ in range(LOOKS):  # what the first has solved tells the spread of the losses better
-        room = allowed(state.found, yardstick, KNOWN, stand_for)
-        state.settle(rows, NEGLIGIBLE * room / state.found.count, proven=False)
-    eta = state.found.eta.copy()
-    eta[state.found.failed] = np.nan
-    return eta[rows]
+        limit = NEGLIGIBLE * allowed(state.found, yardstick, KNOWN, stand_for) / state.found.count
+        state.settle(rows, limit, proven=False)
+    found, weights = state.found, yardstick.weights[rows]
+    eta, failed = found.eta.copy(), np.isin(rows, found.failed)
+    eta[found.failed] = np.nan
+    off = yardstick.spread(rows, found.eta[rows], found.bounds[rows])
+    proven = np.isfinite(off)
+    asked = limit * yardstick.weights.sum() / np.where(weights > 0, weights, 1.0)
+    off = np.where(failed, np.inf, np.where(proven, off, asked))
+    return SomeLeftOut(eta[rows], off, bool(np.all(proven | (weights == 0))))

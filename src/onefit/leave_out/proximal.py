@@ -30,7 +30,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.exchange import QuadraticModels
-from onefit.leave_out.proximal_proof import measure
+from onefit.leave_out.proximal_proof import gradients_left, measure
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
@@ -41,6 +41,7 @@ CALM = 0.69  # R times the move of a row up to which a full step always descends
 ROUNDS, USUAL_ROUNDS = 30, 6  # of steps: at most, and in most problems
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
+OPEN = 1e-3  # share of the gradients of the rows from which an end is none: steps end far below it
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
 
@@ -333,7 +334,7 @@ class RowProblems:
         ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
         ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
         ends.eta[there] = self.eta[self.rows[which], which]
-        ends.settled[part] = fine & finite
+        ends.settled[part] = fine & finite & self._is_stationary
         ends.bounds[part] = np.where(fine & finite, self.bounds(), np.inf)
 
     @property
@@ -368,6 +369,22 @@ class RowProblems:
         """Slopes at the ends: (n, m)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.slopes(np.arange(len(self.rows)))
+
+    @cached_property
+    def left(self) -> Array:
+        """Gradients that the ends leave: (q, m)."""
+        return gradients_left(self)
+
+    @property
+    def _is_stationary(self) -> Mask:
+        """Whether an end leaves next to nothing of the gradients of its rows: (m,).
+
+        A model that has no curvature along a row that is all that held it settles anywhere.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            sizes = np.linalg.norm(self.end, axis=0)
+            most = np.multiply.outer(np.linalg.norm(self.table.Z, axis=0), sizes)
+            return np.asarray(np.all(np.abs(self.left) <= OPEN * most, axis=0))
 
     @cached_property
     def _lengths_of_errors(self) -> tuple[Array, Array, Array, Array]:

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from onefit.leave_out.proximal import RowProblems
 
 
+def gradients_left(run: RowProblems) -> Array:
+    """Smallest subgradients at a run's ends: (q, m)."""
+    x, l1 = run.stacked, run.table.l1[:, None] * run.keep
+    gradient = run.gradient(np.arange(len(run.rows)), run.end)
+    excess = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0.0)
+    return np.where(x != 0, gradient + l1 * np.sign(x), excess)
+
+
 def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
     """Radius of the error, ρ, M and own norms of a run's ends."""
     table, fit = run.table, run.table.fit
@@ -27,10 +35,7 @@ def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
         return nothing  # type: ignore[return-value]
     half = _linalg.half_solve(L, np.array(Z, order="C"))
     forms = np.einsum("ij,ij->i", half, half)
-    x, everyone = run.stacked, np.arange(m)
-    gradient, l1 = run.gradient(everyone, run.end), table.l1[:, None] * run.keep
-    excess = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0.0)
-    left = np.where(x != 0, gradient + l1 * np.sign(x), excess)[used]
+    left = run.left[used]
     own = forms[run.rows]
     slack = 1.0 - fit.hessian[run.rows] * own
     solved = _linalg.factor_solve(L, left)
@@ -39,7 +44,7 @@ def measure(run: RowProblems) -> tuple[Array, Array, Array, Array]:
         squares = np.einsum("qm,qm->m", left, solved) + fit.hessian[run.rows] * along**2 / slack
         norm = np.sqrt(np.maximum(squares, 0.0))
         widest = np.sqrt(forms[problem.weights > 0].max() / slack)
-        travelled = run.travelled(run.eta, everyone)
+        travelled = run.travelled(run.eta, np.arange(m))
         low = _lowest(run, curved=bool(np.any(table.l2)))
         R = float(problem.self_concordance() or 0.0)
         length = prove.radius(R, norm, travelled, widest, low)

@@ -136,11 +136,13 @@ def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Y
 
 def guarantee_of(left_out: LeftOut, value: float, error: float) -> str:
     """How it is known that the mean is within an error of refits."""
-    if left_out.correction is not None:
-        return "sampled"
-    if not error < np.inf:
-        return "rough"
-    return "exact" if error <= EXACT * max(abs(value), TINY) else "bounded"
+    return str(guarantees(np.array(left_out.correction is not None), np.array(value), np.array(error)))
+
+
+def guarantees(sampled: Mask, values: Array, errors: Array) -> Any:
+    """The same of several means, where some errors are those of samples: of their shape."""
+    exact = errors <= EXACT * np.maximum(np.abs(values), TINY)
+    return np.select([~(errors < np.inf), sampled, exact], ["rough", "sampled", "exact"], default="bounded")
 
 
 def reach(response: LinearMetric, target: Array, eta: Array, bounds: Array) -> Array:

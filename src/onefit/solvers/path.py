@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._linalg import Factorization
 from onefit._typing import Array
 from onefit.curvature import Curvature, OfFactor
@@ -63,25 +63,35 @@ def _across_jumps(start: Fit) -> newton.Solution:
 
     Where it goes from one pattern of rows and columns to the next, coordinate descent finds the columns for
     each pattern of rows, and Newton's method ends there.  Where that does not help, or the strengths make no
-    weighted lasso, there are many steps, and a quadratic program in the end.
+    weighted lasso, there are many steps, or a quadratic program where that takes less or these do not settle.
     """
-    fit = start
+    fit, by_program = start, _seconds_of_program(start)
     for sweeps in SWEEPS if coordinate_descent.leads_near(start) else ():
         with suppress(SolverError):
             return newton.solve(fit, max_steps=STEPS_OF_JUMPS)
+        if by_program < _seconds_of_steps(start, 2 * STEPS_OF_JUMPS):  # to go near, and to end there
+            break
         fit = coordinate_descent.approach(fit, sweeps)
-    if not _is_small_program(start):
+    if by_program == np.inf:
         return newton.solve(fit)
-    with suppress(SolverError):
-        return newton.solve(fit, max_steps=MOST_OF_JUMPS)
+    if by_program > _seconds_of_steps(start, MOST_OF_JUMPS):
+        with suppress(SolverError):
+            return newton.solve(fit, max_steps=MOST_OF_JUMPS)
     return newton.Solution.of(quadratic_program.solve(fit))
 
 
-def _is_small_program(start: Fit) -> bool:
-    """Whether a quadratic program can hold the rows and the penalty densely."""
+def _seconds_of_steps(start: Fit, count: int) -> float:
+    n, p = start.problem.X.shape
+    step = cost.newton_step(n, p, p)
+    return step._replace(calls=step.calls + cost.IN_A_SOLVER).times(count).seconds
+
+
+def _seconds_of_program(start: Fit) -> float:
+    """About what a quadratic program takes; infinite where it cannot hold rows and penalty densely."""
     X, rest = start.problem.X, start.problem.penalty.without_ridge()
     small = _linalg.has_columns(X) and X.shape[0] * max(X.shape) <= DENSE
-    return small and start.problem.has_one_output and isinstance(rest, Polyhedral)
+    possible = small and start.problem.has_one_output and isinstance(rest, Polyhedral)
+    return quadratic_program.work(*X.shape).seconds if possible else np.inf
 
 
 def approached(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> truncated.Approach:

@@ -227,7 +227,8 @@ class Judgement:
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
         known = np.isfinite(off) and (self.score is None or off == 0)
-        return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count)
+        proven = known and left_out.correction is None
+        return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count, proven=bool(proven))
 
     def sample(
         self, solution: Solution, count: int, before: Verdict | None = None, stepped: Array | None = None
@@ -240,12 +241,18 @@ class Judgement:
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
         order, certain = self._drawn(stepped)
         rows = order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
-        done = 0 if before is None else before.solved
-        known = np.empty(len(rows))
-        if before is not None and done:
-            known[:done] = before.losses[rows[:done]]
-        known[done:] = self._of_rows(rows[done:], leave_some_out(*solution, rows[done:], self.yardstick))
-        return from_sample(known, rows, order, self._covariates(solution.fit, stepped), self.weights, certain)
+        off, known, done, proven = np.zeros(len(order)), np.empty(len(order)), 0, True
+        if before is not None and before.off is not None:
+            off, known, done, proven = before.off.copy(), before.losses.copy(), before.solved, before.proven
+        anew = leave_some_out(*solution, rows[done:], self.yardstick)
+        off[rows[done:]], known[rows[done:]] = anew.off, self._of_rows(rows[done:], anew.eta)
+        known[np.isinf(off)] = np.nan
+        covariates = self._covariates(solution.fit, stepped)
+        found = from_sample(known[rows], rows, order, covariates, self.weights, certain, off[rows])
+        bounded = not np.any(np.isinf(off) & (self.weights > 0))  # nothing bounds a row that has no refit
+        return found._replace(
+            error=found.error if bounded else np.inf, proven=proven and anew.proven, off=off
+        )
 
     @property
     def _everyone(self) -> Index:

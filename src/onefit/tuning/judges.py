@@ -211,7 +211,7 @@ class LeaveOneOutJudge(Judge):
         order = np.random.default_rng(0).permutation(len(self.weights))
         rows = order[:count]
         measure = yardstick(self.metric, self.target, self.weights)
-        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure))
+        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure).eta)
         inside = self.metric.losses(self.target, fit.eta)[:, None]
         return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.cost import Work
 from onefit.curvature.iterated import fit_cost
 from onefit.fit import Fit
 from onefit.problem import Problem
+from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve_path
@@ -54,6 +55,16 @@ class JudgedPath:
     levels: Any
     best: Any
 
+    @property
+    def guarantees(self) -> Any:
+        """What each error is, "exact", "bounded", "sampled" or "rough": an array like that of the risks."""
+        return guarantees(self._sampled, self.risks, self.approx_errors)
+
+    @property
+    def _sampled(self) -> Mask:
+        """Where an error holds at 95 %."""
+        return np.zeros(self.risks.shape, dtype=bool)
+
 
 @dataclass(frozen=True, eq=False)
 class SearchResult(JudgedPath):
@@ -72,6 +83,12 @@ class SearchResult(JudgedPath):
     losses: Array
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
+
+    @property
+    def _sampled(self) -> Mask:
+        if not self.verdicts:
+            return super()._sampled
+        return np.array([verdict is not None and verdict.is_sampled for verdict in self.verdicts])
 
 
 def of_verdicts(

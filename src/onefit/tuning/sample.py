@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.leave_out.sample import RESOLUTION
 
 WIDTH = 1.96  # standard errors in half of a 95 % interval
 ENOUGH = 10  # rows a covariate
@@ -36,6 +37,10 @@ class Verdict(NamedTuple):
         Rows that were solved; 0 where a step was taken for all of them.
     seen : int
         Rows that were left out together with others, which fewer single rows do not overrule.
+    proven : bool
+        Whether what is known of the rows is proven, where it is known at all.
+    off : (n,) array or None
+        How far losses of single rows that were solved may be off; infinite where there is no refit.
     """
 
     losses: Array
@@ -43,6 +48,13 @@ class Verdict(NamedTuple):
     error: float
     solved: int = 0
     seen: int = 0
+    proven: bool = False
+    off: Array | None = None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the error holds at 95 %, by some of the rows or by refits without a proof."""
+        return not self.proven or 0 < self.left_out < len(self.losses)
 
     @property
     def left_out(self) -> int:
@@ -56,7 +68,13 @@ def judged(verdicts: Sequence[Verdict | None]) -> dict[int, Verdict]:
 
 
 def from_sample(
-    known: Array, rows: Index, order: Index, covariates: Array, weights: Array, certain: int = 0
+    known: Array,
+    rows: Index,
+    order: Index,
+    covariates: Array,
+    weights: Array,
+    certain: int = 0,
+    off: Array | None = None,
 ) -> Verdict:
     """Complete the losses of a sample.
 
@@ -71,20 +89,25 @@ def from_sample(
     weights : (n,) array
     certain : int, default 0
         So many of the first rows were not drawn but picked: they say nothing about the others.
+    off : (m,) array, optional
+        How far each of what is known may be off.
     """
-    picked = rows[:certain]
+    picked, off = rows[:certain], np.zeros(len(rows)) if off is None else off
     others = weights.copy()
     others[picked] = 0.0
     if certain == 0 or not others.any():
-        return _from_random_rows(known, rows, order, covariates, weights)
-    rest = _from_random_rows(known[certain:], rows[certain:], order, covariates, others)
+        return _from_random_rows(known, rows, order, covariates, weights, off)
+    rest = _from_random_rows(known[certain:], rows[certain:], order, covariates, others, off[certain:])
     share = float(others.sum() / weights.sum())
     losses, seen = rest.losses.copy(), np.isfinite(known[:certain])
     losses[picked[seen]] = known[:certain][seen]
-    return Verdict(losses, share * rest.misses, share * rest.error, len(rows))
+    error = share * rest.error + float((weights[picked] @ np.where(seen, off[:certain], 0.0)) / weights.sum())
+    return Verdict(losses, share * rest.misses, error, len(rows))
 
 
-def _from_random_rows(known: Array, rows: Index, order: Index, covariates: Array, weights: Array) -> Verdict:
+def _from_random_rows(
+    known: Array, rows: Index, order: Index, covariates: Array, weights: Array, off: Array
+) -> Verdict:
     n, m = len(weights), len(rows)
     kept = np.isfinite(known) & (weights[rows] > 0)
     losses, misses = np.empty(n), np.zeros(n)
@@ -107,7 +130,9 @@ def _from_random_rows(known: Array, rows: Index, order: Index, covariates: Array
         left = 1.0 - float(weights[own].sum() / weights.sum())
         misses[own] = share * (missed - shift) * np.sqrt(left * len(own) / max(len(own) - 3, 1))
     losses[weights == 0] = predicted[weights == 0]
-    return Verdict(losses, misses, WIDTH * float(np.linalg.norm(misses)), m)
+    unseen = RESOLUTION * abs(float(weights @ losses / weights.sum())) if rest.any() else 0.0
+    error = max(WIDTH * float(np.linalg.norm(misses)), unseen) + float(share @ off[kept])
+    return Verdict(losses, misses, error, m)
 
 
 def _predicted(known: Array, rows: Index, covariates: Array) -> Array:
@@ -121,10 +146,6 @@ def _predicted(known: Array, rows: Index, covariates: Array) -> Array:
 
 
 def between(left: Verdict, right: Verdict, share: float) -> Verdict:
-    """A strength between two that were judged: its losses lie between theirs, as far as they tell."""
-    step = 0.5 * abs(float(left.losses.mean() - right.losses.mean()))
-    return Verdict(
-        (1.0 - share) * left.losses + share * right.losses,
-        (1.0 - share) * left.misses + share * right.misses,
-        max(left.error, right.error) + step,
-    )
+    """A strength between two that were judged: its losses may lie between theirs, and nothing bounds them."""
+    losses = (1.0 - share) * left.losses + share * right.losses
+    return Verdict(losses, (1.0 - share) * left.misses + share * right.misses, np.inf)

@@ -37,17 +37,18 @@ RESOLUTION = 1e-3  # of the risk: nothing finer is claimed of rows without a bou
 
 def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) -> None:
     """Correct the mean where bounds leave too much open, in about so many seconds or with the fewest sets."""
-    before, most = state.found, max(FEWEST, int(affordable / state.stages()[0].each.seconds))
+    before = state.found
     if state.errors().sum() <= state.room:
         return
     generator = np.random.default_rng(rng)
     room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
     too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room)
+    fewest, most = part.fewest, max(part.fewest, int(affordable / part.each))
     if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
         _solve_all(state, yardstick, affordable, rng)
         return
-    part, drawn, room = part.drawn(FEWEST, generator, room)
+    part, drawn, room = part.drawn(fewest, generator, room)
     found, m = part.correction(drawn), 0
     if found.error > room:
         share = part.best_share(drawn)
@@ -113,12 +114,33 @@ class _Part(NamedTuple):
         bound = own[frame] / np.maximum(weights, TINY)
         largest = np.max(bound, where=np.isfinite(bound), initial=0.0)
         effect = np.where(np.isfinite(bound), bound, np.maximum(change, largest))
+        iterated = ~np.isfinite(bound) & np.isin(frame, list(state.starts))
+        settled = iterated & np.isin(frame, list(found.solved))
+        ended = iterated & ~settled  # anywhere
+        effect[settled], effect[ended] = 0.0, np.maximum(effect[ended], np.abs(weights @ _finite(losses)))
         if is_regular(found.fit) and state.estimate is None:  # else leverages are off, too
             effect = np.minimum(bound, change * _curved_by(found)[frame])
         rest = float(own[order[outside]].sum())
         return cls(
             state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
         )
+
+    @property
+    def fewest(self) -> int:
+        """Sets that tell the error of a sample, beside those that were iterated and have not settled.
+
+        Where these are few they are drawn for certain, as the others are thought to be where they end: those
+        of them that are drawn tell whether they are.
+        """
+        iterated = np.isin(self.frame, list(self.state.starts))
+        ended = int(np.count_nonzero(iterated & (self.effect > 0)))
+        return max(FEWEST, FEWEST // 2 + min(FEWEST, ended))
+
+    @property
+    def each(self) -> float:
+        """Seconds that a set takes, about: by a solver where it was iterated before."""
+        stages, iterated = self.state.stages(), np.isin(self.frame, list(self.state.starts)).all()
+        return stages[-1 if iterated else 0].each.seconds
 
     def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[_Part, Draw, float]:
         """Draw so many sets, and solve them; and the error that may be left, which they tell best."""

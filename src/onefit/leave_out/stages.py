@@ -205,11 +205,13 @@ class State:
     def take_all_cheaper_than(self, count: int) -> None:
         """Take the stages that cost less for all sets that are wanting than solving so many of them anew.
 
-        A sample of so many then has less to correct, even where these stages end without a bound.
+        A sample of so many then has less to correct, even where these stages end without a bound: nothing,
+        where they have settled.
         """
         *before, anew = self.stages()
         for stage in before:
             which, needed = self.wanting()
+            which = np.setdiff1d(which, list(self.found.solved))
             if needed and which.size * stage.each.seconds <= count * anew.each.seconds:
                 stage.act(which)
 

@@ -162,28 +162,42 @@ class WorkingSet:
     def joined(self, columns: Index) -> WorkingSet:
         """The same with more columns, which are off the support."""
         X, means, l1, l2 = _centred(self.fit, self.d, columns)
-        inside, (q, e), k = self.inside, (len(self.K), len(columns)), len(self.columns)
+        inside, e, k = self.inside, len(columns), len(self.columns)
         across = _linalg.product(self.Z.T, self.d[:, None] * X)
         corner = _bent(self.d, X, self.shrink * l2)
         side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
         side[inside] = solved
         side[~inside] += _linalg.product(-self.K[np.ix_(~inside, inside)], solved)
         under = np.where(inside[:, None], -side, side).T
-        place = np.concatenate([np.arange(k), np.arange(q, q + e), np.arange(k, q)])  # the intercept is last
-        H = np.block([[self.H, side], [under, corner - _linalg.product(across[inside].T, solved)]])
-        nothing = np.zeros(e)
+        apart = corner - _linalg.product(across[inside].T, solved)
+        new = X, means, l1, l2, np.zeros(e), np.zeros(e, dtype=bool)
+        old = self.Z, self.means, self.l1, self.l2, self.sign, inside
+        Z, means, l1, l2, sign, inside = (
+            np.concatenate([a[..., :k], b, a[..., k:]], axis=-1) for a, b in zip(old, new, strict=True)
+        )
         return replace(
             self,
             columns=np.concatenate([self.columns, columns]),
-            Z=np.hstack([self.Z, X])[:, place],
-            means=np.concatenate([self.means, means]),
-            l1=np.concatenate([self.l1, l1])[place],
-            l2=np.concatenate([self.l2, l2])[place],
-            sign=np.concatenate([self.sign, nothing])[place],
-            inside=np.concatenate([inside, nothing > 0])[place],
-            K=np.block([[self.K, across], [across.T, corner]])[np.ix_(place, place)],
-            H=H[np.ix_(place, place)],
+            Z=Z,
+            means=means,
+            l1=l1,
+            l2=l2,
+            sign=sign,
+            inside=inside,
+            K=_bordered(self.K, across, across.T, corner, k),
+            H=_bordered(self.H, side, under, apart, k),
         )
+
+
+def _bordered(A: Array, side: Array, under: Array, corner: Array, k: int) -> Array:
+    """A matrix with more rows and columns behind the first k."""
+    q, e = side.shape
+    whole, ahead, new, behind = np.empty((q + e, q + e)), slice(k), slice(k, k + e), slice(k + e, None)
+    for to, of in ((ahead, slice(k)), (behind, slice(k, None))):
+        whole[to, ahead], whole[to, behind] = A[of, :k], A[of, k:]
+        whole[to, new], whole[new, to] = side[of], under[:, of]
+    whole[new, new] = corner
+    return whole
 
 
 def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, Array]:

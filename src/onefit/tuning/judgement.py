@@ -166,22 +166,23 @@ class Judgement:
         return TENTHS * len(self.order) >= PARTS * count
 
     def _pays_by_tenths(self, fit: Fit, count: int, before: Verdict | None = None) -> bool:
-        """Whether so many rows are judged by tenths: as before, or where single rows take far longer."""
-        if before is not None and (before.seen or before.solved):
-            return before.seen > 0 and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS))
-        if not fit.is_kinked:
+        """Whether so many rows are judged by tenths: where single rows take longer, or tenths tell more."""
+        if before is not None and before.seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
+            return True
+        if not fit.is_kinked or (before is not None and before.solved):
             return False
-        singly = cost_of_some(fit, count)
-        return self._has_large_tenths and singly > max(LITTLE, self._by_tenths_cost(fit, count))
+        seen = 0 if before is None else before.seen
+        takes_less = cost_of_some(fit, count) > max(LITTLE, self._by_tenths_cost(fit, count, seen))
+        return takes_less and (seen > 0 or self._has_large_tenths)
 
     def _by_tenths_cost(self, fit: Fit, count: int, seen: int = 0) -> float:
         n = len(self.order)
         parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
         return rough_cost(fit) * max(parts, 0.0)
 
-    def seconds_by_tenths(self, fit: Fit, before: Verdict) -> float:
-        """About what it takes to leave out all rows in tenths that a verdict has not seen."""
-        return self._by_tenths_cost(fit, len(self.order), before.seen)
+    def seconds_by_tenths(self, fit: Fit, before: Verdict | None = None) -> float:
+        """About what it takes to leave out all rows in tenths, but those that a verdict has seen."""
+        return self._by_tenths_cost(fit, len(self.order), 0 if before is None else before.seen)
 
     def by_tenths(
         self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None

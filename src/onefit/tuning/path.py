@@ -270,9 +270,14 @@ class Walk:
         return rise, error, float(np.linalg.norm(other.misses - held.misses))
 
     def _cost_of_the_rest(self) -> float:
-        """Seconds that the strengths of the grid take that are still to come, about."""
-        each = cost_along_path(self.fits[-1], self.fits[max(len(self.fits) - 2, 0)])
-        return each.seconds * max(len(self.grid.values) - len(self.fits), 0)
+        """Seconds that the strengths of the grid take that are still to come, and judging them, about."""
+        fit, before = self.fits[-1], self.fits[max(len(self.fits) - 2, 0)]
+        rest = self.grid.values[len(self.fits) :]
+        decades = abs(float(np.log10(rest[-1] / self.strengths[-1]))) if rest.size else 0.0
+        judged_ones = min(rest.size, np.ceil(decades / APART))
+        return rest.size * cost_along_path(
+            fit, before
+        ).seconds + judged_ones * self.judgement.seconds_by_tenths(fit)
 
     def _unseen_cost(self, place: int) -> float:
         """Seconds that the rows take which were not left out, where they leave in tenths."""

@@ -31,7 +31,7 @@ from onefit.tuning.selection import Selection, smallest
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
-AT_LEAST = 1.0  # seconds that it may always take
+AT_LEAST = 0.3  # seconds that it may always take
 
 
 def race(
@@ -134,7 +134,7 @@ class _Race:
         level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
         if behind.size:
-            return [(int(j), level) for j in behind]
+            return [(int(j), min(level, max(FIRST, 2 * int(counts[j])))) for j in behind]
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
@@ -173,7 +173,7 @@ class _Race:
         return verdict is not None and verdict.left_out > 0
 
     def _judge(self, j: int, count: int) -> None:
-        if self._is_in_part(j) and count < len(self.judgement.order):
+        if self._is_in_part(j):
             stepped = partial(self._stepped, j)
             self.verdicts[j] = self.judgement.better(self._solution(j), count, self.verdicts[j], stepped)
         else:

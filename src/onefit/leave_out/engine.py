@@ -86,7 +86,7 @@ def leave_out(
         state.shorten(state.trusted)
         affordable -= state.look(affordable)
     most = min(affordable, as_sample) if may_sample and is_regular(fit) else affordable
-    left = affordable - most + state.refine(most)
+    left = affordable - most + state.refine(most, FEWEST if may_end_unbounded else 0)
     if may_end_unbounded:
         state.take_all_cheaper_than(FEWEST)
     if yardstick is not None and max_error > 0:

@@ -38,7 +38,7 @@ from onefit.solvers.line_search import falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
-ROUNDS, USUAL_ROUNDS = 30, 6  # of steps: at most, and in most problems
+ROUNDS, USUAL_ROUNDS = 30, 4  # of steps: at most, and in most problems
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 OPEN = 1e-3  # share of the gradients of the rows from which an end is none: steps end far below it
@@ -72,7 +72,8 @@ def cost(fit: Fit) -> Work:
 def cost_of_look(fit: Fit) -> Work:
     """What a row takes in the first round, about."""
     n, k = fit.problem.n, fit.tangent.size + 1.0
-    return Work(2.0 * n * k + 3.0 * k * k, 0.0, 2.0 * n)
+    stored = _linalg.as_columns(fit.problem.X).n_stored  # for correlations; masks and sums are as functions
+    return Work(2.0 * n * k + 3.0 * k * k + 4.0 * stored, 0.0, 15.0 * n)
 
 
 def look(watched: Watched, rows: Index) -> Iterator[tuple[int, float, float]]:

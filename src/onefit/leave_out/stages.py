@@ -31,6 +31,7 @@ from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 
 FINER = 1e-4  # times the precision where nothing bounds an end
+FROM_AN_END = 0.4  # share of a refit that one takes from where a row has settled
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
 
 
@@ -184,15 +185,18 @@ class State:
             / np.maximum(self.found.slack, LEAST_SLACK)[self.found.fold]
         )
 
-    def refine(self, affordable: float) -> float:
+    def refine(self, affordable: float, few: int = 0) -> float:
         """Take the stages whose bounds are enough for the mean within some seconds; returns what is left.
 
-        Where no sample can follow, or all sets are asked for, they go as far as that lasts.
+        Where no sample can follow, or all sets are asked for, they go as far as that lasts; where sets have
+        settled, up to what refits of a ``few`` tell sooner.
         """
         partly = self.yardstick is None or self.is_asked_for_all
         for stage in self.stages():
             which, needed = self.wanting()
             if which.size == 0:
+                break
+            if self._is_told_by(few, which, stage.each.seconds, affordable):
                 break
             count = which.size
             if count * stage.each.seconds > affordable:
@@ -201,6 +205,13 @@ class State:
                 stage.act(which[:count])
                 affordable -= stage.each.times(count).seconds
         return affordable
+
+    def _is_told_by(self, few: int, which: Index, each: float, affordable: float) -> bool:
+        """Whether a few refits tell sooner than a stage what ends are worth that cannot all be checked."""
+        anew = self.stages()[-1].each.seconds
+        if which.size * anew <= affordable or np.setdiff1d(which, list(self.found.solved)).size > few:
+            return False
+        return few * (each + FROM_AN_END * anew) < which.size * each
 
     def take_all_cheaper_than(self, count: int) -> None:
         """Take the stages that cost less for all sets that are wanting than solving so many of them anew.

@@ -17,7 +17,7 @@ from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.sets import Folds
 from onefit.pieces import Pieces
 
-FURTHER = 3.0  # rounds that it takes from the end of an iteration to one that can be bounded
+FURTHER = 4.0  # rounds that it takes from the end of an iteration to one that can be bounded
 
 
 class Way(Enum):

@@ -55,7 +55,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         m = part.enough(drawn, share, room)
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(drawn, share, too_far * room))
-        if m < MOST * part.frame.size:
+        if FEWEST < m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
             part, drawn, _ = _Part.of(state, yardstick, NEGLIGIBLE * room).drawn(m, generator, room)
             found = part.correction(drawn)

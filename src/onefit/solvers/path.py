@@ -21,7 +21,8 @@ from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
 
-STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of Newton's method: from there on another way is surer
+FEWEST_OF_JUMPS = 5  # steps of Newton's method, which near the optimum do
+STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of them: from there on another way is surer
 SWEEPS = 100, 1000  # at most, in each step that goes near
 
 
@@ -65,25 +66,26 @@ def _across_jumps(start: Fit) -> newton.Solution:
     each pattern of rows, and Newton's method ends there.  Where that does not help, or the strengths make no
     weighted lasso, there are many steps, or a quadratic program where that takes less or these do not settle.
     """
-    fit, by_program = start, _seconds_of_program(start)
+    fit, by_program = start, _seconds_of_program(start) / _seconds_of_a_step(start)
+    steps = int(np.clip(by_program, FEWEST_OF_JUMPS, STEPS_OF_JUMPS))
     for sweeps in SWEEPS if coordinate_descent.leads_near(start) else ():
         with suppress(SolverError):
-            return newton.solve(fit, max_steps=STEPS_OF_JUMPS)
-        if by_program < _seconds_of_steps(start, 2 * STEPS_OF_JUMPS):  # to go near, and to end there
+            return newton.solve(fit, max_steps=steps)
+        if by_program < 2 * STEPS_OF_JUMPS:  # to go near, and to end there
             break
         fit = coordinate_descent.approach(fit, sweeps)
     if by_program == np.inf:
         return newton.solve(fit)
-    if by_program > _seconds_of_steps(start, MOST_OF_JUMPS):
+    if by_program > MOST_OF_JUMPS:
         with suppress(SolverError):
             return newton.solve(fit, max_steps=MOST_OF_JUMPS)
     return newton.Solution.of(quadratic_program.solve(fit))
 
 
-def _seconds_of_steps(start: Fit, count: int) -> float:
+def _seconds_of_a_step(start: Fit) -> float:
     n, p = start.problem.X.shape
     step = cost.newton_step(n, p, p)
-    return step._replace(calls=step.calls + cost.IN_A_SOLVER).times(count).seconds
+    return step._replace(calls=step.calls + cost.IN_A_SOLVER).seconds
 
 
 def _seconds_of_program(start: Fit) -> float:

@@ -44,7 +44,7 @@ NEWTON_STEPS = 50
 SETTLED = 1e-12  # change of η in a Newton step, relative to 1 + |η|, at which to stop
 NEAR = 1e-4  # the same, at which its pattern of kinks may be that of the optimum
 TROUBLE = 4  # status of a linear program that failed for numerical reasons
-IN_A_PIVOT, CALLS_OF_A_PIVOT = 1000.0, 250.0  # times the square of the columns, and calls of NumPy
+IN_A_PIVOT, CALLS_OF_A_PIVOT = 500.0, 50.0  # times the square of the columns, and calls of NumPy
 FLAT = 1e-12  # curvature of a row in a Newton step, relative to the largest, at least
 
 

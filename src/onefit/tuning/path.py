@@ -17,10 +17,10 @@ from onefit.problem import Problem
 from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
-from onefit.solvers.solve import solve_path
+from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.contest import Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -245,12 +245,11 @@ class Walk:
         far = last >= best + PATIENCE or decades >= DECADES
         if self.verdicts[last] is not None and not self.past and far:
             rise, error, miss = self._rise(best, last)
-            unclear = CLEARLY_WORSE * error < rise <= CLEARLY_WORSE * np.hypot(error, miss)
-            if unclear and self._unseen_cost(best) + self._unseen_cost(last) < self._cost_of_the_rest():
-                self._see_all(best)
-                self._see_all(last)
-                rise, error, miss = self._rise(best, last)
-            self.past = bool(rise > CLEARLY_WORSE * np.hypot(error, miss)) and self._matters(best, rise)
+            is_clear = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))
+            wanting = [j for j in (best, last) if self._is_wanting(j, is_clear=is_clear)]
+            if rise > CLEARLY_WORSE * error and wanting:
+                return self._closer(wanting) and self.is_past_minimum()
+            self.past = is_clear and self._matters(best, rise)
         return self.past
 
     def _matters(self, best: int, rise: float) -> bool:
@@ -279,17 +278,40 @@ class Walk:
             fit, before
         ).seconds + judged_ones * self.judgement.seconds_by_tenths(fit)
 
-    def _unseen_cost(self, place: int) -> float:
-        """Seconds that the rows take which were not left out, where they leave in tenths."""
-        known = self.verdicts[place]
-        return self.judgement.seconds_by_tenths(self.fits[place], known) if known and known.seen else 0.0
+    def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
+        """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.
 
-    def _see_all(self, place: int) -> None:
-        """Leave out what is left of the rows, where they leave in tenths."""
+        What a step alone tells, of which nothing is known, ends no path where some rows tell.
+        """
         known = self.verdicts[place]
-        if known is None or not 0 < known.seen < len(known.losses):
-            return
-        closer = self.judgement.by_tenths(self.fits[place], None, len(known.losses), known)
+        if known is None:
+            return False
+        if known.left_out:
+            return not is_clear and 0 < known.seen < len(known.losses)
+        return not np.isfinite(known.error) and self.judgement.is_sampled(self.fits[place])
+
+    def _closer(self, places: list[int]) -> bool:
+        """Judge strengths better, where that takes less than the rest of the path; whether it did."""
+        if sum(map(self._unseen_cost, places)) >= self._cost_of_the_rest():
+            return False
+        for place in places:
+            self._see_more(place)
+        return True
+
+    def _unseen_cost(self, place: int) -> float:
+        """Seconds that the rows take which were not left out in tenths, or those of a sample."""
+        known, fit = self.verdicts[place], self.fits[place]
+        if known is None or not known.seen:
+            return self.judgement.seconds(fit, FIRST)
+        return self.judgement.seconds_by_tenths(fit, known)
+
+    def _see_more(self, place: int) -> None:
+        """Leave out what is left of the rows, where they leave in tenths; else a sample."""
+        known, fit = self.verdicts[place], self.fits[place]
+        if known is not None and known.seen:
+            closer = self.judgement.by_tenths(fit, None, len(known.losses), known)
+        else:
+            closer = self.judgement.sample(solve(fit), FIRST)
         self.verdicts[place] = closer
         stop = min((j for j in judged(self.verdicts) if j > place), default=len(self.risks))
         self.risks[place:stop] = [self._risk(closer)] * (stop - place)  # and of those that it speaks for

@@ -12,7 +12,7 @@ from onefit.leave_out import proximal, stages
 from onefit.leave_out.engine import leave_out
 from onefit.leave_out.refit import without
 from onefit.leave_out.tableau import Watched
-from onefit.losses import Logistic, Poisson
+from onefit.losses import Huber, Logistic, Poisson
 from onefit.metrics import LogLoss
 from onefit.numerics import CERTIFIED
 from onefit.penalties import L1, ElasticNet
@@ -136,3 +136,17 @@ def test_what_is_solved_anew_or_was_iterated_further_is_done(affordable, monkeyp
     assert any(further for _, further in starts)
     assert len(anew) == len(set(anew))
     assert len(starts) == len(set(starts))
+
+
+def test_what_settles_where_nothing_curves_is_no_end():
+    # row 11 alone holds its fit: without it the model of the steps is flat along it, and they stand still
+    rng = np.random.default_rng(3)
+    X = rng.standard_t(2.5, size=(24, 10))
+    y = 1e3 * (X[:, 0] + rng.standard_t(2, size=24))
+    problem = Problem(Huber(), L1(8.0), X, y, np.ones(24))
+    solution = solve(Fit.at_start(problem))
+    assert solution.fit.hessian[11] * solution.curvature.quadratic_forms()[11] > 1.0 - 1e-8
+    ends = proximal.iterate(Watched.of(solution.fit), np.arange(24), 1e5)
+    for i in np.flatnonzero(ends.settled):
+        refit = solve(Fit.at_start(problem.without(int(i)))).fit
+        assert ends.eta[i] == pytest.approx(float(refit.eta[i]), rel=1e-6)

@@ -47,6 +47,7 @@ def leave_out(
     curvature: Curvature | None = None,
     yardstick: Yardstick | None = None,
     affordable: float | None = None,
+    for_bounds: float | None = None,
     progress: Progress | None = None,
 ) -> LeftOut:
     """Linear predictors of rows without their sets, and bounds of their errors.
@@ -66,8 +67,10 @@ def leave_out(
         How errors are judged; without one they are to be right to ``max_error`` of their spread in the
         mean, and nothing is sampled.
     affordable : float, optional
-        Seconds that bounds may take; where they take longer a sample has to do.  By default some fits'
-        worth, without end for ``max_error`` 0.
+        Seconds that bounds and samples may take.  By default some fits' worth, without end for
+        ``max_error`` 0.
+    for_bounds : float, optional
+        Seconds of these that bounds may take where a sample can follow: all of them by default.
     progress : callable, optional
         Called with the number of sets solved anew and their total.
     """
@@ -76,17 +79,17 @@ def leave_out(
         return state.found
     if affordable is None:
         affordable = np.inf if max_error == 0 else affordable_for(fit)
-    as_sample = max(IN_PASSING, FEWEST * cost_of_chords(fit, sets).seconds)
-    state.prove()
-    state.prove_closely(as_sample)
-    state.progress = progress
     may_sample = yardstick is not None and max_error > 0
+    later = 0.0 if for_bounds is None or not may_sample else max(0.0, affordable - for_bounds)
+    affordable -= later
+    state.prove()
+    affordable -= state.prove_closely(affordable)
+    state.progress = progress
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic
     if may_end_unbounded:
         state.shorten(state.trusted)
         affordable -= state.look(affordable)
-    most = min(affordable, as_sample) if may_sample and is_regular(fit) else affordable
-    left = affordable - most + state.refine(most, FEWEST if may_end_unbounded else 0)
+    left = later + state.refine(affordable, FEWEST if may_end_unbounded else 0)
     if may_end_unbounded:
         state.take_all_cheaper_than(FEWEST)
     if yardstick is not None and max_error > 0:
@@ -120,6 +123,11 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 def affordable_for(fit: Fit) -> float:
     """Seconds that making left-out values of a fit exact may take, where a sample could do."""
     return max(AT_LEAST, AFFORDABLE * fit_cost(fit).seconds)
+
+
+def cost_of_telling(fit: Fit, sets: Folds | None) -> float:
+    """Seconds of a sample that tells the risk, where no pattern can change, about; else without end."""
+    return max(IN_PASSING, FEWEST * cost_of_chords(fit, sets).seconds) if is_regular(fit) else np.inf
 
 
 def affords_all(fit: Fit) -> bool:

@@ -153,16 +153,18 @@ class State:
             bounds[leaves_nothing(fit)] = 0.0
         self.found = replace(found, bounds=bounds + self._rounding(bounds))
 
-    def prove_closely(self, affordable: float) -> None:
-        """Bound steps by what they do to each of the other rows, if wanted and done in some seconds."""
+    def prove_closely(self, affordable: float) -> float:
+        """Bound steps by what they do to each of the other rows, if wanted and affordable; its seconds."""
         step = self.step
         if step is None or self.is_asked_for_all or self._is_blind:
-            return
+            return 0.0
         seconds = cost_of_closer_bounds(self.fit, step.curvature).seconds
-        if seconds <= affordable and self.errors().sum() > self.room:
-            bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
-            bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
-            self.found = replace(self.found, bounds=bounds)
+        if seconds > affordable or self.errors().sum() <= self.room:
+            return 0.0
+        bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
+        bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
+        self.found = replace(self.found, bounds=bounds)
+        return seconds
 
     @cached_property
     def _is_blind(self) -> bool:

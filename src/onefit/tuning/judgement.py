@@ -15,7 +15,7 @@ from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
-from onefit.leave_out.engine import affords_all, cost_of_some, in_passing, leave_some_out
+from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
@@ -109,7 +109,14 @@ class Judgement:
     def thoroughly(self, solution: Solution, max_error: float = KNOWN) -> LeftOut:
         """Left-out predictors to a fraction of the standard error of the risk."""
         fit, curvature = solution
-        return leave_out(fit, self.sets, max_error, curvature=curvature, yardstick=self.yardstick)
+        return leave_out(
+            fit,
+            self.sets,
+            max_error,
+            curvature=curvature,
+            yardstick=self.yardstick,
+            for_bounds=cost_of_telling(fit, self.sets),
+        )
 
     # --- what a strength is worth -----------------------------------------------------------------------
 

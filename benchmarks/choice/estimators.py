@@ -50,7 +50,6 @@ def _logistic(ratio: float) -> Callable[[int], Any]:
         l1_ratios=(ratio,),
         solver="liblinear" if ratio else "lbfgs",
         scoring="neg_log_loss",
-        max_iter=1000,
         use_legacy_attributes=False,
     )
 

@@ -20,7 +20,7 @@ from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import TINY, UNRELIABLE
+from onefit.numerics import KNOWN, TINY, UNRELIABLE
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -205,7 +205,7 @@ class _Part(NamedTuple):
     def _unseen(self, off: Array, drawn: Draw) -> float:
         """What sets that were not drawn may change: a small share of the draws, all as far off as any.
 
-        Where nothing bounds them it is the resolution at least.
+        Where nothing bounds them it is the resolution at least, or an error of the mean that is negligible.
         """
         by_chance = int(np.count_nonzero(drawn.probabilities < 1.0))
         if by_chance == 0:
@@ -219,7 +219,9 @@ class _Part(NamedTuple):
         floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
         if bounded.all():
             return floor
-        return max(floor, RESOLUTION * abs(float(self.weights @ self.losses)))
+        now = self.state.found
+        negligible = allowed(now, self.yardstick, KNOWN, np.ones(now.count))
+        return max(floor, min(RESOLUTION * abs(float(self.weights @ self.losses)), negligible))
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

@@ -68,7 +68,8 @@ def _across_jumps(start: Fit) -> newton.Solution:
     """
     fit, by_program = start, _seconds_of_program(start) / _seconds_of_a_step(start)
     steps = int(np.clip(by_program, FEWEST_OF_JUMPS, STEPS_OF_JUMPS))
-    for sweeps in SWEEPS if coordinate_descent.leads_near(start) else ():
+    has_columns_to_find = coordinate_descent.leads_near(start)
+    for sweeps in SWEEPS if has_columns_to_find else ():
         with suppress(SolverError):
             return newton.solve(fit, max_steps=steps)
         if by_program < 2 * STEPS_OF_JUMPS:  # to go near, and to end there
@@ -76,7 +77,7 @@ def _across_jumps(start: Fit) -> newton.Solution:
         fit = coordinate_descent.approach(fit, sweeps)
     if by_program == np.inf:
         return newton.solve(fit)
-    if by_program > MOST_OF_JUMPS:
+    if by_program > MOST_OF_JUMPS or not has_columns_to_find:
         with suppress(SolverError):
             return newton.solve(fit, max_steps=MOST_OF_JUMPS)
     return newton.Solution.of(quadratic_program.solve(fit))

@@ -31,7 +31,7 @@ from onefit.tuning.selection import Selection, smallest
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
-AT_LEAST = 1.0  # seconds that it may always take: with fewer, choices on small tables hang on the order of rows
+AT_LEAST = 1.0  # seconds that it may always take: with fewer, choices on small tables hang on the rows' order
 
 
 def race(

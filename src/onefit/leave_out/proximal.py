@@ -125,11 +125,8 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
             break
         joining, missed = np.zeros(len(fit.coef), dtype=bool), []
         for some in _in_chunks(part, fit.problem.n):
-            run = (
-                RowProblems.of(table, rows[some], ends, some)
-                if moved
-                else RowProblems.at_fit(table, rows[some])
-            )
+            which = rows[some]
+            run = RowProblems.of(table, which, ends, some) if moved else RowProblems.at_fit(table, which)
             run.go(SETTLED * max(tol, 1.0))
             own, fine = run.judge(watched.eligible)
             run.hand_over(ends, some, fine)
@@ -256,10 +253,9 @@ class RowProblems:
         change = ahead - here
         moved = length * np.abs(change).max(axis=0)
         new = x + length * (target - x)
-        k = len(self.beta)
-        self.beta[:, active] = new[:k]
+        self.beta[:, active] = new[: len(self.beta)]
         if self.table.fit.problem.intercept:
-            self.intercept[active] = new[k]
+            self.intercept[active] = new[-1]
         self.eta[:, active] = np.where(length == 1.0, ahead, here + length * change)
         self.is_fresh = False
         moved[found & self.is_model] = 0.0
@@ -383,8 +379,7 @@ class RowProblems:
         A model that has no curvature along a row that is all that held it settles anywhere.
         """
         with np.errstate(invalid="ignore", over="ignore"):
-            sizes = np.linalg.norm(self.end, axis=0)
-            most = np.multiply.outer(np.linalg.norm(self.table.Z, axis=0), sizes)
+            most = np.multiply.outer(*(np.linalg.norm(a, axis=0) for a in (self.table.Z, self.end)))
             return np.asarray(np.all(np.abs(self.left) <= OPEN * most, axis=0))
 
     @cached_property

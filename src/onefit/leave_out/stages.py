@@ -134,9 +134,7 @@ class State:
 
     def _without_weight(self) -> Index:
         """Sets of rows that have no weight at all."""
-        if self.sets is not None:
-            return np.empty(0, dtype=np.intp)
-        return np.flatnonzero(leaves_nothing(self.fit))
+        return np.flatnonzero(leaves_nothing(self.fit)) if self.sets is None else np.empty(0, dtype=np.intp)
 
     # --- stages --------------------------------------------------------------------------------------
 

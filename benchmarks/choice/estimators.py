@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import ElasticNetCV, LassoCV, LogisticRegressionCV, PoissonRegressor, RidgeCV
-from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
 import onefit
 from choice.report import halves, provenance
 from choice.tables import CLASSIFICATION, COUNTS, REGRESSION, Source, Table, tables
+from matrix import of_counts, squared_error
 
 FAR = 20.0  # standard deviations beyond which entries of held-out rows are cut off
 MOST_NEW = 1500  # rows to judge on
@@ -54,16 +55,8 @@ def _logistic(ratio: float) -> Callable[[int], Any]:
     )
 
 
-def squared_error(model: Any, X: np.ndarray, y: np.ndarray) -> float:
-    return float(mean_squared_error(y, model.predict(X)))
-
-
 def of_labels(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     return float(log_loss(y, model.predict_proba(X), labels=[0.0, 1.0]))
-
-
-def of_counts(model: Any, X: np.ndarray, y: np.ndarray) -> float:
-    return float(mean_poisson_deviance(y, model.predict(X)))
 
 
 MODELS = {

@@ -17,6 +17,9 @@ CERTIFIED = 1e-6
 # A risk is "exact" when it is known to this share of itself.
 EXACT = 1e-5
 
+# Nothing finer than this share of a risk is claimed from a sample: what few rows carry may never be drawn.
+RESOLUTION = 1e-3
+
 # A row is "flagged" when it may be off by more than this share of the spread of the linear predictors.
 FLAGGED = 0.01
 

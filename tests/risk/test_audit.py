@@ -9,7 +9,8 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import scale
 
-from onefit.risk.audit import RESOLUTION, Draw, audit, draw
+from onefit.numerics import RESOLUTION
+from onefit.risk.audit import Draw, audit, draw
 
 
 class Dealt:

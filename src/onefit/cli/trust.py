@@ -9,7 +9,8 @@ import numpy as np
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
 from onefit.cli.words import new_rows, number, scored, with_error
 from onefit.displays.strengths import strengths_of
-from onefit.risk.audit import RESOLUTION, Audit
+from onefit.numerics import RESOLUTION
+from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit

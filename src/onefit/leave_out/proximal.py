@@ -38,7 +38,7 @@ from onefit.solvers.line_search import falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
 CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
-ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and in most problems
+ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 OPEN = 1e-3  # share of the gradients of the rows from which an end is none: steps end far below it

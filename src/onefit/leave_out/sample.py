@@ -20,7 +20,7 @@ from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import KNOWN, TINY, UNRELIABLE
+from onefit.numerics import KNOWN, RESOLUTION, TINY, UNRELIABLE
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -32,7 +32,6 @@ QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room 
 SHARES = 11  # of a step, between which one is chosen
 SIZES = 20  # of a sample between which one is chosen
 NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside the sample may make up
-RESOLUTION = 1e-3  # of the risk: nothing finer is claimed of rows without a bound, which may never be drawn
 
 
 def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) -> None:
@@ -132,15 +131,17 @@ class _Part(NamedTuple):
         Where these are few they are drawn for certain, as the others are thought to be where they end: those
         of them that are drawn tell whether they are.
         """
-        iterated = np.isin(self.frame, list(self.state.starts))
-        ended = int(np.count_nonzero(iterated & (self.effect > 0)))
+        ended = int(np.count_nonzero(self._iterated & (self.effect > 0)))
         return max(FEWEST, FEWEST // 2 + min(FEWEST, ended))
 
     @property
     def each(self) -> float:
         """Seconds that a set takes, about: by a solver where it was iterated before."""
-        stages, iterated = self.state.stages(), np.isin(self.frame, list(self.state.starts)).all()
-        return stages[-1 if iterated else 0].each.seconds
+        return self.state.stages()[-1 if self._iterated.all() else 0].each.seconds
+
+    @property
+    def _iterated(self) -> Mask:
+        return np.isin(self.frame, list(self.state.starts))
 
     def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[_Part, Draw, float]:
         """Draw so many sets, and solve them; and the error that may be left, which they tell best."""

@@ -194,9 +194,7 @@ class State:
         partly = self.yardstick is None or self.is_asked_for_all
         for stage in self.stages():
             which, needed = self.wanting()
-            if which.size == 0:
-                break
-            if self._is_told_by(few, which, stage.each.seconds, affordable):
+            if which.size == 0 or self._is_told_by(few, which, stage.each.seconds, affordable):
                 break
             count = which.size
             if count * stage.each.seconds > affordable:

@@ -16,11 +16,11 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, spread
+from onefit.numerics import RESOLUTION
 
 __all__ = ["Audit", "Draw", "audit", "draw"]
 
 CONFIDENCE = 0.95
-RESOLUTION = 1e-3  # of the risk: nothing finer is claimed, for what few rows carry may never be drawn
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,13 +171,13 @@ def search_path(
     )
 
 
-def cost_along_path(fit: Fit, before: Fit) -> Work:
-    """What a fit takes from its neighbour, about: for least squares, what enters and leaves."""
+def cost_along_path(fit: Fit, before: Array) -> Work:
+    """What a fit takes from coefficients near by, about: for least squares, what enters and leaves."""
     problem, inside = fit.problem, fit.coef != 0
     if not problem.loss.is_quadratic:
         return fit_cost(fit)
     (n, p), k = problem.X.shape, max(1, int(np.count_nonzero(inside)))
-    changes = np.count_nonzero(inside != (before.coef != 0))
+    changes = np.count_nonzero(inside != (before != 0))
     return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
 
 
@@ -270,13 +270,12 @@ class Walk:
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""
-        fit, before = self.fits[-1], self.fits[max(len(self.fits) - 2, 0)]
+        fit, before = self.fits[-1], self.fits[max(len(self.fits) - 2, 0)].coef
         rest = self.grid.values[len(self.fits) :]
         decades = abs(float(np.log10(rest[-1] / self.strengths[-1]))) if rest.size else 0.0
         judged_ones = min(rest.size, np.ceil(decades / APART))
-        return rest.size * cost_along_path(
-            fit, before
-        ).seconds + judged_ones * self.judgement.seconds_by_tenths(fit)
+        fits = cost_along_path(fit, before).times(rest.size).seconds
+        return fits + judged_ones * self.judgement.seconds_by_tenths(fit)
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
         """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.

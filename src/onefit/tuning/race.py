@@ -225,9 +225,8 @@ class _Race:
     @cached_property
     def _affordable(self) -> float:
         """Seconds that the race may take."""
-        places = range(len(self.verdicts))
-        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in places))
+        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
 
     def _fit_seconds(self, j: int) -> float:
         """What a fit takes from its neighbour."""
-        return cost_along_path(self._fit(j), self._fit(max(j - 1, 0))).seconds
+        return cost_along_path(self._fit(j), self.result.coefs[max(j - 1, 0)]).seconds

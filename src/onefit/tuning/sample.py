@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.leave_out.sample import RESOLUTION
+from onefit.numerics import RESOLUTION
 
 WIDTH = 1.96  # standard errors in half of a 95 % interval
 ENOUGH = 10  # rows a covariate

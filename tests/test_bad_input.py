@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
@@ -29,6 +30,7 @@ import onefit
 from onefit.exceptions import SolverError
 
 N = 30
+SELF_TUNED = [onefit.RidgeLOO(), onefit.LassoLOO(), onefit.ElasticNetLOO(), onefit.PoissonLOO()]
 
 
 @pytest.fixture
@@ -83,6 +85,25 @@ def test_no_columns(data):
     X, y = data
     with pytest.raises(ValueError, match=r"0 feature\(s\)"):
         onefit.loo(Ridge().fit(X, y), np.empty((N, 0)), y)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1])
+@pytest.mark.parametrize("model", SELF_TUNED, ids=repr)
+def test_columns_that_are_all_constant(data, model, value, store):
+    # nothing but the constant model: the mean of the other rows
+    y = np.exp(data[1])
+    model = clone(model).fit(store(np.full((N, 2), value)), y)
+    assert not np.any(model.coef_)
+    others = (y.sum() - y) / (N - 1)
+    np.testing.assert_allclose(model.loo_.predictions, others, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", SELF_TUNED, ids=repr)
+def test_a_single_row_with_weight(data, model):
+    X, y = data
+    with pytest.raises(ValueError, match="at least 2 rows with weight, there are 1"):
+        clone(model).fit(X, np.exp(y), sample_weight=np.arange(N) == 3)
 
 
 def test_other_number_of_columns(data):

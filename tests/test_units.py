@@ -124,6 +124,17 @@ def test_order_of_the_rows(name, shape):
     same(as_it_is(name, shape), chosen(model_of(name).fit(X[order], y[order])))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", [*REGRESSORS, *OTHERS])
+def test_units_of_weights(name, shape):
+    X, y = data(shape)
+    y = target(name, y)
+    plain, weighted = clone(model_of(name)).fit(X, y), clone(model_of(name))
+    weighted.fit(X, y, sample_weight=np.full(len(y), 3.0))
+    same(chosen(plain), chosen(weighted))
+    np.testing.assert_allclose(weighted.risk_path_, plain.risk_path_, rtol=1e-6)
+
+
 # --- rows in blocks, and a strength for each target ---------------------------------------------------
 
 IN_BLOCKS = {

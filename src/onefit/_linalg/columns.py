@@ -11,6 +11,8 @@ from onefit._linalg.blas import mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of a mean, relatively
+
 NEARLY_FULL = 0.08  # share of stored entries from which products of dense columns take less
 
 
@@ -48,7 +50,7 @@ class DenseColumns(Columns):
         total = np.zeros(self.X.shape[1])
         for rows, block in self.blocks(means):
             total += np.einsum("i,ij,ij->j", weights[rows], block, block)
-        return total
+        return total if means is None else beyond_rounding(total, means, float(weights.sum()))
 
     def column_sizes(self) -> Array:
         return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
@@ -126,9 +128,10 @@ class SparseColumns(Columns):
         squares = self.X.copy()
         squares.data = squares.data**2
         second = np.asarray(squares.T @ weights)
-        if means is not None:
-            second = second - weights.sum() * means**2
-        return np.maximum(second, 0.0)
+        if means is None:
+            return second
+        second -= weights.sum() * means**2
+        return np.where(second > ROUNDING * weights.sum() * means**2, second, 0.0)
 
     def column_sizes(self) -> Array:
         return np.ravel(abs(self.X).max(axis=0).toarray())
@@ -235,6 +238,11 @@ def pairings(X: Any, gradients: Array, coefs: Array) -> Array:
 def column_means(X: Any, weights: Array) -> Array:
     """Weighted mean of each column: (p,).  Weights may be of either sign but not sum to zero."""
     return transposed_times(X, weights) / weights.sum()
+
+
+def beyond_rounding(squares: Array, means: Array, weight: float) -> Array:
+    """Squares of centred columns, Σ_i w_i (x_ij − x̄_j)², with 0 for what rounding makes of a constant."""
+    return np.where(squares > weight * (ROUNDING * means) ** 2, squares, 0.0)
 
 
 def column_norms(X: Any, weights: Array, *, centred: bool) -> Array:

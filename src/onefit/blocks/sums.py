@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onefit._linalg import add_gram, mirrored, product
+from onefit._linalg import add_gram, beyond_rounding, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
 
@@ -158,15 +158,17 @@ class _Pile:
         """Move them to the means of all pieces."""
         weight = self.weight or 1.0
         x, y = self.firsts / weight, self.y_firsts / weight
+        means, gram = self.means + x, mirrored(self.gram) - self.weight * np.outer(x, x)
+        varies = beyond_rounding(gram.diagonal(), means, self.weight) > 0
         return RowSums(
             self.count,
             self.weight,
             self.square_weight,
             self.largest_weight,
-            self.means + x,
+            means,
             self.y_means + y,
-            mirrored(self.gram) - self.weight * np.outer(x, x),
-            self.cross - self.weight * np.outer(x, y),
+            gram * np.outer(varies, varies),
+            (self.cross - self.weight * np.outer(x, y)) * varies[:, None],
             self.squares - self.weight * y**2,
         )
 

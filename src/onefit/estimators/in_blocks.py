@@ -145,7 +145,8 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
     if cost.patterns(n, p, strengths * len(model._ratios())).seconds > cost.IN_A_PATH:
         return cost.is_tall(n, p)
-    return p < n and not (sample.weighted and any(ratio < 1 for ratio in model._ratios()))
+    counting = sample.weights[sample.weights > 0]  # an ℓ2 part shrinks by unequal shares of unequal weights
+    return p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
 
 
 def check_several_rows(count: int) -> None:

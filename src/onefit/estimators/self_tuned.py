@@ -21,6 +21,7 @@ from onefit.blocks.rows import SAMPLE
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
     TunedOnRows,
+    check_several_rows,
     goes_in_passes,
     has_curved_passes,
     has_passes,
@@ -91,6 +92,7 @@ class SelfTuned(Penalized):
     def _sample(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any) -> Sample:
         labels = labels_of(X, y)
         X, given, target, weights = self._check(X, y, sample_weight)
+        check_several_rows(int(np.count_nonzero(weights)))
         of_classes = has_classes(self)
         check_class_weight(self.class_weight, getattr(self, "classes_", None))
         sets, clusters = leaving(self.cv, groups, (X, given), classifier=of_classes)

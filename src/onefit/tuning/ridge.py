@@ -155,7 +155,7 @@ class RidgeSpectrum:
     def _rescaled(self, kept: Array, projected: Array, targets: slice | Index, factors: Array) -> Array:
         """Left-out residuals from those that are kept of Qᵀ ỹ, (t, J, r): (t, J, n)."""
         Q = self._decomposition[0]
-        residual = _linalg.product(Q, kept.reshape(-1, kept.shape[2]).T).T.reshape(*kept.shape[:2], -1)
+        residual = _linalg.product(Q, np.concatenate(kept).T).T.reshape(*kept.shape[:2], len(Q))
         if not self._is_saturated:
             rest = self._response(targets).T - _linalg.product(Q, projected.T).T
             residual += rest[:, None, :]
@@ -172,8 +172,8 @@ class RidgeSpectrum:
     def coefficients(self, alphas: Array) -> Array:
         """β at each strength: (p, t, J)."""
         s, (r, t) = self._decomposition[1], self._projected.shape
-        dual = (self._projected[:, :, None] / (s[:, None] + alphas)[:, None, :]).reshape(r, -1)
-        return self._from_dual(dual).reshape(-1, t, len(alphas))
+        dual = self._projected[:, :, None] / (s[:, None] + alphas)[:, None, :]
+        return self._from_dual(dual.reshape(r, t * len(alphas))).reshape(-1, t, len(alphas))
 
     def levels(self, coefs: Array) -> Array:
         """Intercepts that belong to coefficients (p, t, ...): (t, ...)."""

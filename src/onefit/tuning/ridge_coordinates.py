@@ -64,8 +64,10 @@ class CentredDesign:
         return product - np.outer(self.means, rows.sum(axis=0)) if self.centred else product
 
     def gram(self) -> Array:
-        """X̃ᵀX̃: (p, p)."""
+        """X̃ᵀX̃, 0 where columns are constant but for rounding: (p, p)."""
         lower = _linalg.as_columns(self.X).weighted_gram(self.means if self.centred else None, self.weights)
+        constant = _linalg.column_norms(self.X, self.weights, centred=self.centred) == 0
+        lower[constant], lower[:, constant] = 0.0, 0.0
         return np.asfortranarray(_linalg.mirrored(lower))
 
     def row_gram(self, column_weights: Array) -> Array:

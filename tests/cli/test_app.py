@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,6 +120,26 @@ class TestTune:
         assert tuned(house, "price", "--model", "ridge", "--out", str(tmp_path)) == 0
         assert "5 rows without a target" in capsys.readouterr().out
         assert pd.read_csv(tmp_path / "predictions.csv")["row"].tolist() == list(range(5, 80))
+
+    def test_large_numbers_have_exponents(self, house, capsys):
+        frame = pd.read_csv(house)
+        frame.assign(price=1e12 * frame["price"]).to_csv(house, index=False)
+        assert tuned(house, "price", "--model", "ridge", "--audit", "10") == 0
+        assert not re.search(r"\d{12}", out := capsys.readouterr().out)
+        assert re.search(r"Audit of ridge: left-out squared error [\d.]+e\+24 \[", out)
+
+    def test_a_score_of_zero_has_no_sign(self, house, capsys):
+        frame, noise = pd.read_csv(house)[["size", "w"]], np.random.default_rng(0)
+        frame.assign(sold=noise.permutation(np.repeat(["a", "b"], len(frame) // 2))).to_csv(
+            house, index=False
+        )
+        assert run(["tune", str(house), "--target", "sold", "--model", "logistic-l1", "--audit", "0"]) == 0
+        assert "accuracy 0" in (out := capsys.readouterr().out)
+        assert not re.search(r"-0(?![.\d])", out)
+
+    def test_what_time_says_of_the_choice(self, house, capsys):
+        assert tuned(house, "price", "--model", "ridge", "--time", "built") == 0
+        assert "ridge tuned by predicting later rows from earlier ones." in capsys.readouterr().out
 
     def test_a_model_that_fails_is_left_out(self, house, capsys, monkeypatch):
         def fail(*_args, **_kwargs):
@@ -282,6 +303,12 @@ class TestRefusals:
 
     def test_no_file(self, tmp_path, capsys):
         assert "no such file" in self.errs(capsys, "tune", str(tmp_path / "x.csv"), "--target", "y")
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+    def test_a_pipe(self, tmp_path, capsys):
+        os.mkfifo(tmp_path / "pipe")
+        for name in ("-", str(tmp_path / "pipe")):
+            assert "cannot be read twice" in self.errs(capsys, "tune", name, "--target", "y")
 
     def test_folder_is_checked_before_the_work(self, house, tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(tune, "read_table", lambda *_: pytest.fail("worked before it looked"))

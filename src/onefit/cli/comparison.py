@@ -167,7 +167,7 @@ class Ranking:
         found = [Score(judged.loss_name, *judged.risk(judged.losses))] if of_classes else []
         for name, (sign, of_rows) in (CLASSES if of_classes else NUMBERS).items():
             value, error = judged.risk(of_rows(pooled))
-            found.append(Score(name, sign * value, error))
+            found.append(Score(name, sign * value + 0.0, error))  # −0 is 0
         return found
 
     @cached_property

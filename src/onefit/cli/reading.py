@@ -103,6 +103,10 @@ def read_table(path: str | Path, asked: Format | None = None) -> Source:
 
 
 def _check_path(path: Path) -> None:
+    if str(path) == "-" or path.is_fifo() or path.is_char_device():
+        raise TableError(
+            f"{path} is a pipe, which cannot be read twice: write the table to a file and name that"
+        )
     if not path.exists():
         nowhere = f" (nor a folder {path.parent})"
         near = path.parent.is_dir()

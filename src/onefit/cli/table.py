@@ -168,7 +168,8 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
 
 def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> Iterator[str]:
     if n_unknown:
-        yield f"{n_unknown} rows without a target ({target}) were left out"
+        rows = "1 row" if n_unknown == 1 else f"{n_unknown} rows"
+        yield f"{rows} without a target ({target}) left out"
     repeated = _copies(held[[*features.columns, target]])
     if repeated:
         yield (

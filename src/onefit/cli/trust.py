@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.words import new_rows, number, scored, with_error
+from onefit.cli.words import MOST_DIGITS, new_rows, number, scored, with_error
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import RESOLUTION
 from onefit.risk.audit import Audit
@@ -101,8 +101,11 @@ def interval(audit: Audit) -> str:
     half = 0.5 * (high - low)
     if not half > 0:
         return f"{audit.value:.5g}"
-    decimals = max(1 - int(np.floor(np.log10(half))), 0)
-    return f"{audit.value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
+    decimals = 1 - int(np.floor(np.log10(half)))
+    form = f".{max(decimals, 0)}f"
+    if decimals < -MOST_DIGITS:
+        form = f".{decimals + int(np.log10(max(abs(low), abs(high))))}e"
+    return f"{audit.value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def about_audit(comparison: Ranking) -> Iterator[str]:
@@ -144,10 +147,10 @@ def _about_choice(comparison: Ranking) -> str:
     among = (
         "all strengths and mixes" if best.name == "elasticnet" else f"{len(best.model.risk_path_)} strengths"
     )
+    optimistic = ", which is therefore optimistic" if best.corrected_risk > best.estimate.value else ""
     return (
-        "The strength was chosen by the same risk, which is therefore optimistic: the left-out "
-        f"{loss_name} of {best.name}, corrected for having chosen the best of {among}, is "
-        f"{corrected(best)}{models}."
+        f"The strength was chosen by the same risk{optimistic}: the left-out {loss_name} of {best.name}, "
+        f"corrected for having chosen the best of {among}, is {corrected(best)}{models}."
     )
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from onefit.cli.comparison import Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
 
+WAYS = {"groups": "groups, left out together", "time": "predicting later rows from earlier ones"}
+MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
 UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
 
 
@@ -20,7 +22,7 @@ def with_error(value: float, error: float) -> str:
     if not np.isfinite(error) or error <= 0 or not np.isfinite(value):
         return f"{value:.4g}"
     decimals = 1 - int(np.floor(np.log10(error)))
-    if decimals > 6:
+    if abs(decimals) > MOST_DIGITS:
         return f"{value:.4g} ± {error:.2g}"
     if decimals < -2:  # 65077165 ± 2388208 says no more than 65100000 ± 2400000
         value, error = round(value, decimals), round(error, decimals)
@@ -103,7 +105,7 @@ def describe(comparison: Ranking) -> str:
     """Say in one sentence what was done."""
     table, names = comparison.table, [candidate.name for candidate in comparison.candidates]
     models = f"{', '.join(names[:-1])} and {names[-1]}, each" if len(names) > 1 else names[0]
-    how = "leave-one-out" if comparison.cuts is None else f"{comparison.cuts.kind}, left out together"
+    how = "leave-one-out" if comparison.cuts is None else WAYS[comparison.cuts.kind]
     return (
         f"{table.target} of {comparison.source}: {table.task} ({table.reason}), {len(table.y)} rows, "
         f"{number(table.features.shape[1], 'column')} turned into "

@@ -20,6 +20,7 @@ from onefit.curvature.iterated import FEW_PROBES, fit_cost
 from onefit.fit import Fit
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
+from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
@@ -84,6 +85,8 @@ def leave_out(
     affordable -= later
     state.prove()
     affordable -= state.prove_closely(affordable)
+    if yardstick is not None and may_sample and tell_by_parts(state, yardstick):
+        return state.found
     state.progress = progress
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic
     if may_end_unbounded:

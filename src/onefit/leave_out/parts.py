@@ -1,0 +1,178 @@
+"""Rows whose steps say little, told by fits without tenths of them, and by some of them alone.
+
+Where rows change the pattern of a fit, a step says least of those that matter most: a row that alone holds
+a coefficient up has no slack.  A fit without a tenth of the rows knows the kinks, and is off by what the rest
+of the tenth would have said.  The rows of the largest changes by either are left out for certain, some of the
+others at random in proportion to these, and the rest are predicted from the losses in the fit, after a step
+and without the tenth (the regression estimator of Särndal, Swensson and Wretman 1992, §6.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.leave_out.draws import Draw, draw, expected_spread, spread
+from onefit.leave_out.factor_free import left_out_roughly, rough_cost
+from onefit.leave_out.result import Correction
+from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.numerics import RESOLUTION
+from onefit.solvers import coordinate_descent
+
+if TYPE_CHECKING:
+    from onefit.leave_out.stages import State
+
+PARTS = 10
+FIRST = 120  # rows by which a sample is tried
+CERTAIN = 0.65  # share of them that are those of the largest changes, which tails are heavy in
+MOST = 0.5  # share of the rows beyond which all are left out
+CONFIDENCE, LOOKS = 0.95, 3
+REACH = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
+SIZES = 20  # of a sample between which one is chosen
+NEGLIGIBLE = 0.1  # share of the error that is wanted which rows outside the sample, or its rows, may leave
+
+
+def tell_by_parts(state: State, yardstick: Yardstick) -> bool:
+    """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did."""
+    frame = _wanting(state)
+    if not _pays(state, frame.size):
+        return False
+    sample = _Sample.of(state, yardstick, frame)
+    m, most = FIRST, int(MOST * frame.size)
+    for _ in range(LOOKS):
+        drawn = sample.drawn(m)
+        found = sample.correction(drawn)
+        if found.error <= sample.room:
+            state.found = replace(state.found, correction=found)
+            return True
+        m = min(max(sample.enough(drawn), 2 * m), most)
+    return False
+
+
+def _wanting(state: State) -> Index:
+    """Rows of which too much is open, all but those that together leave next to nothing."""
+    own = state.errors()
+    order = np.argsort(own, kind="stable")
+    return np.sort(order[np.cumsum(own[order]) > NEGLIGIBLE * state.room])
+
+
+def _pays(state: State, count: int) -> bool:
+    """Whether fits without tenths and some of the rows take less than all these rows."""
+    fit = state.fit
+    if state.sets is not None or not coordinate_descent.is_possible(fit) or MOST * count <= FIRST:
+        return False
+    each = state.stages()[0].each.seconds
+    return PARTS * rough_cost(fit) + FIRST * each < MOST * count * each
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Rows of which some are left out alone, and what is known of all of them."""
+
+    state: State
+    yardstick: Yardstick
+    frame: Index  # (r,)
+    weights: Array  # (r,), share of each row in the mean
+    known: Array  # (r, 4), one and the losses in the fit, after a step and without a tenth
+    effect: Array  # (r,), how much the loss of each may change
+    rest: float  # error of the mean that the other rows leave
+
+    @classmethod
+    def of(cls, state: State, yardstick: Yardstick, frame: Index) -> _Sample:
+        """Leave out tenths; predictors without them take the place of those after a step."""
+        fit, found = state.fit, state.found
+        inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
+        eta, order = fit.eta.copy(), np.random.default_rng(0).permutation(found.count)
+        for part in np.array_split(order, PARTS):
+            eta[part] = left_out_roughly(fit, state.curvature, part)
+        without = yardstick.losses(frame, eta[frame])
+        stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
+        state.found = replace(found, eta=np.where(np.isin(found.rows, frame), eta, found.eta))
+        effect = np.maximum(np.abs(without - inside), np.abs(stepped - inside))
+        weights = yardstick.weights[frame] / yardstick.weights.sum()
+        rest = np.delete(state.errors(), frame)
+        known = np.column_stack([np.ones(frame.size), inside, stepped, without])
+        return cls(state, yardstick, frame, weights, known, effect, float(rest.sum()))
+
+    @property
+    def room(self) -> float:
+        """Error of the mean that may be left."""
+        found = self.state.found
+        return allowed(found, self.yardstick, self.state.max_error, np.ones(found.count))
+
+    @cached_property
+    def _order(self) -> Index:
+        """Places in the frame, those of the largest effect first."""
+        return np.argsort(-self.weights * self.effect, kind="stable")
+
+    @property
+    def _now(self) -> Array:
+        """Losses as far as they are known: (r,)."""
+        return self.yardstick.losses(self.frame, self.state.found.eta[self.frame])
+
+    def drawn(self, m: int) -> Draw:
+        """Solve so many rows: those of the largest effect, and others at random in proportion to it."""
+        certain, rest = np.split(self._order, [int(CERTAIN * m)])
+        chance = draw(self.effect[rest], self.weights[rest], m - len(certain), np.random.default_rng(0))
+        rows = np.concatenate([certain, rest[chance.rows]])
+        found = Draw(rows, np.concatenate([np.ones(len(certain)), chance.probabilities]))
+        self.state.settle(self.frame[rows], self._limits(found), proven=False)
+        return found
+
+    def _limits(self, drawn: Draw) -> Array:
+        """Error of the mean that each row may leave, so that all together leave next to nothing."""
+        return NEGLIGIBLE / len(drawn.rows) * self.room * drawn.probabilities
+
+    def correction(self, drawn: Draw) -> Correction:
+        """What a sample says about the mean.
+
+        It claims no more than was asked for: where heavy tails were not drawn, errors look smaller.
+        """
+        error, reach, mean = self._told(drawn)
+        half = max(reach * error + self._left(drawn) + self.rest, self.room, RESOLUTION * abs(mean))
+        return Correction(mean - float(self.weights @ self._now), half, 1.0)
+
+    def enough(self, drawn: Draw) -> int:
+        """Rows to draw for the error that may be left, by how far off those drawn at random are."""
+        error, *_ = self._told(drawn)
+        wanted = self.room * self._expected(len(drawn.rows)) / (REACH * error) if error > 0 else np.inf
+        sizes = np.unique(np.geomspace(FIRST, self.frame.size, SIZES).astype(int))
+        return next((m for m in sizes.tolist() if self._expected(m) <= wanted), self.frame.size)
+
+    def _told(self, drawn: Draw) -> tuple[float, float, float]:
+        """Standard error of a regression estimate, how many of them an interval reaches, and the estimate."""
+        now, chance = self._now, 1.0 - drawn.probabilities
+        predicted, used = self._predicted(drawn, now)
+        off = self.weights[drawn.rows] * (now - predicted)[drawn.rows] / drawn.probabilities
+        error, reach = spread(off, chance, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
+        count = int(np.count_nonzero(chance))
+        error *= float(np.sqrt(max(count - 1, 1) / max(count - used, 1)))
+        return error, reach, float(self.weights @ predicted + off.sum())
+
+    def _predicted(self, drawn: Draw, now: Array) -> tuple[Array, int]:
+        """Losses of all rows by a regression on what is known, and the degrees of freedom that it uses.
+
+        Rows that were drawn at random make it, weighted as they are drawn and by what they may differ.
+        """
+        chance = drawn.probabilities < 1.0
+        rows, size = drawn.rows[chance], np.maximum(self.effect, self.effect.mean())
+        scale = 1.0 / (np.sqrt(drawn.probabilities[chance]) * np.where(size > 0, size, 1.0)[rows])
+        unit = np.linalg.norm(self.known, axis=0)  # of losses, whose unit may be anything
+        known = self.known / np.where(unit > 0, unit, 1.0)
+        solved, _, used, _ = np.linalg.lstsq(known[rows] * scale[:, None], now[rows] * scale, rcond=1e-10)
+        return known @ solved, int(used)
+
+    def _left(self, drawn: Draw) -> float:
+        """What the rows of a sample may still be off by: what was asked for, where steps have settled."""
+        rows, own = self.frame[drawn.rows], self.state.errors()[self.frame[drawn.rows]]
+        settled = np.isin(rows, list(self.state.found.solved)) & ~np.isfinite(own)
+        return float(np.sum(np.where(settled, self._limits(drawn), own) / drawn.probabilities))
+
+    def _expected(self, m: int) -> float:
+        """Standard error of so many rows, if each were off by what it is drawn by."""
+        certain, rest = np.split(self._order, [int(CERTAIN * m)])
+        return expected_spread(self.effect[rest], self.weights[rest], m - len(certain))

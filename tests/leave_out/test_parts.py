@@ -1,0 +1,83 @@
+"""Samples beside fits without tenths: right within what they state, for fewer rows than half of all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from onefit import losses, penalties
+from onefit.fit import Fit
+from onefit.leave_out import leave_out, parts
+from onefit.leave_out.stages import State
+from onefit.metrics import LogLoss, SquaredError
+from onefit.problem import Problem
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve
+
+WANTED = 0.8  # standard errors: with so few rows most samples tell no more
+
+
+def of_words(loss, penalty, rng, n=400, p=600):
+    """Rare words, of which single rows hold many up; some rows have no weight."""
+    common = 0.3 / np.sqrt(1 + np.arange(p))
+    X = (rng.random((n, p)) < common) * rng.uniform(0.5, 2.0, (n, p))
+    eta = X @ (rng.normal(size=p) * (rng.random(p) < 0.2))
+    is_labelled = isinstance(loss, losses.Logistic)
+    y = (eta + rng.logistic(size=n) > 0).astype(float) if is_labelled else eta + rng.normal(size=n)
+    weights = rng.integers(0, 4, n) > 0
+    fit = solve(Fit.at_start(Problem(loss, penalty, csr_array(X), y, weights.astype(float)))).fit
+    metric = LogLoss(np.array([0, 1])) if is_labelled else SquaredError()
+    return fit, yardstick(metric, y, weights.astype(float))
+
+
+def mean(found, judge):
+    by = 0.0 if found.correction is None else found.correction.difference
+    return float(np.average(judge.losses(found.rows, found.eta), weights=judge.weights)) + by
+
+
+CASES = {
+    "logistic": (losses.Logistic(), penalties.L1(1.0)),
+    "lasso": (losses.Squared(), penalties.L1(2.0)),
+    "elastic net": (losses.Squared(), penalties.ElasticNet(2.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_means_are_right_within_what_is_stated(name, monkeypatch):
+    """Whatever is drawn: that includes rows whose steps are off by far."""
+    fit, judge = of_words(*CASES[name], np.random.default_rng(0))
+    exact = leave_out(fit, max_error=0.0, yardstick=judge)
+    monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
+    make, off, errors = np.random.default_rng, [], []
+    for seed in range(20):
+        monkeypatch.setattr(parts.np.random, "default_rng", lambda _, seed=seed: make(seed))
+        state = State.of(fit, None, None, judge, WANTED)
+        if not parts.tell_by_parts(state, judge):  # all rows are left out, then
+            assert state.found.correction is None
+            continue
+        found, rows = state.found, state.found.refitted
+        assert 0 < rows.size < 0.6 * fit.problem.n
+        np.testing.assert_allclose(found.eta[rows], exact.eta[rows], atol=1e-3)
+        off.append(abs(mean(found, judge) - mean(exact, judge)))
+        errors.append(found.correction.error)
+    assert len(off) >= 10
+    assert np.mean(np.array(off) <= errors) >= 0.85  # at 95 %, fewer have a chance of some 5 %
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_rows_leave_nothing(name):
+    """Where all rows are solved a sample is the mean itself."""
+    fit, judge = of_words(*CASES[name], np.random.default_rng(1), n=150, p=200)
+    exact = leave_out(fit, max_error=0.0, yardstick=judge)
+    state = State.of(fit, None, None, judge, WANTED)
+    frame = np.flatnonzero(judge.weights > 0)
+    sample = parts._Sample.of(state, judge, frame)
+    off = np.abs(state.found.eta - exact.eta)[frame].mean()
+    assert off < np.abs(fit.eta - exact.eta)[frame].mean()  # fits without tenths know more than the fit
+    found = sample.correction(sample.drawn(frame.size))
+    state.found = replace(state.found, correction=found)
+    assert mean(state.found, judge) == pytest.approx(mean(exact, judge), rel=1e-3)
+    assert found.error >= abs(mean(state.found, judge) - mean(exact, judge))

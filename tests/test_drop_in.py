@@ -6,14 +6,22 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, StratifiedKFold, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
-from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit import (
+    ElasticNetLOO,
+    GeneralizedLinearLOO,
+    GradientSearchCV,
+    LassoLOO,
+    LogisticLOO,
+    PoissonLOO,
+    RidgeLOO,
+)
 from onefit.losses import Offset, Poisson
 
 N, P = 30, 4
@@ -290,3 +298,15 @@ def test_groups_reach_a_splitter_and_a_pipeline():
         steps = make_pipeline(StandardScaler(), RidgeLOO(alphas=[1.0]).set_fit_request(groups=True))
         steps.fit(X, TARGETS["numbers"], groups=GROUPS)
         assert len(steps[-1].loo_._left_out.sets) == 10
+
+
+def test_weights_reach_the_steps_that_ask_for_them():
+    y, weights = TARGETS["numbers"], np.linspace(0.2, 2.0, len(X))
+    with config_context(enable_metadata_routing=True):
+        steps = [step.set_fit_request(sample_weight=True) for step in (StandardScaler(), Ridge())]
+        search = GradientSearchCV(make_pipeline(*steps), {"ridge__alpha": (1e-2, 1e3)})
+        search.fit(X, y, sample_weight=weights)
+        best = clone(search.estimator).set_params(**search.best_params_).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(search.predict(X), best.predict(X))
+        exact = onefit.loo(best, X, y, sample_weight=weights, exact=True)
+        assert search.best_risk_.value == pytest.approx(exact.value)

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from joblib import parallel_config
-from sklearn import linear_model
+from sklearn import config_context, linear_model
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, LeaveOneOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, scale
@@ -119,6 +120,23 @@ def test_weights_go_with_their_rows(diabetes, refits, piped):
         step = {"ridge__sample_weight": weights}
         model = make_pipeline(StandardScaler(with_std=False), linear_model.Ridge()).fit(X, y, **step)
     np.testing.assert_allclose(one_by_one(model, X, y, sample_weight=list(weights)), wanted)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_weights_are_routed_as_scikit_learn_is_told_to(diabetes, n_jobs):
+    X, y = diabetes
+    weights, rows = np.linspace(0.5, 2.0, N), [np.array([row]) for row in range(4)]
+    with config_context(enable_metadata_routing=True):
+        asking = (
+            StandardScaler().set_fit_request(sample_weight=True),
+            Ridge().set_fit_request(sample_weight=True),
+        )
+        model = make_pipeline(*asking).fit(X, y, sample_weight=weights)
+        found = left_out_predictions(model, X, y, rows, rows, sample_weight=weights, n_jobs=n_jobs)
+        for row in range(4):
+            kept = np.arange(N) != row
+            refit = clone(model).fit(X[kept], y[kept], sample_weight=weights[kept])
+            assert found.predictions[row] == pytest.approx(refit.predict(X[[row]])[0])
 
 
 def test_several_outputs_stay_apart(diabetes):

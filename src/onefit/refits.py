@@ -15,12 +15,12 @@ from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn import linear_model
+from sklearn import get_config, linear_model
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed  # which take the configuration along
 
 from onefit._typing import Array, Index
 from onefit.exceptions import UnsupportedModelError
@@ -246,13 +246,19 @@ def left_out_predictions(
            [110.1]])
     """
     X, y, weights = indexable(X, y, None if sample_weight is None else np.asarray(sample_weight))
-    weight_name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
     estimator = reference(model)
     classes = getattr(model, "classes_", None)
-    sample = _RefitSample(X, y, weights, weight_name, method, classes, _start(model, estimator))
+    sample = _RefitSample(X, y, weights, weight_name(model), method, classes, _start(model, estimator))
     tasks = (delayed(_refit)(estimator, sample, *rows) for rows in zip(removed, tested, strict=True))
     with closing(Parallel(n_jobs=n_jobs, return_as="generator")(tasks)) as results:
         return _collected(results, removed, tested, progress)
+
+
+def weight_name(model: Any) -> str:
+    """What ``fit`` of a model calls the weights; of a pipeline, those of its last step or of all that ask."""
+    if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
+        return f"{model.steps[-1][0]}__sample_weight"
+    return "sample_weight"
 
 
 def _last(model: Any) -> Any:

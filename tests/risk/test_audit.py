@@ -122,6 +122,16 @@ def test_a_right_approximation_leaves_only_the_resolution():
     assert "\n" not in str(result)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_no_interval_of_losses_that_are_positive_begins_below_those_that_were_refitted(sign):
+    rng = np.random.default_rng(0)
+    exact, nothing = sign * rng.exponential(size=100), np.zeros(100)
+    drawn = draw(nothing, np.ones(100), 3, rng)
+    result = audit(nothing, drawn, exact[drawn.rows], np.ones(100))
+    made_up = exact[drawn.rows].sum() / 100
+    assert result.interval[0] == pytest.approx(made_up) if sign > 0 else result.interval[0] < made_up
+
+
 def test_the_interval_widens_when_few_draws_make_the_variance():
     """At the same standard error: all draws differ, or one."""
     drawn = Draw(np.arange(30), np.full(30, 0.1))

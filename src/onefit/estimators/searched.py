@@ -25,6 +25,7 @@ from onefit.exceptions import UnsupportedModelError
 from onefit.problem import Problem
 from onefit.readers import Reading, has_reading, read
 from onefit.readers.kernels import KernelGram, check_semidefinite
+from onefit.refits import weight_name
 from onefit.risk.criteria import Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Domain, Scale, Space
@@ -117,12 +118,7 @@ class SearchedModel:
 
 def fit_weighted(model: Any, X: Any, y: Any, sample_weight: Any) -> None:
     """Fit a model, or a pipeline whose last step takes the weights."""
-    if sample_weight is None:
-        model.fit(X, y)
-    elif isinstance(model, Pipeline):
-        model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": sample_weight})
-    else:
-        model.fit(X, y, sample_weight=sample_weight)
+    model.fit(X, y, **({} if sample_weight is None else {weight_name(model): sample_weight}))
 
 
 def _without(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class Audit:
         Standard error of ``value``; 0 if every row was refitted.
     interval : (float, float)
         95 % confidence interval for the risk by refits of all rows.  Its half-width is at least a thousandth
-        of ``value``, unless every row was refitted.
+        of ``value``, unless every row was refitted.  Where no loss is negative it begins no lower than what
+        the rows that were refitted make up by themselves.
     rows : (r,) int array
         Rows that were refitted.
     refitted_losses : (r,) array
@@ -135,10 +136,12 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
     std_error, quantile = spread(expanded, 1.0 - draw.probabilities, CONFIDENCE)
     by_chance = int(np.count_nonzero(draw.probabilities < 1.0))
     half = max(quantile * std_error, RESOLUTION * abs(value)) if by_chance else 0.0
+    solved = np.where(np.isnan(errors), known[draw.rows], refitted_losses)
+    least = float(share[draw.rows] @ solved) if min(known.min(), solved.min()) >= 0 else -np.inf
     return Audit(
         value=value,
         std_error=std_error,
-        interval=(value - half, value + half),
+        interval=(min(max(value - half, least), value), value + half),
         rows=draw.rows,
         refitted_losses=refitted_losses,
         errors=errors,

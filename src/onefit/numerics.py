@@ -17,7 +17,8 @@ CERTIFIED = 1e-6
 # A risk is "exact" when it is known to this share of itself.
 EXACT = 1e-5
 
-# Nothing finer than this share of a risk is claimed from a sample: what few rows carry may never be drawn.
+# Nothing finer than this share of a risk is claimed without a proof, or than what it has to be known to: what
+# few rows carry may never be drawn, and iterations may end beside an optimum.
 RESOLUTION = 1e-3
 
 # A row is "flagged" when it may be off by more than this share of the spread of the linear predictors.
@@ -65,3 +66,8 @@ def size_of_duals(duals: Array, widest: float, moving: float) -> float:
 # before users are warned.
 KNOWN = 0.1
 UNRELIABLE = 0.5
+
+
+def resolution(risk: float, standard_error: float) -> float:
+    """The finest error that is claimed of a risk without a proof."""
+    return min(RESOLUTION * abs(risk), KNOWN * standard_error)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import scale
 
+from onefit.leave_out.draws import chances, spread, unseen
 from onefit.numerics import RESOLUTION
 from onefit.risk.audit import Draw, audit, draw
 
@@ -88,6 +89,38 @@ def test_no_row_counts_much_more_than_in_a_uniform_draw():
     drawn = draw(correction, np.ones(1000), 30, np.random.default_rng(0))
     assert drawn.probabilities.min() > 0.4 * 30 / 1000
     assert np.all(np.isin(np.arange(995, 1000), drawn.rows))
+
+
+def test_each_of_several_reasons_has_its_share_of_the_draws_beside_what_is_certain():
+    first, second, weights = np.zeros((3, 100))
+    first[0], first[1:11], second[11:21] = 1e9, 1.0, 1.0
+    weights[:] = 1.0
+    weights[50:60] = 0.0
+    found = chances((first, second, np.ones(100)), weights, 13)
+    np.testing.assert_allclose(found.sum(), 13.0)
+    assert found[0] == 1.0
+    assert not found[50:60].any()
+    np.testing.assert_allclose(found[1:11], 4.0 / 10.0 + 4.0 / 89.0)  # a third of the twelve that are left
+    np.testing.assert_allclose(found[1:21], found[1])
+    np.testing.assert_allclose(found[60:], 4.0 / 89.0)
+    np.testing.assert_array_equal(chances((first,), weights, 90), weights)
+
+
+def test_differences_of_any_size_have_a_spread():
+    free = np.full(20, 0.5)
+    differences = np.random.default_rng(0).normal(size=20)
+    error, quantile = spread(differences, free, 0.95)
+    for unit in (1e-120, 1e120):
+        np.testing.assert_allclose(spread(unit * differences, free, 0.95), (unit * error, quantile))
+
+
+def test_rows_that_were_not_drawn_may_be_as_wrong_as_those_that_were():
+    drawn = Draw(np.arange(30), np.full(30, 0.3))
+    effect = np.full(100, 0.01)
+    off = np.zeros(30)
+    assert unseen(off, effect, drawn, 0.95) == 0.0
+    off[3] = 0.005
+    np.testing.assert_allclose(unseen(off, effect, drawn, 0.95), (1 - 0.05 ** (1 / 30)) * 0.5 * 0.7)
 
 
 def test_as_many_rows_as_there_are_make_it_exact():

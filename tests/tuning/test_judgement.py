@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import binomtest
 
 from onefit.fit import Fit
+from onefit.leave_out import leave_out
 from onefit.leave_out.engine import leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
 from onefit.losses import Logistic, Poisson, Squared
@@ -95,3 +97,22 @@ def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
     found = leave_some_out(*solution, rows, judgement.yardstick).eta
     refits = [float(solve(Fit.at_start(problem.without(int(i)))).fit.eta[i]) for i in rows]
     np.testing.assert_allclose(found, refits, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("strength", [0.3, 3.0])
+def test_samples_hold_the_exact_risk_in_95_per_cent(strength):
+    """Over problems and orders of the rows; few rows are off, and these by much."""
+    held, metric = [], LogLoss(np.array([0, 1]))
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, weights = rng.standard_t(3, size=(120, 6)), rng.integers(1, 4, 120).astype(float)
+        y = (X[:, 0] - X[:, 1] + rng.logistic(size=120) > 0).astype(float)
+        solution = solve(Fit.at_start(Problem(Logistic(), L1(strength), X, y, weights)))
+        exact = metric.losses(y, leave_out(solution.fit, max_error=0.0).eta)
+        for order in range(10):
+            judgement = Judgement(metric, y, weights)
+            judgement.__dict__["order"] = np.random.default_rng(order).permutation(120)
+            found = judgement.sample(solution, 48)
+            assert found.solved < 120
+            held.append(abs(np.average(found.losses - exact, weights=weights)) <= found.error)
+    assert binomtest(int(np.sum(held)), len(held), 0.95, alternative="less").pvalue > 0.01

@@ -176,14 +176,14 @@ def test_a_sample_of_rows_has_the_mean_of_all_within_its_error():
         cheap = rng.exponential(size=200)
         exact = 0.7 * cheap + 0.2 * rng.exponential(size=200)
         weights = rng.uniform(0.5, 1.5, size=200)
-        order = rng.permutation(200)
-        rows = order[:60]
-        found = from_sample(exact[rows], rows, order, cheap[:, None], weights)
+        rows = rng.permutation(200)[:60]
+        found = from_sample(exact[rows], rows, np.full(200, 0.3), cheap[:, None], weights)
         np.testing.assert_allclose(found.losses[rows], exact[rows])
         off = np.average(found.losses, weights=weights) - np.average(exact, weights=weights)
         inside += abs(off) <= found.error
     assert 0.9 <= inside / 300 <= 0.99
-    whole = from_sample(exact[order], order, order, cheap[:, None], weights)
+    order = rng.permutation(200)
+    whole = from_sample(exact[order], order, np.ones(200), cheap[:, None], weights)
     np.testing.assert_allclose(whole.losses, exact)
     assert whole.error == 0.0
 
@@ -196,8 +196,9 @@ def test_samples_keep_the_spread_of_differences_and_missing_rows_take_no_part():
     rows, nothing = order[:100], np.zeros((n, 1))
     known = first[rows].copy()
     known[3] = np.nan
-    a = from_sample(known, rows, order, nothing, np.ones(n))
-    b = from_sample(np.where(np.isnan(known), np.nan, second[rows]), rows, order, nothing, np.ones(n))
+    chance = np.full(n, 0.25)
+    a = from_sample(known, rows, chance, nothing, np.ones(n))
+    b = from_sample(np.where(np.isnan(known), np.nan, second[rows]), rows, chance, nothing, np.ones(n))
     assert np.isfinite(a.losses).all()
     assert np.std(b.losses - a.losses) == pytest.approx(0.1, rel=0.2)
     assert np.linalg.norm(b.misses - a.misses) < 0.2 * np.linalg.norm(a.misses)

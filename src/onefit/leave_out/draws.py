@@ -10,12 +10,14 @@ mean over all draws is the exact risk however wrong φ̃ is, and its error shrin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
 from onefit._typing import Array, Index
+from onefit.numerics import TINY
 
 FEWEST_DF = 2.0  # degrees of freedom that a variance is granted even if one draw makes it
 
@@ -112,17 +114,66 @@ def _inclusion(size: Array, m: int) -> Array:
         certain |= new
 
 
-def spread(expanded: Array, chance: Array, confidence: float) -> tuple[float, float]:
-    """Standard error of a sum of expanded differences, and the quantile that goes with it.
+def chances(parts: Sequence[Array], weights: Array, m: int) -> Array:
+    """Probabilities with which m rows are drawn where several things may say how much each matters: (n,).
+
+    Each part has an equal share of the draws, in proportion to itself and the weights, among the rows that
+    are not certain to be drawn: one that is far out takes nothing from the others.
+    """
+    probabilities = np.where(weights > 0, 1.0, 0.0)
+    rest = weights > 0
+    while (left := m - np.count_nonzero((probabilities == 1.0) & ~rest)) < rest.sum():
+        size = np.zeros(len(weights))
+        for part in parts:
+            own = np.where(rest, weights * part, 0.0)
+            size += own / max(float(own.sum()), TINY)
+        share = left * size / max(float(size.sum()), TINY)
+        certain = rest & (share >= 1.0 - 1e-9)
+        if not certain.any():
+            return np.where(rest, share, probabilities)
+        rest &= ~certain
+    return probabilities
+
+
+def deviations(expanded: Array, chance: Array) -> Array:
+    """Share of each draw in the error of a sum of expanded differences: their norm is its standard error.
 
     ``chance`` is 1 − π.  A single draw by chance tells no variance; its square is too large a one on average.
     """
     free = chance > 0
-    expanded, chance = expanded[free], chance[free]
-    q = len(expanded)
-    terms = chance * (expanded - chance @ expanded / chance.sum()) ** 2 if q > 1 else expanded**2
-    total = float(terms.sum())
-    if not total > 0:
+    q = int(np.count_nonzero(free))
+    if q < 2:
+        return np.where(free, expanded, 0.0)
+    middle = float(chance[free] @ expanded[free] / chance[free].sum())
+    return np.where(free, np.sqrt(chance * (q / (q - 1))) * (expanded - middle), 0.0)
+
+
+def spread(expanded: Array, chance: Array, confidence: float) -> tuple[float, float]:
+    """Standard error of a sum of expanded differences, and the quantile that goes with it."""
+    own = deviations(expanded, chance)
+    error = float(np.linalg.norm(own))
+    if not error > 0:
         return 0.0, 0.0
-    df = max(total**2 / float(terms @ terms), FEWEST_DF)
-    return float(np.sqrt(total * q / max(q - 1, 1))), float(stdtrit(df, 0.5 + 0.5 * confidence))
+    shares = (own / error) ** 2
+    df = max(1.0 / float(shares @ shares), FEWEST_DF)
+    return error, float(stdtrit(df, 0.5 + 0.5 * confidence))
+
+
+def unseen(off: Array, effect: Array, drawn: Draw, confidence: float) -> float:
+    """What rows that were not drawn may change: a small share of what is thought, as wrong as any that was.
+
+    Parameters
+    ----------
+    off : (r,) array
+        How far those drawn were off, as shares of the mean.
+    effect : (n,) array
+        By how much each may be off, as shares of the mean.
+    """
+    by_chance = int(np.count_nonzero(drawn.probabilities < 1.0))
+    if by_chance == 0:
+        return 0.0
+    others = np.ones(len(effect), dtype=bool)
+    others[drawn.rows] = False
+    ratio = np.max(np.abs(off) / np.maximum(effect[drawn.rows], TINY), initial=0.0)
+    share = 1.0 - (1.0 - confidence) ** (1.0 / by_chance)
+    return share * min(float(ratio), 1.0) * float(effect[others].sum())

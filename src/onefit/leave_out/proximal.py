@@ -41,7 +41,7 @@ CALM = 0.69  # R times the move of a row up to which a full step always descends
 ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
-OPEN = 1e-3  # share of the gradients of the rows from which an end is none: steps end far below it
+OPEN = 1e-5  # share of the gradients of the rows from which an end is none: steps end below a tenth of it
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
 

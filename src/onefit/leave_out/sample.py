@@ -16,11 +16,11 @@ from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.draws import Draw, draw, expected_spread, spread
+from onefit.leave_out.draws import Draw, draw, expected_spread, spread, unseen
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import KNOWN, RESOLUTION, TINY, UNRELIABLE
+from onefit.numerics import TINY, UNRELIABLE, resolution
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -54,7 +54,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         m = part.enough(drawn, share, room)
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(drawn, share, too_far * room))
-        if FEWEST < m < MOST * part.frame.size:
+        if fewest < m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
             part, drawn, _ = _Part.of(state, yardstick, NEGLIGIBLE * room).drawn(m, generator, room)
             found = part.correction(drawn)
@@ -198,31 +198,21 @@ class _Part(NamedTuple):
         off = (self.weights * change)[drawn.rows]
         error, quantile = _spread(off, drawn)
         left = _finite(self.state.errors()[self.frame[drawn.rows]] / drawn.probabilities).sum()
-        half = max(quantile * error, self._unseen(np.abs(off), drawn)) + float(left) + self.rest
+        half = max(quantile * error, self._unseen(off, drawn)) + float(left) + self.rest
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
         now = self.state.found
         return Correction(difference, half, _tightness(self.before, now), _step_error(self.before, now))
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
-        """What sets that were not drawn may change: a small share of the draws, all as far off as any.
-
-        Where nothing bounds them it is the resolution at least, or an error of the mean that is negligible.
-        """
-        by_chance = int(np.count_nonzero(drawn.probabilities < 1.0))
-        if by_chance == 0:
-            return 0.0
+        """What sets that were not drawn may change, and where nothing bounds them the resolution at least."""
         bounded = np.isfinite(self.errors)
-        others = bounded.copy()
-        others[drawn.rows] = False
         known = bounded[drawn.rows]
-        ratio = np.max(off[known] / np.maximum(self.errors[drawn.rows][known], TINY), initial=0.0)
-        share = 1.0 - (1.0 - CONFIDENCE) ** (1.0 / by_chance)
-        floor = share * min(float(ratio), 1.0) * float(self.errors[others].sum())
-        if bounded.all():
+        floor = unseen(np.where(known, off, 0.0), np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
+        if bounded.all() or np.all(drawn.probabilities == 1.0):
             return floor
         now = self.state.found
-        negligible = allowed(now, self.yardstick, KNOWN, np.ones(now.count))
-        return max(floor, min(RESOLUTION * abs(float(self.weights @ self.losses)), negligible))
+        standard_error = allowed(now, self.yardstick, 1.0, np.ones(now.count))
+        return max(floor, resolution(float(self.weights @ self.losses), standard_error))
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

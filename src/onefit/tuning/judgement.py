@@ -15,21 +15,22 @@ from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
+from onefit.leave_out.draws import chances
 from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
-from onefit.numerics import KNOWN
+from onefit.numerics import EPS, KNOWN, TINY, resolution
 from onefit.risk.judging import yardstick
-from onefit.risk.means import clustered
+from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.tuning.sample import Verdict, from_sample
 
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
-PICKED = 16  # of them, those of the largest losses
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
+NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 PARTS = 10  # of the rows, that are left out at once where that tells more for its time than single rows
 TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
@@ -122,17 +123,22 @@ class Judgement:
 
     @cached_property
     def order(self) -> Index:
-        """Rows as samples take them, the same at every strength but for those of the largest losses."""
+        """Rows as samples take them where all are alike."""
         return np.random.default_rng(0).permutation(len(self.weights))
 
-    def _drawn(self, stepped: Array) -> tuple[Index, int]:
-        """Rows as a sample takes them, and how many are first for what they may make up of the risk.
+    def _drawn(self, covariates: Array, count: int) -> tuple[Index, Array]:
+        """So many rows as a sample takes them, (m,), and with which chance each row was to be drawn, (n,).
 
-        Those are the rows of the largest losses after a step, which no sample may miss.
+        A third of the draws is for what a step changes, one for what the risk is made of, and one for all
+        rows alike.  Rows are in the same order at every strength but for what they matter there.
         """
-        heavy = np.where(self.weights > 0, self.weights * np.nan_to_num(stepped, nan=np.inf), -np.inf)
-        picked = np.argsort(-heavy, kind="stable")[:PICKED]
-        return np.concatenate([picked, self.order[~np.isin(self.order, picked)]]), len(picked)
+        inside, stepped = covariates.T
+        change = np.abs(stepped - inside)
+        largest = np.max(change, where=np.isfinite(change), initial=0.0)
+        change = np.where(np.isfinite(change), change, len(change) * max(largest, TINY))
+        chance = chances((change, inside, np.ones(len(change))), self.weights, count)
+        late = (np.argsort(self.order) + 0.5) / np.maximum(chance, EPS)
+        return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
 
     def is_sampled(self, fit: Fit) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves.
@@ -207,22 +213,25 @@ class Judgement:
             if not np.isin(part, self.order[:seen]).all():
                 known[part] = self._of_rows(part, left_out_roughly(fit, curvature, part))
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
-        verdict = from_sample(known[rows], rows, self.order, covariates, self.weights)
+        verdict = from_sample(known[rows], rows, self._alike(len(rows)), covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows))
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""
         return self.verdict(self.roughly(solution))
 
+    def _alike(self, count: int) -> Array:
+        """The chance of each row where so many are drawn, all alike."""
+        return np.full(len(self.order), min(count / len(self.order), 1.0))
+
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""
-        averaged = self._of_rows(self._everyone, step_by_average(solution.fit))
-        order, certain = self._drawn(averaged)
-        rows = order[: len(order) // PARTS]
-        known = self._of_rows(rows, step_of_rows(*solution, rows))
-        verdict = from_sample(
-            known, rows, order, self._covariates(solution.fit, averaged), self.weights, certain
+        covariates = self._covariates(
+            solution.fit, self._of_rows(self._everyone, step_by_average(solution.fit))
         )
+        rows, chance = self._drawn(covariates, len(self.order) // PARTS)
+        known = self._of_rows(rows, step_of_rows(*solution, rows))
+        verdict = from_sample(known, rows, chance, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0)
 
     def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
@@ -247,20 +256,24 @@ class Judgement:
         after a step, where they are at hand.
         """
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
-        order, certain = self._drawn(stepped)
-        rows = order[: max(count, int(LITTLE / cost_of_some(solution.fit, 1)))]
-        off, known, done, proven = np.zeros(len(order)), np.empty(len(order)), 0, True
+        n, covariates = len(self.order), self._covariates(solution.fit, stepped)
+        count = max(count, int(LITTLE / cost_of_some(solution.fit, 1)))
+        count = count if count < NEARLY_ALL * n else n
+        rows, chance = self._drawn(covariates, count)
+        off, known, proven = np.full(n, np.nan), np.full(n, np.nan), True
         if before is not None and before.off is not None:
-            off, known, done, proven = before.off.copy(), before.losses.copy(), before.solved, before.proven
-        anew = leave_some_out(*solution, rows[done:], self.yardstick)
-        off[rows[done:]], known[rows[done:]] = anew.off, self._of_rows(rows[done:], anew.eta)
+            off, known, proven = before.off.copy(), before.losses.copy(), before.proven
+        todo = rows[np.isnan(off[rows])]
+        anew = leave_some_out(*solution, todo, self.yardstick)
+        off[todo], known[todo] = anew.off, self._of_rows(todo, anew.eta)
         known[np.isinf(off)] = np.nan
-        covariates = self._covariates(solution.fit, stepped)
-        found = from_sample(known[rows], rows, order, covariates, self.weights, certain, off[rows])
+        change = np.abs(np.diff(covariates)[:, 0])
+        found = from_sample(known[rows], rows, chance, covariates, self.weights, change, off[rows])
+        proven = proven and anew.proven
+        finest = 0.0 if proven else resolution(*mean_and_error(found.losses, self.weights))
         bounded = not np.any(np.isinf(off) & (self.weights > 0))  # nothing bounds a row that has no refit
-        return found._replace(
-            error=found.error if bounded else np.inf, proven=proven and anew.proven, off=off
-        )
+        error = max(found.error, finest) if bounded else np.inf
+        return found._replace(error=error, proven=proven, off=off)
 
     @property
     def _everyone(self) -> Index:

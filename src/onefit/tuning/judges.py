@@ -213,7 +213,8 @@ class LeaveOneOutJudge(Judge):
         measure = yardstick(self.metric, self.target, self.weights)
         known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure).eta)
         inside = self.metric.losses(self.target, fit.eta)[:, None]
-        return float(self.weights @ from_sample(known, rows, order, inside, self.weights).losses)
+        chance = np.full(len(order), len(rows) / len(order))
+        return float(self.weights @ from_sample(known, rows, chance, inside, self.weights).losses)
 
     def _slopes(self, left_out: LeftOut) -> Array:
         return _weighted_slopes(self.metric, self.target, left_out.eta, self.weights)

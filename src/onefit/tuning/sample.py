@@ -1,10 +1,11 @@
 """Losses of all rows from those of a sample: what a strength that is judged by some of its rows is worth.
 
 With covariates that are known for all rows (the loss in the fit, the loss after one step) the left-out losses
-of the sample are predicted by least squares; the mean of the predictions, corrected by the mean of what they
-miss in the sample, is the regression estimator (Särndal, Swensson and Wretman 1992, section 6.4): right
-up to O(1/m) whatever the covariates are worth.  Rows that were not drawn take the residual of one that was,
-the same one at every strength, so that differences between strengths keep their spread over rows.
+of the sample are predicted by least squares; the mean of the predictions, corrected by what they miss in the
+sample, is the regression estimator (Särndal, Swensson and Wretman 1992, section 6.4): right up to O(1/m)
+whatever the covariates are worth.  Its error is that of residuals without the row itself, which few rows and
+one that is far out would hide (the jackknife).  Rows that were not drawn take the residual of one that was,
+so that differences between strengths keep their spread over rows.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.numerics import RESOLUTION
+from onefit.leave_out.draws import Draw, deviations, spread, unseen
+from onefit.numerics import resolution
+from onefit.risk.means import mean_and_error
 
-WIDTH = 1.96  # standard errors in half of a 95 % interval
+CONFIDENCE = 0.95
 ENOUGH = 10  # rows a covariate
+DEPENDENT = 1e-10  # share of the largest singular value below which covariates say the same
+LEAST_REST = 0.05  # of a residual that is left beside a row's own pull: less is hardly told
 
 
 class Verdict(NamedTuple):
@@ -40,7 +45,8 @@ class Verdict(NamedTuple):
     proven : bool
         Whether what is known of the rows is proven, where it is known at all.
     off : (n,) array or None
-        How far losses of single rows that were solved may be off; infinite where there is no refit.
+        How far losses of single rows that were solved may be off; infinite where there is no refit, NaN where
+        none was solved.
     """
 
     losses: Array
@@ -70,10 +76,10 @@ def judged(verdicts: Sequence[Verdict | None]) -> dict[int, Verdict]:
 def from_sample(
     known: Array,
     rows: Index,
-    order: Index,
+    chance: Array,
     covariates: Array,
     weights: Array,
-    certain: int = 0,
+    effect: Array | None = None,
     off: Array | None = None,
 ) -> Verdict:
     """Complete the losses of a sample.
@@ -81,68 +87,75 @@ def from_sample(
     Parameters
     ----------
     known : (m,) array
-        Losses of ``rows``, the first of ``order``; NaN where a row has no refit.
+        Losses of ``rows``; NaN where a row has no refit.
     rows : (m,) int array
-    order : (n,) int array
-        All rows, as they are drawn.
+    chance : (n,) array
+        With which probability each row was to be drawn.
     covariates : (n, q) array
     weights : (n,) array
-    certain : int, default 0
-        So many of the first rows were not drawn but picked: they say nothing about the others.
+    effect : (n,) array, optional
+        By how much each loss may be other than thought, where that is known.
     off : (m,) array, optional
         How far each of what is known may be off.
     """
-    picked, off = rows[:certain], np.zeros(len(rows)) if off is None else off
-    others = weights.copy()
-    others[picked] = 0.0
-    if certain == 0 or not others.any():
-        return _from_random_rows(known, rows, order, covariates, weights, off)
-    rest = _from_random_rows(known[certain:], rows[certain:], order, covariates, others, off[certain:])
-    share = float(others.sum() / weights.sum())
-    losses, seen = rest.losses.copy(), np.isfinite(known[:certain])
-    losses[picked[seen]] = known[:certain][seen]
-    error = share * rest.error + float((weights[picked] @ np.where(seen, off[:certain], 0.0)) / weights.sum())
-    return Verdict(losses, share * rest.misses, error, len(rows))
-
-
-def _from_random_rows(
-    known: Array, rows: Index, order: Index, covariates: Array, weights: Array, off: Array
-) -> Verdict:
-    n, m = len(weights), len(rows)
-    kept = np.isfinite(known) & (weights[rows] > 0)
-    losses, misses = np.empty(n), np.zeros(n)
-    if kept.sum() < 2:
-        return Verdict(covariates[:, -1].copy(), misses, np.inf, m)
-    own, held = rows[kept], known[kept]
-    predicted = _predicted(held, own, covariates)
-    share = weights[own] / weights[own].sum()
-    missed = held - predicted[own]
-    shift = float(share @ missed)
-    donors = np.resize(missed - shift, n)
-    losses[order] = predicted[order] + shift + donors
-    losses[own] = held
-    rest = np.ones(n, dtype=bool)
+    n, m, kept = len(weights), len(rows), np.isfinite(known) & (weights[rows] > 0)
+    known, drawn = known[kept], Draw(rows[kept], chance[rows[kept]])
+    if len(known) < 2:
+        return Verdict(covariates[:, -1].copy(), np.zeros(n), np.inf, m)
+    share, own = weights / weights.sum(), drawn.rows
+    predicted, residuals = _predicted(known, drawn, covariates, weights)
+    expansion = share[own] / drawn.probabilities
+    losses = predicted + _borrowed(known - predicted[own], drawn, chance)
+    losses[own] = known
+    rest = weights > 0
     rest[own] = False
-    rest &= weights > 0
-    wanted = weights @ (predicted + shift) - weights[own] @ held
-    if rest.any():
-        losses[rest] += (wanted - weights[rest] @ losses[rest]) / weights[rest].sum()
-        left = 1.0 - float(weights[own].sum() / weights.sum())
-        misses[own] = share * (missed - shift) * np.sqrt(left * len(own) / max(len(own) - 3, 1))
     losses[weights == 0] = predicted[weights == 0]
-    unseen = RESOLUTION * abs(float(weights @ losses / weights.sum())) if rest.any() else 0.0
-    error = max(WIDTH * float(np.linalg.norm(misses)), unseen) + float(share @ off[kept])
-    return Verdict(losses, misses, error, m)
+    misses, half = np.zeros(n), 0.0
+    if rest.any():
+        wanted = share @ predicted + expansion @ (known - predicted[own])
+        losses[rest] += (wanted - share @ losses) / share[rest].sum()
+        misses[own] = deviations(expansion * residuals, 1.0 - drawn.probabilities)
+        error, quantile = spread(expansion * residuals, 1.0 - drawn.probabilities, CONFIDENCE)
+        may = np.zeros(n) if effect is None else share * effect
+        floor = unseen(share[own] * residuals, may, drawn, CONFIDENCE)
+        half = max(quantile * error, floor, resolution(*mean_and_error(losses, weights)))
+    half += 0.0 if off is None else float(expansion @ off[kept])
+    return Verdict(losses, misses, half, m)
 
 
-def _predicted(known: Array, rows: Index, covariates: Array) -> Array:
-    """Least squares on the covariates, up to twice the largest of what is known: (n,)."""
-    inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, 2.0 * known.max())
-    used = inside[:, : max(len(rows) // ENOUGH, 0)]
-    scale = np.linalg.norm(used[rows], axis=0)  # of losses, whose unit may be anything
+def _predicted(known: Array, drawn: Draw, covariates: Array, weights: Array) -> tuple[Array, Array]:
+    """Least squares on the covariates, (n,), and residuals of those drawn without themselves, (m,).
+
+    Predictions reach up to twice the largest of what is known.  What is least is the error of the mean: each
+    row counts for all that it stands for, and one that was certain to be drawn for none.
+    """
+    counts = weights[drawn.rows] / drawn.probabilities
+    by_chance = drawn.probabilities < 1.0
+    counts = np.where(by_chance | ~by_chance.any(), counts / counts.max(), 0.0)
+    top = 2.0 * known.max()
+    inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, top)
+    used = inside[:, : np.count_nonzero(counts) // ENOUGH]
+    scale = np.linalg.norm(used[drawn.rows], axis=0)  # of losses, whose unit may be anything
     A = np.column_stack([np.ones(len(inside)), used / np.where(scale > 0, scale, 1.0)])
-    solved = np.linalg.lstsq(A[rows], known, rcond=1e-10)[0]
-    return np.asarray(np.clip(A @ solved, 0.0, 2.0 * known.max()), dtype=np.float64)
+    U, s, Vt = np.linalg.svd(counts[:, None] * A[drawn.rows], full_matrices=False)
+    told = s > DEPENDENT * s[0]
+    solved = Vt[told].T @ ((U[:, told].T @ (counts * known)) / s[told])
+    predicted = np.clip(A @ solved, 0.0, top)
+    leverages = np.sum(U[:, told] ** 2, axis=1)
+    return predicted, (known - predicted[drawn.rows]) / np.maximum(1.0 - leverages, LEAST_REST)
+
+
+def _borrowed(missed: Array, drawn: Draw, chance: Array) -> Array:
+    """What predictions of all rows miss if that is in proportion to the chance of being drawn: (n,).
+
+    Each has it from the next row that was drawn by chance, which mostly is the same one at every strength.
+    """
+    donors = np.flatnonzero(drawn.probabilities < 1.0)
+    if donors.size == 0:
+        return np.zeros(len(chance))
+    donors = donors[np.argsort(drawn.rows[donors])]
+    following = np.searchsorted(drawn.rows[donors], np.arange(len(chance))) % len(donors)
+    return np.asarray(chance * (missed[donors] / drawn.probabilities[donors])[following])
 
 
 def between(left: Verdict, right: Verdict, share: float) -> Verdict:

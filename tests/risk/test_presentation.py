@@ -130,3 +130,21 @@ class TestShown:
         said = repr(onefit.loo(Ridge().fit(X, y), X, y))
         assert "\n" not in said
         assert "40 rows" in said
+
+
+def test_what_an_interpreter_shows_is_to_be_read(sample):
+    X, y = sample
+    model = Ridge().fit(X, y)
+    est = onefit.loo(model, X, y, audit=5, rng=0)
+    influence, in_blocks = est.influence(), onefit.loo(model, onefit.sources.ArraySource(X, y))
+    header, first, *rest = repr(influence).splitlines()
+    assert header.split() == ["row", "Cook's", "distance", "leverage"]
+    assert int(first.split()[0]) == influence.rows[0]
+    assert len(rest) == 4
+    assert (
+        repr(in_blocks)
+        == f"<BlocksEstimate: squared error {est.value:.4g} ± {est.std_error:.2g}, 40 rows, exact>"
+    )
+    assert repr(est.audit) == f"<Audit: {est.audit}>"
+    assert repr(est.coef_table()) == str(est.coef_table())
+    assert "np." not in repr(onefit.evaluate(model, X, y, onefit.risk.GCV()))

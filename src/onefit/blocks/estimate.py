@@ -94,7 +94,7 @@ def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlocksEstimate:
     """Leave-one-out risk of a model whose rows come in blocks; no row is kept.
 
@@ -169,6 +169,12 @@ class BlocksEstimate:
         if self._rows is None or self._each is None:
             raise ValueError("a saved estimate leaves its rows behind: fit again, or call onefit.loo")
         write_rows(path, self._rows.each(self._each))
+
+    def __repr__(self) -> str:
+        return (
+            f"<BlocksEstimate: {self.loss_name} {self.value:.4g} ± {self.std_error:.2g}, {self.n_rows} rows, "
+            f"{self.guarantee}>"
+        )
 
     def __str__(self) -> str:
         lines = [

@@ -23,7 +23,7 @@ __all__ = ["Audit", "Draw", "audit", "draw"]
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """Unbiased estimate of the exact leave-one-out risk from a few refits.
 
@@ -75,6 +75,9 @@ class Audit:
     def failed(self) -> Index:
         """Rows whose refit failed."""
         return self.rows[np.isnan(self.refitted_losses)]
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self}>"
 
     def __str__(self) -> str:
         low, high = self.interval

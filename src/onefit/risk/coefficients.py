@@ -23,7 +23,7 @@ from onefit._typing import Array, Mask
 from onefit.leave_out.departure import Departures
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CoefficientTable:
     """Coefficients of a fit, and what leaving each row out does to them.
 
@@ -49,7 +49,7 @@ class CoefficientTable:
     intercept: Array
     intercept_error: Array
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max([len(name) for name in self.names] + [9])
         head = f"{'':<{width}}  {'coef':>11}  {'std. error':>11}  {'same sign':>9}  {'selected':>8}"
         columns = (self.coef, self.std_error, self.same_sign, self.selected)

@@ -119,7 +119,7 @@ class GCV(InSample):
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
         kept = 1.0 - left_out.effective_df / np.count_nonzero(weights)
-        return training / kept**2 if kept > 0 else np.inf
+        return float(training / kept**2) if kept > 0 else np.inf
 
 
 @dataclass(frozen=True)

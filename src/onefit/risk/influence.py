@@ -5,7 +5,8 @@ With Δθ⁽ⁱ⁾ = θ̃⁽ⁱ⁾ − θ and the dispersion φ,
     D_i = Σ_j d_j (z_jᵀ Δθ⁽ⁱ⁾)² / (φ df),        DFBETAS_ij = −Δβ_j⁽ⁱ⁾ / √(φ (K⁻¹ Zᵀ D Z K⁻¹)_jj)
 
 (Cook 1977; Belsley, Kuh and Welsch 1980; Pregibon 1981 for generalised linear models).  For least squares
-without a penalty they are the textbook's, but for the φ of DFBETAS, which is here that of all rows.
+without a penalty they are the textbook's, but for the φ of DFBETAS, which is here that of all rows (that
+of ``OLSInfluence`` in statsmodels is without the row).
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from onefit.displays import InfluenceDisplay
 
 
-@dataclass(frozen=True, eq=False)
+SHOWN = 5  # rows of a table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RowInfluence:
-    """Influence of each row on the fit.
+    """Influence of each row on the fit; prints the rows that decide most.
 
     Attributes
     ----------
@@ -52,6 +56,13 @@ class RowInfluence:
     def rows(self) -> Index:
         """Row numbers, most influential first: (n,)."""
         return np.argsort(-self.cooks_distance, kind="stable")
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{row:>6}  {self.cooks_distance[row]:>15.3g}  {self.leverages[row]:>8.3f}"
+            for row in self.rows[:SHOWN].tolist()
+        ]
+        return "\n".join([f"{'row':>6}  Cook's distance  leverage", *lines])
 
     def plot(self, ax: Axes | None = None) -> InfluenceDisplay:
         """Cook's distance of each row, the largest with their numbers."""

@@ -57,10 +57,11 @@ def newton_step(n: int, p: int, k: int) -> Work:
 
 
 def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
-    """A step with a factor that is at hand, downdated by a set of rows.
+    """A step with a factor that is at hand, downdated by a set of rows, one of many.
 
-    Four products with X, two solves, and a loss with its derivative for all rows; what is done besides with
-    every row (differences, masks, sums, mixing with steps before) takes about as long as a dozen functions.
+    Two products with X and a solve, or where X is wider than tall a product with the matrix that these make,
+    and a loss with its derivative for all rows; what is done besides with every row (differences, masks,
+    sums, mixing with steps before) takes about as long as some functions (``benchmarks/chord_cost.py``).
 
     Parameters
     ----------
@@ -72,7 +73,8 @@ def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
         Size of the factor.
     outputs : int
     """
-    return Work(4.0 * stored * outputs + 4.0 * float(factored) ** 2, 1.0, 15.0 * n * outputs)
+    products = float(n) ** 2 if factored >= n else 2.0 * stored + 2.0 * float(factored) ** 2
+    return Work(products * outputs, 5.0 * outputs, 5.0 * n * outputs)
 
 
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:

@@ -12,7 +12,7 @@ are nearly in proportion off the diagonal, so that what the second is off by tel
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -40,9 +40,10 @@ FAINT = 1e-4  # curvature of a row, relative to the largest, that counts for non
 MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number of a sparse one takes, about
 PRODUCTS_OF_A_FIT = 100.0  # with K, one direction at a time
 DEARER = 3.0  # times as long as the probes that a factor must take: what rests on these is sampled
-ROUGHLY = 1e-3  # error of solutions for probes, relative, which is little beside what the probes leave
+ROUGHLY = 3e-3  # error of solutions for probes, relative, whose sum is off by the square of it
 SHARPLY = 1e-10  # error of a solution that is asked for
 CLOSELY = 1e-3  # error of solutions whose square is that of a form
+AT_ONCE = 16  # directions at once: of more, what a sparse product fetches is out of the cache again
 MOST_PRODUCTS = 300  # with K, before a factor is the better way
 
 
@@ -68,28 +69,44 @@ def conjugate_gradients(
     most : int
         Products with K.
     """
-    found = Direction(np.zeros_like(rhs.coef), np.zeros_like(rhs.intercept))
-    left, solved = rhs, scaled(rhs)
-    size = first = pairing(solved, left)
-    along, moving = solved, np.asarray(size > 0)
+    found, left, along = _zeros(rhs), _copied(rhs), _copied(scaled(rhs))  # changed in place
+    size = first = pairing(along, left)
+    moving = np.asarray(size > 0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for _ in range(most):
             bent = times(along)
             curved = pairing(along, bent)
             moving = moving & (curved > 0)
             length = np.where(moving, size / curved, 0.0)
-            found, left = _sum(found, length, along), _sum(left, -length, bent)
+            _add(found, length, along)
+            _add(left, -length, bent)
             solved = scaled(left)
             last, size = size, pairing(solved, left)
             moving = moving & (size > error**2 * first)
             if not moving.any():
                 break
-            along = _sum(solved, np.where(moving, size / last, 0.0), along)
+            _continue(along, np.where(moving, size / last, 0.0), solved)
     return found, bool(np.all(size <= error**2 * first))
 
 
-def _sum(one: Direction, length: Array, other: Direction) -> Direction:
-    return Direction(one.coef + length * other.coef, one.intercept + length * other.intercept)
+def _zeros(like: Direction) -> Direction:
+    return Direction(*(np.zeros(np.shape(part)) for part in like))
+
+
+def _copied(one: Direction) -> Direction:
+    return Direction(*(np.array(part, dtype=np.float64) for part in one))
+
+
+def _add(one: Direction, length: Array, other: Direction) -> None:
+    """Go on by a length of another direction."""
+    for part, more in zip(one, other, strict=True):
+        np.add(part, length * more, out=part)
+
+
+def _continue(along: Direction, share: Array, new: Direction) -> None:
+    """Turn to a new direction, and keep a share of the old one."""
+    for part, more in zip(along, new, strict=True):
+        np.add(np.multiply(part, share, out=part), more, out=part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +154,26 @@ class Products:
     def approached(self, gradient: Direction, error: float) -> tuple[Direction, bool]:
         """The same as near as so many products lead, and whether that is as near as it should be."""
         rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
-        return conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
+        if rhs.coef.ndim == 1 or rhs.coef.shape[-1] <= AT_ONCE:
+            return conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
+        found, near = _zeros(rhs), True
+        for first in range(0, rhs.coef.shape[-1], AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            own = Direction(*(np.ascontiguousarray(part[..., some]) for part in rhs))
+            step, is_near = self._of_some(some).approached(own, error)
+            found.coef[..., some], found.intercept[..., some] = step
+            near &= is_near
+        return found, near
+
+    def _of_some(self, which: slice) -> Products:
+        """Of some of the problems, or the only one."""
+        if self.bends.ndim == 1:
+            return self
+        return replace(self, bends=self.bends[:, which], shares=self.shares[which])
 
     def squares(self, gradient: Direction) -> Array:
         """gᵀ K⁻¹ g at most, of each: what is left of a rough solution is bounded by K ≥ C."""
-        step, _ = self.approached(gradient, ROUGHLY)
+        step, _ = self.approached(gradient, CLOSELY)
         made = self.times(step)
         left = Direction(self._held(gradient.coef) - made.coef, gradient.intercept - made.intercept)
         return _pairing(step, gradient) + _pairing(step, left) + self._squares_at_most(left)

@@ -45,6 +45,7 @@ from onefit.solvers.stationary import sizes_of_gradients
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
 USUAL_STEPS = 8.0  # in which a set settles
+END = 3.0  # products with X that tell the coefficients where steps ended, and bound what is left
 CLOSELY = 1e-3  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
 QUICK = 0.1  # of the step before, up to which steps are not mixed: that takes as long as a step
@@ -58,7 +59,8 @@ def chord_cost(fit: Fit, largest: int = 1) -> Work:
     anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
     stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
     step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
-    return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + anew)
+    ended = END * stored * outputs
+    return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + ended + anew)
 
 
 def chord_by_products(fit: Fit) -> Work:

@@ -134,9 +134,9 @@ def cost_of_telling(fit: Fit, sets: Folds | None) -> float:
 
 
 def affords_all(fit: Fit) -> bool:
-    """Whether making left-out values of all rows exact may take so long."""
+    """Whether making left-out values of all rows exact takes no longer than a fit, or not long."""
     (work, _), *_ = ways(fit)
-    return work.times(fit.problem.n).seconds <= affordable_for(fit)
+    return AFFORDABLE * work.times(fit.problem.n).seconds <= affordable_for(fit)
 
 
 def cost_of_some(fit: Fit, count: int) -> float:

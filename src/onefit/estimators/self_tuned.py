@@ -277,7 +277,7 @@ class SelfTuned(Penalized):
             early_stopping=self.early_stopping,
         )
         if in_dual:
-            result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T)
+            result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={})
         problem_at = partial(self._problem, sample, ratio=ratio)
         return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
 

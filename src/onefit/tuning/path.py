@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -78,11 +78,14 @@ class SearchResult(JudgedPath):
         In which a bagged choice was made.
     verdicts : sequence
         What is known of each strength; None where its neighbours speak for it.
+    solved : dict
+        By place, the solution of the smallest risk that the path saw, where its factor may be kept.
     """
 
     losses: Array
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
+    solved: Mapping[int, Solution] = field(default_factory=dict)
 
     @property
     def _sampled(self) -> Mask:
@@ -161,7 +164,7 @@ def search_path(
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
             walked.add(solution.fit, judgement.first(solution), strongest=True)
-    return of_verdicts(
+    found = of_verdicts(
         np.array(walked.strengths),
         walked.verdicts,
         walked.weights,
@@ -169,6 +172,7 @@ def search_path(
         np.stack([fit.intercept for fit in walked.fits]),
         selection,
     )
+    return replace(found, solved=walked.solved)
 
 
 def cost_along_path(fit: Fit, before: Array) -> Work:
@@ -179,6 +183,11 @@ def cost_along_path(fit: Fit, before: Array) -> Work:
     (n, p), k = problem.X.shape, max(1, int(np.count_nonzero(inside)))
     changes = np.count_nonzero(inside != (before != 0))
     return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
+
+
+def _has_own_factor(fit: Fit) -> bool:
+    """Whether the curvature of a solution is its own: others are valid until the path goes on."""
+    return fit.problem.loss.is_smooth and not fit.problem.loss.is_quadratic and not fit.is_kinked
 
 
 @dataclass
@@ -192,6 +201,7 @@ class Walk:
     verdicts: list[Verdict | None] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)  # of the last strength that was judged, where none was
     past: bool = False
+    lowest: Solution | None = None  # of the smallest risk so far, if its factor may be kept
 
     @property
     def weights(self) -> Array:
@@ -221,6 +231,14 @@ class Walk:
         """Take in the next strength, judged if it is not too near to the last that was."""
         near = self.judgement.is_full(solution) and not self._is_due()
         self.add(solution.fit, None if near else self.judgement.first(solution))
+        if smallest(np.array(self.risks)) == len(self.risks) - 1:
+            self.lowest = solution if _has_own_factor(solution.fit) else None
+
+    @property
+    def solved(self) -> dict[int, Solution]:
+        """The solution of the smallest risk, by its place."""
+        lowest = self.lowest
+        return {j: lowest for j, fit in enumerate(self.fits) if lowest is not None and fit is lowest.fit}
 
     def add(self, fit: Fit, verdict: Verdict | None, *, strongest: bool = False) -> None:
         """Take in the weakest strength so far, or the strongest."""

@@ -49,7 +49,9 @@ def race(
     left_out : LeftOut
         Of the fit at the chosen strength, which is judged thoroughly.
     """
-    running = _Race(result, problem_at, judgement, selection, list(result.verdicts))
+    running = _Race(
+        result, problem_at, judgement, selection, list(result.verdicts), solutions=dict(result.solved)
+    )
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
         left_out = running.finish()

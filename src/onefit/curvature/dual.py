@@ -32,6 +32,11 @@ class Dual(OfColumns):
         return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
 
     @cached_property
+    def _flat(self) -> Index:
+        """Rows whose leverage is too faint to tell their form by."""
+        return np.flatnonzero(self.d <= FLAT * self.d.max())
+
+    @cached_property
     def _root(self) -> Array:
         """√d of the rows that bend."""
         return np.sqrt(self.d[self._bent])
@@ -111,7 +116,15 @@ class Dual(OfColumns):
         return kernel - self._fitted(kernel.T).T + self._offset
 
     def hat(self, rows: Array) -> Array:
-        return self._answer(_linalg.product(self._gram, rows)) + rows.sum(axis=0) / self._total
+        """D^½ H v = v₁ − M⁻¹ (v₁ − D^½ G v₀), with v₁ = D^-½ v but for v₀, the values of faint rows."""
+        flat, v = self._flat, rows.reshape(self.n, -1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse = np.where(self.d > FLAT * self.d.max(), 1.0 / self.d, 0.0)[:, None]
+        inside = inverse * v - _linalg.product(self._gram[:, flat], v[flat])
+        explained = (inverse > 0) * v - self._explained(inside)
+        found = inverse * explained
+        found[flat] = _linalg.product(self._gram[flat], v - explained)
+        return found.reshape(rows.shape) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
         free = self.responses().coef ** 2 @ middle
@@ -124,7 +137,7 @@ class Dual(OfColumns):
         within /= np.outer(self._root, self._root)
         found, bent = np.zeros_like(self._gram), np.arange(self.n)[self._bent]
         found[np.ix_(bent, bent)] = within
-        flat = np.flatnonzero(self.d <= FLAT * self.d.max())
+        flat = self._flat
         found[:, flat] = self._answer(self._gram[:, flat])
         found[flat] = found[:, flat].T
         return found + self._offset
@@ -134,7 +147,7 @@ class Dual(OfColumns):
 
     def _answer(self, along: Array) -> Array:
         """H v given G v, (n, r): D^-½ M⁻¹ D^½ G v, and where d is faint G v − G D^½ M⁻¹ D^½ G v."""
-        explained, flat = self._explained(along), np.flatnonzero(self.d <= FLAT * self.d.max())
+        explained, flat = self._explained(along), self._flat
         with np.errstate(divide="ignore", invalid="ignore"):
             found = explained / self.d[:, None]
         found[flat] = along[flat] - _linalg.product(self._gram[flat], explained)

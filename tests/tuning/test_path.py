@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.losses import Logistic, Poisson, Squared
@@ -230,6 +231,31 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert not walk.is_past_minimum()  # a rise that may be that of the sample
     walk.add(fit, Verdict(rows**2 + 1.0, nothing, 0.0))
     assert walk.is_past_minimum()
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.5])
+def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit):
+    def solve_path(problems):  # there is no solution below the limit
+        for problem in problems:
+            if problem.penalty.alpha < limit:
+                raise SolverError("no minimum")
+            yield solve(Fit.at_start(problem))
+
+    noiseless = X[:, 0]  # the risk falls to the end of any path
+    judgement, grid = Judgement(SquaredError(), noiseless, np.ones(60)), Grid(np.geomspace(1.0, 0.1, 6), True)
+    monkeypatch.setattr("onefit.tuning.path.solve_path", solve_path)
+
+    def found():
+        return search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)
+
+    if limit > grid.values[-1]:  # one of those that were asked for
+        with pytest.raises(SolverError, match="no minimum"):
+            found()
+    else:
+        result = found()
+        added = grid.weaker[grid.weaker >= limit]
+        np.testing.assert_allclose(result.strengths, [*grid.values, *added])
+        assert result.best == len(result.risks) - 1
 
 
 def _rise_that_two_tenths_leave_open(steps):

@@ -12,6 +12,7 @@ import numpy as np
 from onefit._typing import Array, Mask
 from onefit.cost import Work
 from onefit.curvature.iterated import fit_cost
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.risk.judging import guarantees
@@ -155,7 +156,7 @@ def search_path(
         far, and worse than it by two standard errors of the paired difference.
     """
     walked, solution = Walk(grid, judgement), None
-    for solution in solve_path(problem_at(strength) for strength in walked.onwards()):
+    for solution in walked.solutions(problem_at):
         walked.take(solution)
         if walked.is_past_minimum() and early_stopping:
             break
@@ -218,6 +219,15 @@ class Walk:
                 return
             self.strengths.append(strength)
             yield strength
+
+    def solutions(self, problem_at: Callable[[float], Problem]) -> Iterator[Solution]:
+        """Their solutions; the first that is added beyond the grid and has none ends the path."""
+        try:
+            yield from solve_path(problem_at(strength) for strength in self.onwards())
+        except SolverError:
+            if len(self.strengths) <= len(self.grid.values):
+                raise
+            self.strengths.pop()
 
     def upwards(self) -> Iterator[float]:
         """Strengths stronger than those of the grid, while the risk falls."""

@@ -268,6 +268,22 @@ def conic_ends(fit):
     return np.array(ends)
 
 
+@pytest.mark.parametrize("strength", [0.5, 50.0])
+def test_a_linear_program_of_ours_whose_intercept_alone_is_open_is_exact(strength):
+    """With copies of a column, too, which open coefficients that change no predictor."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(31, 2))
+    X, y = np.column_stack([X, X[:, 0]]), X[:, 0] + rng.normal(size=31)
+    model = onefit.GeneralizedLinear(Quantile(0.5), L1(strength))
+    est = onefit.loo(model.fit(X, y), X, y)
+    assert strength == 0.5 or not model.coef_.any()
+    assert est.guarantee == "exact"
+    assert est.flagged.size == 0
+    for i in range(31):
+        refit = model.fit(np.delete(X, i, axis=0), np.delete(y, i))
+        assert refit.predict(X[i : i + 1])[0] == pytest.approx(est.predictions[i], abs=1e-9)
+
+
 def test_a_determined_linear_program_says_so():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))

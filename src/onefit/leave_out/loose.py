@@ -97,6 +97,11 @@ class Optima(ABC):
     def limits(self) -> tuple[Array, Array]:
         """How far the moves go, A d ≤ b."""
 
+    @property
+    def is_of_intercept(self) -> bool:
+        """Whether no move but that of an intercept changes a predictor."""
+        return False
+
     def is_felt(self, rows: Index) -> Mask:
         """Which predictors of some rows may move, by more than rounding: (r,)."""
         moves = self.moves(rows)
@@ -155,6 +160,13 @@ class Face(Optima):
     def is_point(self) -> bool:
         """Whether the rows that are held leave no direction."""
         return self.Z.shape[1] == 0 or self.directions.shape[1] == 0
+
+    @property
+    def is_of_intercept(self) -> bool:
+        columns = self.Z[:, : len(self.free)]
+        directions = self.directions[: len(self.free)]
+        moved, parts = np.abs(columns @ directions), np.abs(columns) @ np.abs(directions)
+        return not np.any(moved.max(axis=1) > SAME * parts.max(axis=1))
 
     def moves(self, rows: Index) -> Array:
         return self.Z[None, rows]

@@ -142,6 +142,8 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
 def _judged(solution: Solution, judged: Index) -> Anew:
     refit, room = with_middle_intercept(solution.fit)
     faces = open_faces(refit, is_definite=solution.curvature.is_definite)
+    if room == 0.0:  # the model's own solver takes the middle
+        faces = [one for one in faces if not one.is_of_intercept]
     bounds = bound_at(solution._replace(fit=refit), judged, faces, room)
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
 

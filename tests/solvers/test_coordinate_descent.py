@@ -132,9 +132,9 @@ def test_products_of_columns_and_stored_columns_give_the_same_step(penalty, inte
     problem = drawn(Logistic(), penalty, intercept=intercept, sparse=sparse, weights=weights)
     start, X = Fit.at_start(problem), problem.X.tocsc() if sparse else problem.X
     monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", True)
-    by_gram = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
+    by_gram = coordinate_descent.model_minimum(start, X, 1e-12, 10_000)
     monkeypatch.setattr(coordinate_descent._WeightedNet, "has_gram", False)
-    by_row = coordinate_descent._model_minimum(start, X, 1e-12, 10_000)
+    by_row = coordinate_descent.model_minimum(start, X, 1e-12, 10_000)
     assert np.count_nonzero(by_row.coef) > 5
     assert_allclose(by_gram.coef, by_row.coef, atol=1e-5)
     assert_allclose(by_gram.intercept, by_row.intercept, atol=1e-5)

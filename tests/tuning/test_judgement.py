@@ -61,7 +61,7 @@ def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty)
     assert found.solved == 0
     seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
-    whole = judgement.better(solution, 750, found, list)
+    whole = judgement.better(solution.fit, 750, found, lambda: solution, list)
     assert whole.seen == 750
     assert not whole.misses.any()
     np.testing.assert_array_equal(whole.losses[seen], found.losses[seen])

@@ -23,16 +23,21 @@ def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     return takes.factored > DEARER * fits * takes.singly
 
 
+def goes_by_column(fit: Fit) -> bool:
+    """Whether ``left_out_roughly`` goes by coordinate descent, which asks for no curvature."""
+    return coordinate_descent.is_possible(fit)
+
+
 def rough_cost(fit: Fit) -> float:
     """Seconds that ``left_out_roughly`` takes, about."""
-    takes, by_column = Seconds.of(fit), coordinate_descent.is_possible(fit)
-    return coordinate_descent.work(fit, fit.tangent.size).seconds if by_column else min(takes)
+    takes = Seconds.of(fit)
+    return coordinate_descent.work(fit, fit.tangent.size).seconds if goes_by_column(fit) else min(takes)
 
 
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
-    if coordinate_descent.is_possible(start):
+    if goes_by_column(start):
         return _moved_by_column(start, rows)
     near = approached(start, curvature).fit
     return (solve(start).fit if near is start else near).eta[rows]

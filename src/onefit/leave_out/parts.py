@@ -17,11 +17,10 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, expected_spread, spread
-from onefit.leave_out.factor_free import left_out_roughly, rough_cost
+from onefit.leave_out.factor_free import goes_by_column, left_out_roughly, rough_cost
 from onefit.leave_out.result import Correction
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import RESOLUTION
-from onefit.solvers import coordinate_descent
+from onefit.numerics import resolution
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -63,7 +62,7 @@ def _wanting(state: State) -> Index:
 def _pays(state: State, count: int) -> bool:
     """Whether fits without tenths and some of the rows take less than all these rows."""
     fit = state.fit
-    if state.sets is not None or not coordinate_descent.is_possible(fit) or MOST * count <= FIRST:
+    if state.sets is not None or not goes_by_column(fit) or MOST * count <= FIRST:
         return False
     each = state.stages()[0].each.seconds
     return PARTS * rough_cost(fit) + FIRST * each < MOST * count * each
@@ -133,7 +132,8 @@ class _Sample:
         It claims no more than was asked for: where heavy tails were not drawn, errors look smaller.
         """
         error, reach, mean = self._told(drawn)
-        half = max(reach * error + self._left(drawn) + self.rest, self.room, RESOLUTION * abs(mean))
+        finest = max(self.room, resolution(mean, self.room / self.state.max_error))
+        half = max(reach * error + self._left(drawn) + self.rest, finest)
         return Correction(mean - float(self.weights @ self._now), half, 1.0)
 
     def enough(self, drawn: Draw) -> int:

@@ -155,7 +155,7 @@ class WorkingSet:
         L = _linalg.cholesky(np.asfortranarray(K))
         if L is None:
             return None
-        inverse = _linalg.factor_solve(L, np.eye(len(K), order="F"))
+        inverse = _linalg.factor_inverse(L)
         sign, inside = np.concatenate([np.sign(fit.coef[columns]), free]), np.ones(len(K), dtype=bool)
         return cls(fit, d, shrink, columns, Z, means, l1, l2, sign, inside, K, inverse, inverse)
 

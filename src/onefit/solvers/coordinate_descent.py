@@ -98,7 +98,7 @@ def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple
     """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
     fit, error, X = start, FIRST, _linalg.as_columns(start.problem.X).by_column()
     for _ in range(MOST_STEPS):
-        fit = toward(fit, _model_minimum(fit, X, error, sweeps))
+        fit = toward(fit, model_minimum(fit, X, error, sweeps))
         yield error, fit
         error = max(error * SHARPER, last)
 
@@ -121,7 +121,7 @@ def _of_step(fit: Fit) -> Index:
     return np.sort(np.concatenate([inside, wanting[: max(n // 2 - inside.size, n // 4, 1)]]))
 
 
-def _model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
+def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     """Minimum of the loss's quadratic model and the penalty, in units of the columns in which ℓ1 is one."""
     problem, which = fit.problem, _of_step(fit)
     if not which.size:

@@ -18,7 +18,7 @@ from onefit.fit import Fit
 from onefit.penalties import Polyhedral
 from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
-from onefit.solvers import coordinate_descent, newton, quadratic_program, truncated
+from onefit.solvers import by_column, coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
 
 FEWEST_OF_JUMPS = 5  # steps of Newton's method, which near the optimum do
@@ -136,15 +136,21 @@ class ActiveSetCurvature(OfFactor):
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
-    """Solve least-squares problems that differ in their penalty, by the exact active-set method."""
+    """Solve least-squares problems that differ in their penalty, exactly: by active sets, or by column."""
     active: ActiveSet | None = None
+    last: Fit | None = None
     for problem in problems:
+        start = last and Fit(problem, last.coef, last.intercept)
+        last = by_column.solve(start) if start is not None and by_column.pays(start) else None
+        if last is not None:
+            yield newton.Solution.of(last)
+            continue
         if active is None:
             active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=bool(problem.intercept))
         l1, l2 = problem.separable.strengths((problem.X.shape[1],))
         fixed = np.isinf(l2)  # at zero, by either strength
         active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
-        fit = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
+        last = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
         X, own = problem.X, active.support.copy()
         curved = (X, own, X.shape[1], l2[own], problem.weights, bool(problem.intercept))
-        yield newton.Solution(fit, ActiveSetCurvature(*curved, active))
+        yield newton.Solution(last, ActiveSetCurvature(*curved, active))

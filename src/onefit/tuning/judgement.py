@@ -17,7 +17,7 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
 from onefit.leave_out.draws import chances
 from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
-from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly, rough_cost
+from onefit.leave_out.factor_free import goes_by_column, is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
@@ -284,12 +284,21 @@ class Judgement:
         return np.column_stack([self._of_rows(self._everyone, fit.eta), stepped])
 
     def better(
-        self, solution: Solution, count: int, before: Verdict | None, stepped: Callable[[], Array]
+        self,
+        fit: Fit,
+        count: int,
+        before: Verdict | None,
+        solved: Callable[[], Solution],
+        stepped: Callable[[], Array],
     ) -> Verdict:
-        """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves."""
-        if self._pays_by_tenths(solution.fit, count, before):
-            return self.by_tenths(*solution, count, before)
-        return self.sample(solution, count, before, stepped())
+        """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves.
+
+        ``solved`` is the fit to machine precision with its curvature, which tenths may do without.
+        """
+        if self._pays_by_tenths(fit, count, before):
+            curvature = None if goes_by_column(fit) else solved().curvature
+            return self.by_tenths(fit, curvature, count, before)
+        return self.sample(solved(), count, before, stepped())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:
         """About what it takes to judge by so many rows."""

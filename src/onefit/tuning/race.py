@@ -176,8 +176,8 @@ class _Race:
 
     def _judge(self, j: int, count: int) -> None:
         if self._is_in_part(j):
-            stepped = partial(self._stepped, j)
-            self.verdicts[j] = self.judgement.better(self._solution(j), count, self.verdicts[j], stepped)
+            anew = partial(self._solution, j), partial(self._stepped, j)
+            self.verdicts[j] = self.judgement.better(self._fit(j), count, self.verdicts[j], *anew)
         else:
             self.verdicts[j] = self._thorough(j)
 

@@ -1,0 +1,138 @@
+"""Least squares with an ℓ1 and an ℓ2 part on sparse columns, without a factor of K.
+
+An ℓ2 part moves with the strength, and K with it: the active-set method factors it anew at every strength,
+which takes k³.  Coordinate descent finds the pattern in sweeps over what is stored, and conjugate gradients
+end on it; the ℓ2 part keeps both fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Mask
+from onefit.cost import Work
+from onefit.curvature import Direction, conjugate_gradients
+from onefit.fit import Fit
+from onefit.numerics import EPS
+from onefit.solvers import coordinate_descent
+from onefit.solvers.line_search import toward
+
+ROUNDS = 10  # of sweeps and an end on the pattern that they found
+FIRST, SHARPER, LAST = 1e-4, 1e-4, 1e-14  # error of the sweeps: the first show which columns enter
+PRECISE = 1e-6  # error that leaves a pattern worth ending on
+SWEEPS, PRODUCTS = 300, 300  # in a round, at most
+STEPS = 3  # on a pattern, with gradients anew
+CLOSE = 1e-8  # error of a step, relative to its gradient
+ROUNDING = 30.0 * EPS  # of a gradient, relative to what adds up to it
+USUAL, APART = 100.0, 10.0  # passes over what is stored, each as slow as so many in a product of matrices
+CALLS = 6e3  # of Python, around them
+
+
+def pays(fit: Fit) -> bool:
+    """Whether the next fit of a path takes less like this than a factor of K does."""
+    problem, k = fit.problem, float(np.count_nonzero(fit.coef))
+    if not problem.loss.is_quadratic or not coordinate_descent.is_possible(fit):
+        return False
+    columns = _linalg.as_columns(problem.X)
+    if columns.is_nearly_full or not np.all(problem.separable.strengths(fit.coef.shape)[1] > 0):
+        return False
+    swept = 2.0 * USUAL * APART * columns.n_stored * k / problem.X.shape[1]
+    return Work(swept, CALLS).seconds < Work(k**3 / 6.0).seconds
+
+
+def solve(start: Fit) -> Fit | None:
+    """The optimum of a problem for which this ``pays``, to rounding; None where that is not reached."""
+    fit, error, search = start, FIRST, _Search.of(start)
+    for _ in range(ROUNDS):
+        near = coordinate_descent.model_minimum(fit, search.X, error, SWEEPS)
+        fit = toward(fit, near)
+        if error <= PRECISE:
+            fit = search.on_pattern(fit)
+            if search.is_optimal(fit):
+                return fit
+        error = max(error * SHARPER, LAST)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What does not change from point to point."""
+
+    X: Any  # by column
+    l1: Array
+    l2: Array
+    weights: Array
+    y: Array
+    intercept: bool
+
+    @classmethod
+    def of(cls, fit: Fit) -> Self:
+        problem = fit.problem
+        X = _linalg.as_columns(problem.X).by_column()
+        strengths = problem.separable.strengths(fit.coef.shape)
+        return cls(X, *strengths, fit.hessian, problem.y, bool(problem.intercept))
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Of the columns: (p,)."""
+        return _linalg.column_norms(self.X, np.ones(self.X.shape[0]), centred=False)
+
+    def on_pattern(self, fit: Fit) -> Fit:
+        """Go to the minimum on the signs of a fit, or to the first zero on the way."""
+        inside = np.flatnonzero(fit.coef)
+        columns, l2, d = self.X[:, inside], self.l2[inside], self.weights
+        diagonal = columns.multiply(columns).T @ d + l2
+        level = float(d.sum()) if self.intercept else np.inf
+
+        def curved(along: Direction) -> Direction:
+            rows = d * (columns @ along.coef + along.intercept)
+            return Direction(columns.T @ rows + l2 * along.coef, rows.sum() / (level / d.sum()))
+
+        def scaled(gradient: Direction) -> Direction:
+            return Direction(gradient.coef / diagonal, gradient.intercept / level)
+
+        for _ in range(STEPS):
+            pull = self._pull(fit)[inside]
+            if np.all(np.abs(pull) <= self._rounding(fit)[inside]):
+                break
+            gradient = Direction(pull, fit.intercept_gradient)
+            step, _ = conjugate_gradients(curved, scaled, _inner, gradient, CLOSE, PRODUCTS)
+            coef = fit.coef.copy()
+            coef[inside] -= step.coef
+            target = fit.moved(coef, fit.intercept - step.intercept)
+            crosses = coef * fit.coef < 0
+            if crosses.any():
+                return _to_the_first_zero(fit, target, crosses)
+            fit = target
+        return fit
+
+    def _pull(self, fit: Fit) -> Array:
+        """Gradient on the signs of a fit: (p,)."""
+        return fit.loss_gradient + self.l2 * fit.coef + self.l1 * np.sign(fit.coef)
+
+    def _rounding(self, fit: Fit) -> Array:
+        """What rounding makes of the gradient of each coefficient: (p,)."""
+        size = float(np.linalg.norm(self.weights * (np.abs(self.y) + np.abs(fit.eta))))
+        return ROUNDING * (self.lengths * size + self.l1 + self.l2 * np.abs(fit.coef))
+
+    def is_optimal(self, fit: Fit) -> bool:
+        """Whether gradients vanish inside, and exceed no strength outside, but for rounding."""
+        pull = np.abs(self._pull(fit)) - np.where(fit.coef == 0, self.l1, 0.0)
+        return bool(np.all(pull <= self._rounding(fit)))
+
+
+def _inner(one: Direction, other: Direction) -> Array:
+    return np.asarray(one.coef @ other.coef + one.intercept * other.intercept)
+
+
+def _to_the_first_zero(fit: Fit, target: Fit, crosses: Mask) -> Fit:
+    share = np.where(crosses, fit.coef / np.where(crosses, fit.coef - target.coef, 1.0), np.inf)
+    first = int(share.argmin())
+    coef = fit.coef + share[first] * (target.coef - fit.coef)
+    coef[first] = 0.0
+    return toward(fit, fit.moved(coef, fit.intercept + share[first] * (target.intercept - fit.intercept)))

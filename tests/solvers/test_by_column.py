@@ -1,0 +1,51 @@
+"""Elastic nets on sparse columns without a factor: the optimum of the active-set method."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from onefit import losses, penalties
+from onefit.fit import Fit
+from onefit.problem import Problem
+from onefit.solvers import by_column
+from onefit.solvers.path import least_squares_path
+
+
+def problems(rng, intercept, count=6, n=120, p=300):
+    """Rare words, rows of unequal weight and some of none, from a strong penalty to a weak one."""
+    X = csr_array((rng.random((n, p)) < 0.05) * rng.uniform(0.2, 2.0, (n, p)))
+    y = 3.0 + X @ (rng.normal(size=p) * (rng.random(p) < 0.2)) + rng.normal(size=n)
+    weights = rng.integers(0, 4, n).astype(float)
+    for alpha in np.geomspace(20.0, 0.02, count):
+        yield Problem(losses.Squared(), penalties.ElasticNet(alpha, 0.5), X, y, weights, np.array(intercept))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_optima_are_those_of_active_sets(intercept, monkeypatch):
+    monkeypatch.setattr(by_column, "pays", lambda _: False)
+    rng, last = np.random.default_rng(0), None
+    for problem in list(problems(rng, intercept)):
+        exact = next(least_squares_path([problem])).fit
+        start = Fit.at_start(problem) if last is None else Fit(problem, last.coef, last.intercept)
+        last = by_column.solve(start)
+        np.testing.assert_allclose(last.coef, exact.coef, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(last.intercept, exact.intercept, rtol=1e-10)
+        assert np.array_equal(last.coef != 0, exact.coef != 0)
+
+
+def test_paths_change_over_where_factors_are_dear(monkeypatch):
+    """From some strength on, and back where no optimum is reached."""
+    own = list(problems(np.random.default_rng(1), True))
+    monkeypatch.setattr(by_column, "pays", lambda _: False)
+    exact = [solution.fit.coef for solution in least_squares_path(own)]
+    reached, solve = [], by_column.solve
+    monkeypatch.setattr(by_column, "pays", lambda fit: np.count_nonzero(fit.coef) > 20)
+    monkeypatch.setattr(by_column, "solve", lambda start: reached.append(start) or solve(start))
+    for coef, solution in zip(exact, least_squares_path(own), strict=True):
+        np.testing.assert_allclose(solution.fit.coef, coef, rtol=1e-8, atol=1e-9)
+    assert 0 < len(reached) < len(own)
+    monkeypatch.setattr(by_column, "solve", lambda _: None)
+    for coef, solution in zip(exact, least_squares_path(own), strict=True):
+        np.testing.assert_allclose(solution.fit.coef, coef, rtol=1e-8, atol=1e-9)

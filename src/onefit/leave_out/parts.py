@@ -4,7 +4,7 @@ Where rows change the pattern of a fit, a step says least of those that matter m
 a coefficient up has no slack.  A fit without a tenth of the rows knows the kinks, and is off by what the rest
 of the tenth would have said.  The rows of the largest changes by either are left out for certain, some of the
 others at random in proportion to these, and the rest are predicted from the losses in the fit, after a step
-and without the tenth (the regression estimator of Särndal, Swensson and Wretman 1992, §6.4).
+and without the tenth (``regression``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, expected_spread, spread
 from onefit.leave_out.factor_free import goes_by_column, left_out_roughly, rough_cost
+from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import resolution
@@ -76,7 +77,7 @@ class _Sample:
     yardstick: Yardstick
     frame: Index  # (r,)
     weights: Array  # (r,), share of each row in the mean
-    known: Array  # (r, 4), one and the losses in the fit, after a step and without a tenth
+    known: Array  # (r, 3), the losses in the fit, after a step and without a tenth
     effect: Array  # (r,), how much the loss of each may change
     rest: float  # error of the mean that the other rows leave
 
@@ -94,7 +95,7 @@ class _Sample:
         effect = np.maximum(np.abs(without - inside), np.abs(stepped - inside))
         weights = yardstick.weights[frame] / yardstick.weights.sum()
         rest = np.delete(state.errors(), frame)
-        known = np.column_stack([np.ones(frame.size), inside, stepped, without])
+        known = np.column_stack([inside, stepped, without])
         return cls(state, yardstick, frame, weights, known, effect, float(rest.sum()))
 
     @property
@@ -145,26 +146,11 @@ class _Sample:
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:
         """Standard error of a regression estimate, how many of them an interval reaches, and the estimate."""
-        now, chance = self._now, 1.0 - drawn.probabilities
-        predicted, used = self._predicted(drawn, now)
-        off = self.weights[drawn.rows] * (now - predicted)[drawn.rows] / drawn.probabilities
-        error, reach = spread(off, chance, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
-        count = int(np.count_nonzero(chance))
-        error *= float(np.sqrt(max(count - 1, 1) / max(count - used, 1)))
-        return error, reach, float(self.weights @ predicted + off.sum())
-
-    def _predicted(self, drawn: Draw, now: Array) -> tuple[Array, int]:
-        """Losses of all rows by a regression on what is known, and the degrees of freedom that it uses.
-
-        Rows that were drawn at random make it, weighted as they are drawn and by what they may differ.
-        """
-        chance = drawn.probabilities < 1.0
-        rows, size = drawn.rows[chance], np.maximum(self.effect, self.effect.mean())
-        scale = 1.0 / (np.sqrt(drawn.probabilities[chance]) * np.where(size > 0, size, 1.0)[rows])
-        unit = np.linalg.norm(self.known, axis=0)  # of losses, whose unit may be anything
-        known = self.known / np.where(unit > 0, unit, 1.0)
-        solved, _, used, _ = np.linalg.lstsq(known[rows] * scale[:, None], now[rows] * scale, rcond=1e-10)
-        return known @ solved, int(used)
+        known, expansion = self._now[drawn.rows], self.weights[drawn.rows] / drawn.probabilities
+        predicted, residuals = regressed(known, drawn, self.known, self.weights)
+        reached = 1.0 - (1.0 - CONFIDENCE) / LOOKS
+        error, reach = spread(expansion * residuals, 1.0 - drawn.probabilities, reached)
+        return error, reach, float(self.weights @ predicted + expansion @ (known - predicted[drawn.rows]))
 
     def _left(self, drawn: Draw) -> float:
         """What the rows of a sample may still be off by: what was asked for, where steps have settled."""

@@ -1,11 +1,8 @@
 """Losses of all rows from those of a sample: what a strength that is judged by some of its rows is worth.
 
-With covariates that are known for all rows (the loss in the fit, the loss after one step) the left-out losses
-of the sample are predicted by least squares; the mean of the predictions, corrected by what they miss in the
-sample, is the regression estimator (Särndal, Swensson and Wretman 1992, section 6.4): right up to O(1/m)
-whatever the covariates are worth.  Its error is that of residuals without the row itself, which few rows and
-one that is far out would hide (the jackknife).  Rows that were not drawn take the residual of one that was,
-so that differences between strengths keep their spread over rows.
+With covariates that are known for all rows (the loss in the fit, the loss after one step) the regression
+estimator tells their mean and its error (``onefit.leave_out.regression``).  Rows that were not drawn take the
+residual of one that was, so that differences between strengths keep their spread over rows.
 """
 
 from __future__ import annotations
@@ -17,13 +14,11 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, deviations, spread, unseen
+from onefit.leave_out.regression import regressed
 from onefit.numerics import resolution
 from onefit.risk.means import mean_and_error
 
 CONFIDENCE = 0.95
-ENOUGH = 10  # rows a covariate
-DEPENDENT = 1e-10  # share of the largest singular value below which covariates say the same
-LEAST_REST = 0.05  # of a residual that is left beside a row's own pull: less is hardly told
 
 
 class Verdict(NamedTuple):
@@ -103,7 +98,7 @@ def from_sample(
     if len(known) < 2:
         return Verdict(covariates[:, -1].copy(), np.zeros(n), np.inf, m)
     share, own = weights / weights.sum(), drawn.rows
-    predicted, residuals = _predicted(known, drawn, covariates, weights)
+    predicted, residuals = regressed(known, drawn, covariates, weights)
     expansion = share[own] / drawn.probabilities
     losses = predicted + _borrowed(known - predicted[own], drawn, chance)
     losses[own] = known
@@ -121,28 +116,6 @@ def from_sample(
         half = max(quantile * error, floor, resolution(*mean_and_error(losses, weights)))
     half += 0.0 if off is None else float(expansion @ off[kept])
     return Verdict(losses, misses, half, m)
-
-
-def _predicted(known: Array, drawn: Draw, covariates: Array, weights: Array) -> tuple[Array, Array]:
-    """Least squares on the covariates, (n,), and residuals of those drawn without themselves, (m,).
-
-    Predictions reach up to twice the largest of what is known.  What is least is the error of the mean: each
-    row counts for all that it stands for, and one that was certain to be drawn for none.
-    """
-    counts = weights[drawn.rows] / drawn.probabilities
-    by_chance = drawn.probabilities < 1.0
-    counts = np.where(by_chance | ~by_chance.any(), counts / counts.max(), 0.0)
-    top = 2.0 * known.max()
-    inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, top)
-    used = inside[:, : np.count_nonzero(counts) // ENOUGH]
-    scale = np.linalg.norm(used[drawn.rows], axis=0)  # of losses, whose unit may be anything
-    A = np.column_stack([np.ones(len(inside)), used / np.where(scale > 0, scale, 1.0)])
-    U, s, Vt = np.linalg.svd(counts[:, None] * A[drawn.rows], full_matrices=False)
-    told = s > DEPENDENT * s[0]
-    solved = Vt[told].T @ ((U[:, told].T @ (counts * known)) / s[told])
-    predicted = np.clip(A @ solved, 0.0, top)
-    leverages = np.sum(U[:, told] ** 2, axis=1)
-    return predicted, (known - predicted[drawn.rows]) / np.maximum(1.0 - leverages, LEAST_REST)
 
 
 def _borrowed(missed: Array, drawn: Draw, chance: Array) -> Array:

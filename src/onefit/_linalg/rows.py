@@ -18,7 +18,8 @@ def with_axes(values: Any, like: Array, last: int = 0) -> Any:
 def row_times(matrices: Array | Mask, change: Array) -> Array:
     """The matrix of each row, diagonal if it is (n,) or (n, c), times the row of an array with any axes."""
     if matrices.ndim == 3:
-        return np.asarray(np.einsum("nab,nb...->na...", matrices, change))
+        flat = change.reshape(*change.shape[:2], -1)
+        return np.asarray(matrices @ flat).reshape(change.shape)
     return np.asarray(with_axes(matrices, change) * change)
 
 

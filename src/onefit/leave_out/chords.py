@@ -324,7 +324,8 @@ class RowEnd(NamedTuple):
 
     def take(self, which: Mask, dual: Array, eta: Array) -> None:
         """Go on to other points, where asked to."""
-        self.dual[..., which], self.eta[..., which] = dual[..., which], eta[..., which]
+        np.copyto(self.dual, dual, where=which)
+        np.copyto(self.eta, eta, where=which)
 
 
 def steps_in_rows(

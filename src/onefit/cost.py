@@ -74,7 +74,8 @@ def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
     outputs : int
     """
     products = float(n) ** 2 if factored >= n else 2.0 * stored + 2.0 * float(factored) ** 2
-    return Work(products * outputs, 5.0 * outputs, 5.0 * n * outputs)
+    calls = 5.0 if outputs == 1 else 20.0 * outputs  # for a row, of the few that a sample solves together
+    return Work(products * outputs, calls, 5.0 * n * outputs)
 
 
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:

@@ -81,3 +81,13 @@ def test_all_rows_leave_nothing(name):
     state.found = replace(state.found, correction=found)
     assert mean(state.found, judge) == pytest.approx(mean(exact, judge), rel=1e-3)
     assert found.error >= abs(mean(state.found, judge) - mean(exact, judge))
+
+
+def test_rows_are_left_out_on_their_own_where_they_are_asked_for(monkeypatch):
+    fit, judge = of_words(*CASES["lasso"], np.random.default_rng(0))
+    monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
+    single = leave_out(fit, None, WANTED, yardstick=judge)
+    assert single.correction is None
+    together = leave_out(fit, None, WANTED, yardstick=judge, for_bounds=np.inf)
+    assert together.correction is not None
+    assert together.refinement.rough > 0 == single.refinement.rough

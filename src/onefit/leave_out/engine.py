@@ -71,7 +71,9 @@ def leave_out(
         Seconds that bounds and samples may take.  By default some fits' worth, without end for
         ``max_error`` 0.
     for_bounds : float, optional
-        Seconds of these that bounds may take where a sample can follow: all of them by default.
+        Seconds of these that bounds may take where a sample can follow: all of them by default.  Where it is
+        given the mean is what matters, and fits with kinks are told by fits without parts of the rows where
+        that takes less than single rows.
     progress : callable, optional
         Called with the number of sets solved anew and their total.
     """
@@ -85,7 +87,8 @@ def leave_out(
     affordable -= later
     state.prove()
     affordable -= state.prove_closely(affordable)
-    if yardstick is not None and may_sample and tell_by_parts(state, yardstick):
+    of_mean = may_sample and for_bounds is not None
+    if of_mean and yardstick is not None and tell_by_parts(state, yardstick):
         return state.found
     state.progress = progress
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic

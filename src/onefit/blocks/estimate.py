@@ -193,7 +193,7 @@ class BlocksEstimate:
         if self.guarantee == "exact":
             return "exact: what refitting without each would give"
         if self.guarantee == "rough":
-            return f"rough: {self.n_unknown} rows could not be checked"
+            return f"rough: {self.n_unknown} of the rows could not be checked"
         return f"within {self.approx_error:.2g} of refitting without each (proven)"
 
 

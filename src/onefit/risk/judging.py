@@ -210,7 +210,7 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
         )
     if left_out.failed.size:
         notes.append(
-            f"{left_out.failed.size} refits have no solution: steps from the fit stand in their place, "
+            f"no solution without {left_out.failed.size} of the rows: steps from the fit stand in its place, "
             "flagged"
         )
     if left_out.doubt is not None:
@@ -221,7 +221,7 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
         )
     if left_out.several.size:
         notes.append(
-            f"{left_out.several.size} refits have several optima, since their intercept or coefficients are "
+            f"several optima without {left_out.several.size} of the rows, as intercept or coefficients are "
             "undetermined: one of them, with the middle intercept, stands for them, and bounds reach to the "
             "others where they are finite"
         )

@@ -25,6 +25,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
+from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.risk.means import means
@@ -146,6 +147,17 @@ class RidgeSpectrum:
         slack = slack * alphas[:, None] if saturated else slack
         return Shrinkage(shares, np.where(held, slack, 1.0), factors)
 
+    def rounding(self, alphas: Array, slack: Array) -> Array:
+        """What rounding leaves of each left-out residual, as a share of it: (J, n).
+
+        Directions that the decomposition dropped have only alpha to curve them.
+        """
+        s, has_all = self._decomposition[1], len(self._decomposition[1]) == self.problem.X.shape[1]
+        least = float(s.min(initial=np.inf)) if has_all or self._is_saturated else 0.0
+        condition = (self.largest + alphas) / (least + alphas)
+        moved = (1.0 - slack) / np.maximum(slack, LEAST_SLACK)
+        return rounding_of_slack(1.0) * condition[:, None] * moved
+
     def left_out_residuals(self, shrinkage: Shrinkage, targets: slice | Index = slice(None)) -> Array:
         """Y − η̃ of some responses at each strength: (t, J, n)."""
         projected = self._projected.T[targets]
@@ -205,8 +217,10 @@ class RidgeSpectrum:
             return leave_out(fit)
         left_out, gone = eta.reshape(self.problem.y.shape), self.problem.weights == 0
         left_out[gone] = fit.eta[gone]
-        nothing = np.zeros(self.problem.n)  # was divided by a vanishing slack, so none is left to be wary of
-        return LeftOut(fit, left_out, nothing, np.where(gone, 0.0, 1.0 - slack), nothing + 1.0)
+        off = self.rounding(strengths, slacks)[which].T * np.abs(y - eta)
+        bounds = np.where(gone, 0.0, off.max(axis=1))
+        ones = np.ones(self.problem.n)  # nothing was divided by a vanishing slack, to be wary of
+        return LeftOut(fit, left_out, bounds, np.where(gone, 0.0, 1.0 - slack), ones)
 
     def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
         """Squared left-out error of each row of some responses at each strength: (t, J, n)."""
@@ -285,6 +299,14 @@ class RidgePath:
             self.known[key] = self.spectrum.shrinkage(alphas)
         return self.spectrum.losses(targets, alphas, self.known[key])
 
+    def rounding(self, alphas: Array) -> Array:
+        """What rounding leaves of each squared error, as a share, at strengths that were judged: (J, n)."""
+        slack = dict[float, Array]()
+        for key, known in self.known.items():
+            slack |= zip(np.frombuffer(key).tolist(), known.slack, strict=True)
+        share = self.spectrum.rounding(alphas, np.array([slack[alpha] for alpha in alphas.tolist()]))
+        return np.where(self.weights > 0, (2.0 + share) * share, 0.0)
+
     def mean_losses(self, targets: Index, alphas: Array) -> Array:
         """Their mean over all responses, as one response: (1, J, n)."""
         total = np.zeros((1, len(alphas), len(self.weights)))
@@ -334,7 +356,7 @@ def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> S
         chosen.risks[0],
         chosen.std_errors[0],
         chosen.paired_errors[0],
-        np.zeros(len(strengths)),
+        means(tried.losses * path.rounding(strengths), path.weights)[0],
         np.moveaxis(coefs, 2, 0).reshape(len(strengths), -1, *shape),
         spectrum.levels(coefs).T.reshape(len(strengths), *shape),
         int(chosen.best[0]),
@@ -345,29 +367,30 @@ def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> S
 
 def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> EachTarget:
     """Judge every strength by the loss of each response, block by block, and choose one for each."""
-    path, found = RidgePath(spectrum, grid, {}), list[tuple[Index, int, int, Chosen]]()
+    path, found = RidgePath(spectrum, grid, {}), list[tuple[Index, int, int, Array, Chosen]]()
     for part in spectrum.blocks(len(grid.values)):
         for tried in path.tried(np.arange(part.start, part.stop), path.losses):
-            found.append((*tried[:3], choose_each(tried.losses, path.weights, selection)))
+            chosen = choose_each(tried.losses, path.weights, selection)
+            most = path.rounding(grid.reaching(tried.above, tried.below)).max(axis=1)  # of any row
+            found.append((*tried[:3], most * chosen.risks, chosen))
     return _joined(grid, found)
 
 
-def _joined(grid: Grid, found: list[tuple[Index, int, int, Chosen]]) -> EachTarget:
+def _joined(grid: Grid, found: list[tuple[Index, int, int, Array, Chosen]]) -> EachTarget:
     """All responses on the strengths that any of them was judged at."""
     above = max(part[1] for part in found)
     strengths = grid.reaching(above, max(part[2] for part in found))
     t = sum(len(part[0]) for part in found)
-    paths, best, contests = np.full((3, len(strengths), t), np.nan), np.empty(t, dtype=np.intp), {}
-    for own, more, _, chosen in found:
+    paths, best, contests = np.full((4, len(strengths), t), np.nan), np.empty(t, dtype=np.intp), {}
+    for own, more, _, off, chosen in found:
         first = above - more
         at = slice(first, first + chosen.risks.shape[1])
-        for path, values in zip(paths, chosen[:3], strict=True):
+        for path, values in zip(paths, (*chosen[:3], off), strict=True):
             path[at, own] = values.T
         best[own] = chosen.best + first
         for k, one in zip(own.tolist(), chosen.contests, strict=True):
             contests[k] = one._replace(positions=one.positions + first)
-    risks, errors, paired = paths
-    exact = 0.0 * risks  # the formula is
+    risks, errors, paired, off = paths
     return EachTarget(
-        strengths, risks, errors, paired, exact, None, None, best, [contests[k] for k in range(t)]
+        strengths, risks, errors, paired, off, None, None, best, [contests[k] for k in range(t)]
     )

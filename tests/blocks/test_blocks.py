@@ -233,8 +233,11 @@ def test_estimators_find_the_same_in_blocks(monkeypatch, model, case):
     J = min(len(blocks["alphas_"]), len(whole["alphas_"]))
     np.testing.assert_allclose(blocks["coef_path_"][:J], whole["coef_path_"][:J], atol=1e-9)
     np.testing.assert_allclose(blocks["intercept_path_"][:J], whole["intercept_path_"][:J], atol=1e-8)
-    np.testing.assert_allclose(blocks["risk_path_"][:J], whole["risk_path_"][:J], rtol=2e-3)
-    off = np.abs(blocks["risk_path_"][:J] / whole["risk_path_"][:J] - 1)
+    apart = np.abs(blocks["risk_path_"][:J] - whole["risk_path_"][:J])
+    stated = blocks["approx_error_path_"][:J] + whole["approx_error_path_"][:J]  # infinite where one is rough
+    off = apart / whole["risk_path_"][:J]
+    assert np.all(apart <= stated + 1e-6 * whole["risk_path_"][:J])
+    assert off.max() < 5e-3
     assert np.median(off) < 1e-4  # where one solves rows anew, the other only if they may change the choice
     assert abs(np.log(blocks["alpha_"] / whole["alpha_"])) <= 1.1 * np.log(
         whole["alphas_"][0] / whole["alphas_"][1]

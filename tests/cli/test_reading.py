@@ -44,6 +44,7 @@ class TestNumbers:
             (["1 234,5", "2 500,25"], [1234.5, 2500.25]),
             (["1'234.50", "22"], [1234.5, 22.0]),
             (["1,234", "5,678"], [1234.0, 5678.0]),
+            (["0,123", "1,456"], [0.123, 1.456]),
             (["1.234.567", "12"], [1234567.0, 12.0]),
             (["EUR 5", "7 EUR"], [5.0, 7.0]),
             (["−3", "+4"], [-3.0, 4.0]),
@@ -55,6 +56,10 @@ class TestNumbers:
         found = numerals.read_numbers(column, numerals.decimal_mark([column]))
         assert found is not None
         np.testing.assert_allclose(found[1], expected)
+
+    def test_semicolons_between_columns_speak_for_decimal_commas(self, read):
+        assert read("size;price\n3,123;6,250\n2,500;5,125\n").frame["size"].tolist() == [3.123, 2.5]
+        assert read("size\tprice\n3,123\t6,250\n2,500\t5,125\n").frame["size"].tolist() == [3123.0, 2500.0]
 
     def test_a_few_words_among_numbers_are_pointed_out(self, read):
         years = [*map(str, range(1950, 1990)), "unknown", "1990", "unknown", "before 1900"]

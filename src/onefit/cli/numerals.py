@@ -53,8 +53,8 @@ PLAIN, ENGLISH, CONTINENTAL = Numerals(), Numerals(".", ","), Numerals(",", ".")
 SPACED, SPACED_COMMA = Numerals(".", " "), Numerals(",", " ")
 WRITINGS = (PLAIN, Numerals(","), ENGLISH, CONTINENTAL, SPACED, SPACED_COMMA)
 SURE = {  # what can be read in one way only
-    ",": r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,})",
-    ".": r"[+-]?(?:\d{1,3}(?:,\d{3})+\.\d+|\d*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,})",
+    ",": r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,})",
+    ".": r"[+-]?(?:\d{1,3}(?:,\d{3})+\.\d+|0\.\d+|\d*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,})",
 }
 
 
@@ -74,16 +74,22 @@ def distinct(column: pd.Series) -> pd.Series:
     return cells[~cells.isin(MISSING_MARKS)]
 
 
-def decimal_mark(columns: Iterable[pd.Series]) -> str:
-    """Decimal mark that the columns of text of a file speak for; nothing if none of them tells."""
-    votes = dict.fromkeys(SURE, 0)
+def decimal_mark(columns: Iterable[pd.Series], usual: str = "") -> str:
+    """Decimal mark that the columns of text of a file speak for; nothing if none of them tells.
+
+    Where cells may be read in two ways it is the usual one, if any of them has it.
+    """
+    votes, has_usual = dict.fromkeys(SURE, 0), False
     for column in columns:
         cells = bare(distinct(column))
         if not len(cells) or not cells.str.fullmatch(r"[+-]?[\d.,\s’']*\d[\d.,\s’']*").all():
             continue
         for mark, pattern in SURE.items():
             votes[mark] += bool(cells.str.fullmatch(pattern).any())
-    return max(votes, key=lambda mark: votes[mark]) if any(votes.values()) else ""
+        has_usual |= bool(usual) and bool(cells.str.contains(usual, regex=False).any())
+    if any(votes.values()):
+        return max(votes, key=lambda mark: votes[mark])
+    return usual if has_usual else ""
 
 
 def read_numbers(

@@ -279,7 +279,8 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
     text = [name for name in frame.columns if _is_text(frame[name])]
     guessed = _date_formats(frame[text], known)
     numeric = [name for name in text if name not in guessed]
-    decimal = known.decimal or numerals.decimal_mark(frame[name] for name in numeric)
+    usual = "," if known.separator == ";" else ""  # it stands between columns where commas are in numbers
+    decimal = known.decimal or numerals.decimal_mark((frame[name] for name in numeric), usual)
     numbers = {
         name: found
         for name in numeric

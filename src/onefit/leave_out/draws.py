@@ -174,6 +174,7 @@ def unseen(off: Array, effect: Array, drawn: Draw, confidence: float) -> float:
         return 0.0
     others = np.ones(len(effect), dtype=bool)
     others[drawn.rows] = False
-    ratio = np.max(np.abs(off) / np.maximum(effect[drawn.rows], TINY), initial=0.0)
+    off, thought = np.abs(off), effect[drawn.rows]
+    wrong = np.divide(np.minimum(off, thought), thought, out=(off > 0).astype(float), where=thought > 0)
     share = 1.0 - (1.0 - confidence) ** (1.0 / by_chance)
-    return share * min(float(ratio), 1.0) * float(effect[others].sum())
+    return share * float(np.max(wrong, initial=0.0)) * float(effect[others].sum())

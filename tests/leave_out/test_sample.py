@@ -13,7 +13,7 @@ import onefit
 from onefit import losses, penalties
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
-from onefit.leave_out.draws import expected_spread
+from onefit.leave_out.draws import Draw, expected_spread, unseen
 from onefit.leave_out.sample import FEWEST, _Part, sample
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
@@ -234,3 +234,13 @@ def test_what_nobody_notices_is_done_beyond_what_is_asked(monkeypatch):
     assert asked.stepped.size > 50
     monkeypatch.setattr("onefit.leave_out.engine.IN_PASSING", 0.0)
     assert leave_out(fit, max_error=1.0, yardstick=judge).stepped.size < asked.stepped.size
+
+
+def test_what_was_not_drawn_is_as_wrong_as_the_worst_and_never_overflows():
+    effect = np.array([0.0, 5e-324, 2.0, 4.0])
+    some = Draw(np.array([0, 1, 2]), np.array([0.5, 0.5, 0.5]))
+    share = 1.0 - 0.05 ** (1.0 / 3.0)
+    with np.errstate(all="raise"):
+        assert unseen(np.array([1e300, 1e300, 0.0]), effect, some, 0.95) == pytest.approx(share * 4.0)
+        assert unseen(np.array([0.0, 0.0, -1.0]), effect, some, 0.95) == pytest.approx(share * 0.5 * 4.0)
+        assert unseen(np.zeros(3), effect, Draw(some.rows, np.ones(3)), 0.95) == 0.0

@@ -131,7 +131,7 @@ class SparseColumns(Columns):
         if means is None:
             return second
         second -= weights.sum() * means**2
-        return np.where(second > ROUNDING * weights.sum() * means**2, second, 0.0)
+        return np.where(second > ROUNDING * weights.sum() * means**2, second, 0.0)  # a difference of sums
 
     def column_sizes(self) -> Array:
         return np.ravel(abs(self.X).max(axis=0).toarray())

@@ -10,16 +10,18 @@ mean over all draws is the exact risk however wrong φ̃ is, and its error shrin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.numerics import TINY
 
 FEWEST_DF = 2.0  # degrees of freedom that a variance is granted even if one draw makes it
+NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside a sample may make up
+SIZES = 20  # of a sample between which one is chosen
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,25 @@ def _inclusion(size: Array, m: int) -> Array:
         if not np.any(new):
             return np.where(certain, 1.0, probabilities)
         certain |= new
+
+
+def wanting(errors: Array, room: float) -> Mask:
+    """Sets of which a sample is drawn: all but those that together leave next to nothing: (t,)."""
+    order = np.argsort(errors, kind="stable")
+    found = np.empty(len(errors), dtype=bool)
+    found[order] = ~(np.cumsum(errors[order]) <= NEGLIGIBLE * room)
+    return found
+
+
+def size_for(error: float, expected: Callable[[int], float], fewest: int, most: int) -> int:
+    """How many sets to draw until the error that is expected of so many is no larger, at most all."""
+    sizes = np.unique(np.geomspace(fewest, most, SIZES).astype(int)).tolist()
+    return int(next((m for m in sizes if expected(m) <= error), sizes[-1]))
+
+
+def alike(n: int, m: int) -> Array:
+    """Probabilities with which m of n rows are drawn, all alike: (n,)."""
+    return np.full(n, min(m / n, 1.0))
 
 
 def chances(parts: Sequence[Array], weights: Array, m: int) -> Array:

@@ -18,13 +18,14 @@ from onefit._typing import Array, Index
 from onefit.curvature import Curvature
 from onefit.curvature.iterated import FEW_PROBES, fit_cost
 from onefit.fit import Fit
+from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.sample import FEWEST, NEGLIGIBLE, is_regular, sample
+from onefit.leave_out.sample import FEWEST, is_regular, sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.ways import Way, cost_of_chords, ways

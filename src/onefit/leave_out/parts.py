@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.leave_out.draws import Draw, draw, expected_spread, spread
+from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, wanting
 from onefit.leave_out.factor_free import goes_by_column, left_out_roughly, rough_cost
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction
@@ -32,13 +32,11 @@ CERTAIN = 0.65  # share of them that are those of the largest changes, which tai
 MOST = 0.5  # share of the rows beyond which all are left out
 CONFIDENCE, LOOKS = 0.95, 3
 REACH = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
-SIZES = 20  # of a sample between which one is chosen
-NEGLIGIBLE = 0.1  # share of the error that is wanted which rows outside the sample, or its rows, may leave
 
 
 def tell_by_parts(state: State, yardstick: Yardstick) -> bool:
     """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did."""
-    frame = _wanting(state)
+    frame = np.flatnonzero(wanting(state.errors(), state.room))
     if not _pays(state, frame.size):
         return False
     sample = _Sample.of(state, yardstick, frame)
@@ -51,13 +49,6 @@ def tell_by_parts(state: State, yardstick: Yardstick) -> bool:
             return True
         m = min(max(sample.enough(drawn), 2 * m), most)
     return False
-
-
-def _wanting(state: State) -> Index:
-    """Rows of which too much is open, all but those that together leave next to nothing."""
-    own = state.errors()
-    order = np.argsort(own, kind="stable")
-    return np.sort(order[np.cumsum(own[order]) > NEGLIGIBLE * state.room])
 
 
 def _pays(state: State, count: int) -> bool:
@@ -109,6 +100,11 @@ class _Sample:
         """Places in the frame, those of the largest effect first."""
         return np.argsort(-self.weights * self.effect, kind="stable")
 
+    def _parted(self, m: int) -> tuple[Index, Index]:
+        """Places in the frame that a sample of m takes for certain, and the others."""
+        certain, rest = np.split(self._order, [int(CERTAIN * m)])
+        return certain, rest
+
     @property
     def _now(self) -> Array:
         """Losses as far as they are known: (r,)."""
@@ -116,7 +112,7 @@ class _Sample:
 
     def drawn(self, m: int) -> Draw:
         """Solve so many rows: those of the largest effect, and others at random in proportion to it."""
-        certain, rest = np.split(self._order, [int(CERTAIN * m)])
+        certain, rest = self._parted(m)
         chance = draw(self.effect[rest], self.weights[rest], m - len(certain), np.random.default_rng(0))
         rows = np.concatenate([certain, rest[chance.rows]])
         found = Draw(rows, np.concatenate([np.ones(len(certain)), chance.probabilities]))
@@ -141,8 +137,7 @@ class _Sample:
         """Rows to draw for the error that may be left, by how far off those drawn at random are."""
         error, *_ = self._told(drawn)
         wanted = self.room * self._expected(len(drawn.rows)) / (REACH * error) if error > 0 else np.inf
-        sizes = np.unique(np.geomspace(FIRST, self.frame.size, SIZES).astype(int))
-        return next((m for m in sizes.tolist() if self._expected(m) <= wanted), self.frame.size)
+        return size_for(wanted, self._expected, FIRST, self.frame.size)
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:
         """Standard error of a regression estimate, how many of them an interval reaches, and the estimate."""
@@ -160,5 +155,5 @@ class _Sample:
 
     def _expected(self, m: int) -> float:
         """Standard error of so many rows, if each were off by what it is drawn by."""
-        certain, rest = np.split(self._order, [int(CERTAIN * m)])
+        certain, rest = self._parted(m)
         return expected_spread(self.effect[rest], self.weights[rest], m - len(certain))

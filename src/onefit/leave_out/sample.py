@@ -9,6 +9,7 @@ approximation is worth.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.draws import Draw, draw, expected_spread, spread, unseen
+from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, unseen, wanting
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -30,8 +31,6 @@ CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, 
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
-SIZES = 20  # of a sample between which one is chosen
-NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside the sample may make up
 
 
 def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) -> None:
@@ -102,9 +101,8 @@ class _Part(NamedTuple):
     def of(cls, state: State, yardstick: Yardstick, room: float) -> _Part:
         """All sets but those that together may change next to nothing."""
         own = state.errors()
-        order = np.argsort(own, kind="stable")
-        outside = np.cumsum(own[order]) <= NEGLIGIBLE * room
-        frame = np.sort(order[~outside])
+        inside = wanting(own, room)
+        frame = np.flatnonzero(inside)
         found = state.found
         totals = np.bincount(found.fold, yardstick.weights[found.rows], found.count).astype(np.float64)
         weights = (totals / totals.sum())[frame]
@@ -119,7 +117,7 @@ class _Part(NamedTuple):
         effect[settled], effect[ended] = 0.0, np.maximum(effect[ended], np.abs(weights @ _finite(losses)))
         if is_regular(found.fit) and state.estimate is None:  # else leverages are off, too
             effect = np.minimum(bound, change * _curved_by(found)[frame])
-        rest = float(own[order[outside]].sum())
+        rest = float(own[~inside].sum())
         return cls(
             state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
         )
@@ -181,11 +179,9 @@ class _Part(NamedTuple):
     def enough(self, drawn: Draw, share: float, room: float) -> int:
         """Sets to draw for an error of so much, by how far off those drawn are beside what was thought."""
         error = self._expanded(drawn, share)
-        expected = expected_spread(self.effect, self.weights, len(drawn.rows))
-        wanted = room * expected / (QUANTILE * error) if error > 0 else np.inf
-        sizes = np.unique(np.geomspace(FEWEST, self.frame.size, SIZES).astype(int))
-        short = sum(expected_spread(self.effect, self.weights, m) > wanted for m in sizes.tolist())
-        return int(sizes[min(short, len(sizes) - 1)])
+        expected = partial(expected_spread, self.effect, self.weights)
+        wanted = room * expected(len(drawn.rows)) / (QUANTILE * error) if error > 0 else np.inf
+        return size_for(wanted, expected, FEWEST, self.frame.size)
 
     def _change(self) -> Array:
         """By how much the loss of each set is not what it was before: (r,)."""

@@ -14,13 +14,13 @@ from typing import Any, Self
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Mask
+from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature import Direction, conjugate_gradients
 from onefit.fit import Fit
 from onefit.numerics import EPS
 from onefit.solvers import coordinate_descent
-from onefit.solvers.line_search import toward
+from onefit.solvers.line_search import to_first_zero, toward
 
 ROUNDS = 10  # of sweeps and an end on the pattern that they found
 FIRST, SHARPER, LAST = 1e-4, 1e-4, 1e-14  # error of the sweeps: the first show which columns enter
@@ -91,7 +91,7 @@ class _Search:
 
         def curved(along: Direction) -> Direction:
             rows = d * (columns @ along.coef + along.intercept)
-            return Direction(columns.T @ rows + l2 * along.coef, rows.sum() / (level / d.sum()))
+            return Direction(columns.T @ rows + l2 * along.coef, rows.sum() * self.intercept)
 
         def scaled(gradient: Direction) -> Direction:
             return Direction(gradient.coef / diagonal, gradient.intercept / level)
@@ -102,13 +102,12 @@ class _Search:
                 break
             gradient = Direction(pull, fit.intercept_gradient)
             step, _ = conjugate_gradients(curved, scaled, _inner, gradient, CLOSE, PRODUCTS)
-            coef = fit.coef.copy()
-            coef[inside] -= step.coef
-            target = fit.moved(coef, fit.intercept - step.intercept)
-            crosses = coef * fit.coef < 0
-            if crosses.any():
-                return _to_the_first_zero(fit, target, crosses)
-            fit = target
+            change = Direction(np.zeros_like(fit.coef), -step.intercept)
+            change.coef[inside] = -step.coef
+            until = _until_zero(fit, change)
+            if until.min() < 1.0:
+                return toward(fit, to_first_zero(fit, change, until))
+            fit = fit.moved(fit.coef + change.coef, fit.intercept + change.intercept)
         return fit
 
     def _pull(self, fit: Fit) -> Array:
@@ -130,9 +129,7 @@ def _inner(one: Direction, other: Direction) -> Array:
     return np.asarray(one.coef @ other.coef + one.intercept * other.intercept)
 
 
-def _to_the_first_zero(fit: Fit, target: Fit, crosses: Mask) -> Fit:
-    share = np.where(crosses, fit.coef / np.where(crosses, fit.coef - target.coef, 1.0), np.inf)
-    first = int(share.argmin())
-    coef = fit.coef + share[first] * (target.coef - fit.coef)
-    coef[first] = 0.0
-    return toward(fit, fit.moved(coef, fit.intercept + share[first] * (target.intercept - fit.intercept)))
+def _until_zero(fit: Fit, change: Direction) -> Array:
+    """Lengths of a change at which coefficients are zero: (p,)."""
+    falls = fit.coef * change.coef < 0
+    return np.where(falls, -fit.coef / np.where(falls, change.coef, 1.0), np.inf)

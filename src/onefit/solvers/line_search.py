@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.numerics import TINY
 
@@ -65,6 +66,14 @@ def falls_along(
     return backtrack(
         at, lambda there, length: there.objective <= allowed - share * length * promised, halvings=halvings
     )
+
+
+def to_first_zero(fit: Fit, change: Direction, until: Array) -> Fit:
+    """Go along a change to the first zero of a coefficient, which are at lengths ``until``."""
+    first = np.unravel_index(np.argmin(until), until.shape)
+    coef = fit.coef + until[first] * change.coef
+    coef[first] = 0.0
+    return fit.moved(coef, fit.intercept + until[first] * change.intercept)
 
 
 def falling(objective: Callable[[Index, Array], Array], m: int) -> Array:

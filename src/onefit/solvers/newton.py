@@ -20,7 +20,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Tangent
-from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack
+from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
@@ -337,9 +337,4 @@ def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
 def _to_first_zero(fit: Fit, step: _Step) -> Fit:
     """Go as far as the first coefficient with a kink is from zero, if there is one."""
     until = _until_zero(fit, step, step.direction.coef)
-    if not np.isfinite(until.min(initial=np.inf)):
-        return fit
-    first = np.unravel_index(np.argmin(until), until.shape)
-    coef = fit.coef + until[first] * step.direction.coef
-    coef[first] = 0.0
-    return fit.moved(coef, fit.intercept + until[first] * step.direction.intercept)
+    return to_first_zero(fit, step.direction, until) if np.isfinite(until.min(initial=np.inf)) else fit

@@ -15,7 +15,7 @@ from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
-from onefit.leave_out.draws import chances
+from onefit.leave_out.draws import alike, chances
 from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
 from onefit.leave_out.factor_free import goes_by_column, is_dear_to_factor, left_out_roughly, rough_cost
 from onefit.leave_out.sets import Folds
@@ -213,16 +213,12 @@ class Judgement:
             if not np.isin(part, self.order[:seen]).all():
                 known[part] = self._of_rows(part, left_out_roughly(fit, curvature, part))
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
-        verdict = from_sample(known[rows], rows, self._alike(len(rows)), covariates, self.weights)
+        verdict = from_sample(known[rows], rows, alike(len(self.order), len(rows)), covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows))
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""
         return self.verdict(self.roughly(solution))
-
-    def _alike(self, count: int) -> Array:
-        """The chance of each row where so many are drawn, all alike."""
-        return np.full(len(self.order), min(count / len(self.order), 1.0))
 
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""

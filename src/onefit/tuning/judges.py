@@ -18,6 +18,7 @@ from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
 from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.draws import alike
 from onefit.leave_out.engine import leave_some_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
@@ -213,7 +214,7 @@ class LeaveOneOutJudge(Judge):
         measure = yardstick(self.metric, self.target, self.weights)
         known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure).eta)
         inside = self.metric.losses(self.target, fit.eta)[:, None]
-        chance = np.full(len(order), len(rows) / len(order))
+        chance = alike(len(order), len(rows))
         return float(self.weights @ from_sample(known, rows, chance, inside, self.weights).losses)
 
     def _slopes(self, left_out: LeftOut) -> Array:

@@ -678,3 +678,13 @@ def test_dual_forms_of_rows_that_hardly_bend():
     np.testing.assert_allclose(
         dual.quadratic_forms(), np.einsum("ij,ij->i", Z @ np.linalg.inv(K), Z), rtol=1e-7
     )
+
+
+@pytest.mark.parametrize("strength", [1e9, 1e14])
+def test_hat_values_beside_a_strong_penalty_keep_their_digits(strength):
+    fit, X = _fit(Logistic(), L2(strength), 200, fit_intercept=False, weighted=False)
+    K, kernel = factor(fit), X @ X.T / strength
+    kernel = kernel - kernel @ np.linalg.solve(np.diag(1.0 / fit.hessian) + kernel, kernel)
+    np.testing.assert_allclose(K.quadratic_forms(), kernel.diagonal(), rtol=1e-9)
+    np.testing.assert_allclose(K.hat_matrix(), kernel, rtol=1e-9, atol=1e-9 * kernel.max())
+    np.testing.assert_allclose(K.hat(np.eye(N)), kernel, rtol=1e-9, atol=1e-9 * kernel.max())

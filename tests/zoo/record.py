@@ -175,6 +175,15 @@ def _solved_anew(reference: Reference) -> None:
             return
 
 
+def _rounding_of_level(fit: Fit) -> float:
+    """What rounding in the slopes that an intercept balances leaves of it, in refits as in ours.
+
+    It counts where predictors are next to nothing themselves, as beside a penalty of 1e16.
+    """
+    bends = float(np.abs(fit.hessian).sum())
+    return 2 * np.finfo(float).eps * float(np.abs(fit.gradient).sum()) / bends if bends > 0 else 0.0
+
+
 class _Comparison:
     """Left-out predictors of onefit beside those of refits."""
 
@@ -186,6 +195,7 @@ class _Comparison:
         weights = reference.case.sample_weight
         self.weights = np.ones(len(known)) if weights is None else weights
         self.spread = max(float(np.nanstd(self.eta)), float(np.nanmax(np.abs(self.eta))) * 1e-3, 1e-300)
+        self.rounding = _rounding_of_level(reference.reading.fit)
         self.disputes = self.undetermined = 0
         self.right = np.zeros(len(known), dtype=bool)  # as good a solution as any, whatever the distance
 
@@ -207,7 +217,8 @@ class _Comparison:
     def excess(self) -> np.ndarray:
         """By how much each predictor misses its bound, relative to the spread of all: (n,)."""
         size = np.abs(self.eta).reshape(len(self.eta), -1).max(axis=1)
-        allowed = self.found.bounds + PRECISION * (self.spread + np.where(self.known, size, 0.0))
+        allowed = PRECISION * (self.spread + np.where(self.known, size, 0.0)) + self.rounding
+        allowed += self.found.bounds
         return np.maximum(self.distance - allowed, 0.0) / self.spread
 
     def settle(self, doubtful: np.ndarray) -> None:
@@ -247,7 +258,7 @@ class _Comparison:
         for i in removed:
             values = [self._value(one.eta, i) for one in found]
             bound = self.found.bounds[i]
-            allowed = PRECISION * (self.spread + float(np.abs(self.own[i]).max()))
+            allowed = PRECISION * (self.spread + float(np.abs(self.own[i]).max())) + self.rounding
             allowed += bound if np.isfinite(bound) else 0.0
             gaps = [float(np.abs(value - self.own[i]).max()) for value in values]
             apart = max(float(np.abs(value - values[0]).max()) for value in values)

@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Design, Index
+from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
 from onefit.numerics import EPS
 from onefit.problem import InnerProducts
 
-FLAT = 1e-4  # share of the largest curvature up to which a row's leverage says little about its form
+FLAT = 1e-4  # a leverage this faint is lost in the 1 it is taken off, but for twelve digits
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,14 @@ class Dual(OfColumns):
         return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
 
     @cached_property
+    def _well(self) -> Mask:
+        """Rows whose leverage d h tells their form: d is not faint beside the largest, nor beside 1 / G."""
+        return (self.d > FLAT * self.d.max()) & (self.d * self._gram.diagonal() > FLAT)
+
+    @cached_property
     def _flat(self) -> Index:
         """Rows whose leverage is too faint to tell their form by."""
-        return np.flatnonzero(self.d <= FLAT * self.d.max())
+        return np.flatnonzero(~self._well)
 
     @cached_property
     def _root(self) -> Array:
@@ -85,12 +90,11 @@ class Dual(OfColumns):
 
     @cached_property
     def _forms(self) -> Array:
-        forms, well = self._gram.diagonal().copy(), self.d > FLAT * self.d.max()
+        forms, well, flat = self._gram.diagonal().copy(), self._well, self._flat
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)
             explained[self._bent] = 1.0 - _linalg.inverse_diagonal(self._cholesky)
             forms[well] = explained[well] / self.d[well]
-        flat = np.flatnonzero(~well)
         if flat.size:
             across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
             half = _linalg.half_solve(self._cholesky, across)
@@ -119,7 +123,7 @@ class Dual(OfColumns):
         """D^½ H v = v₁ − M⁻¹ (v₁ − D^½ G v₀), with v₁ = D^-½ v but for v₀, the values of faint rows."""
         flat, v = self._flat, rows.reshape(self.n, -1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            inverse = np.where(self.d > FLAT * self.d.max(), 1.0 / self.d, 0.0)[:, None]
+            inverse = np.where(self._well, 1.0 / self.d, 0.0)[:, None]
         inside = inverse * v - _linalg.product(self._gram[:, flat], v[flat])
         explained = (inverse > 0) * v - self._explained(inside)
         found = inverse * explained

@@ -546,3 +546,13 @@ def test_normal_family_at_a_mean_of_zero():
     assert loss.gradient(y, eta) == -3.0
     assert loss.hessian(y, eta) == 1.0
     assert loss.third(y, eta) == 0.0
+
+
+@pytest.mark.parametrize("name", ["value", "gradient", "hessian"])
+def test_classes_may_be_laid_out_one_after_the_other(name):
+    loss, rng = Multinomial(3), np.random.default_rng(0)
+    y, eta = rng.integers(0, 3, N).astype(float), rng.normal(size=(N, 3))
+    eta[:2] = [[1.0, 1.0, 0.0], [2.0, 2.0, 2.0]]  # classes that are as likely
+    found = getattr(loss, name)(y, np.asfortranarray(eta))
+    np.testing.assert_array_equal(found, getattr(loss, name)(y, eta))
+    assert np.moveaxis(found, 0, -1).flags.c_contiguous  # nothing was copied to and fro

@@ -181,3 +181,10 @@ def test_patterns_that_go_round_in_circles():
     fit = solve(Fit.at_start(Problem(Logistic(), L1(0.01), X, y, np.ones(200), np.array(True)))).fit
     hard = np.argsort(-fit.problem.loss.value(y, fit.eta))[:12]
     agrees(fit, [np.array([i]) for i in hard])
+
+
+@pytest.mark.parametrize("loss", [Poisson(), Multinomial(3)], ids=str)
+def test_rows_and_problems_are_taken_in_parts(loss, monkeypatch):
+    fit = fitted(loss, L2(0.5))
+    monkeypatch.setattr(batched, "AT_ONCE", 600)
+    agrees(fit, singles(20))

@@ -30,14 +30,14 @@ from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.vertex import may_be_tied
 from onefit.numerics import CERTIFIED, ON_BOUND
 from onefit.penalties import SeparablePenalty
-from onefit.solvers.line_search import falling
+from onefit.solvers.line_search import CALM, falling
 
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
-AT_ONCE = 2**20  # numbers in an array of rows, columns and problems
+AT_ONCE = 2**20  # numbers in an array of problems, or of pairs of columns, and rows
 
 
 class WithoutSet(NamedTuple):
@@ -64,8 +64,8 @@ def cost(fit: Fit) -> Work:
     each = 1 + int(_watched(fit).sum())
     q = c * each
     system = q**3 / 3.0 * (USUAL_PATTERNS if fit.is_kinked else 1)
-    products = float(n) * each**2 * c * (c + 1) / 2 + 2.0 * float(n) * q
-    moved = 60.0 * n * c * (c + 1) + 40.0 * q**2  # numbers that are only read and written
+    products = float(n) * each * (each + 1) / 2 * c * (c + 1) / 2 + 2.0 * float(n) * q
+    moved = 30.0 * n * c * (c + 1) + 40.0 * q**2  # numbers that are only read and written
     return Work(products + system + moved, 20.0, 4.0 * n * c).times(USUAL_ROUNDS)
 
 
@@ -97,7 +97,7 @@ def solve_without(
     todo = np.arange(len(removed))
     for _ in range(JOINED):
         columns = _Columns.of(fit, np.flatnonzero(watched))
-        each = fit.problem.n * columns.Z.shape[1] * columns.outputs**2
+        each = (fit.problem.n + columns.Z.shape[1] ** 2) * columns.outputs**2
         missed = []
         for some in np.array_split(todo, min(todo.size, 1 + todo.size * each // AT_ONCE)):
             run = _Problems.of(columns, [removed[k] for k in some], [at[k] for k in some])
@@ -159,6 +159,19 @@ class _Columns:
             return np.zeros(self.free.shape[1], dtype=bool)
         return np.asarray(self.l2.max(axis=0) == 0)
 
+    def sums_of_pairs(self, weights: Array) -> Array:
+        """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), by one product with pairs of columns."""
+        n, e = self.Z.shape
+        (left, right), columns = np.tril_indices(e), np.ascontiguousarray(self.Z.T)
+        sums = np.zeros((len(weights), len(left)))
+        size = max(1, AT_ONCE // len(left))
+        for start in range(0, n, size):
+            some = columns[:, start : start + size]
+            sums += _linalg.product(some[left] * some[right], weights[:, start : start + size].T).T
+        place = np.empty((e, e), dtype=np.intp)
+        place[left, right] = place[right, left] = np.arange(len(left))
+        return sums[:, place]
+
     def pinned(self, K: Array, on: Mask) -> Array:
         """K (a, q, q) with curvature where all outputs of a column may shift together."""
         if not self.may_shift.any():
@@ -174,7 +187,7 @@ class _Columns:
 
 @dataclass(eq=False)
 class _Problems:
-    """The problems without each of some sets: parameters x (m, c, e), linear predictors (m, c, n)."""
+    """The problems without each of some sets: parameters x (m, c, e), linear predictors (c, m, n)."""
 
     columns: _Columns
     weights: Array  # (m, n)
@@ -199,55 +212,59 @@ class _Problems:
         return run
 
     def predict(self, x: Array) -> Array:
-        """Linear predictors, (m, c, n)."""
+        """Linear predictors, (c, m, n)."""
         m, c, e = x.shape
-        return _linalg.product(x.reshape(m * c, e), self.columns.Z.T).reshape(m, c, -1)
+        by_output = np.ascontiguousarray(x.transpose(1, 0, 2)).reshape(c * m, e)
+        return np.ascontiguousarray(_linalg.product(by_output, self.columns.Z.T)).reshape(c, m, -1)
 
     # --- the steps -----------------------------------------------------------------------------------
 
     def go(self) -> None:
         """Take steps until every problem is solved, or does not get on."""
-        active = np.arange(len(self.x))
+        active, problem = np.arange(len(self.x)), self.columns.fit.problem
+        R = (problem.self_concordance() or 0.0) * (1 + problem.is_coupled)  # ranges are up to twice as far
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for _ in range(ROUNDS):
                 target, definite = self._target(active)
-                change = self.predict(target) - self.eta[active]
-                moved = np.abs(change).max(axis=1)
-                size = np.abs(self.eta[active]).max(axis=(1, 2)) + self.columns.fit.problem.unit
+                change = self.predict(target) - self.eta[:, active]
+                moved = np.abs(change).max(axis=0)
+                size = np.abs(self.eta[:, active]).max(axis=(0, 2)) + problem.unit
                 held = np.where(self.weights[active] > 0, moved, 0.0).max(axis=1)
                 there = definite & (held <= IS_SHORT * size)
                 self.solved[active[there]] = True
                 self.off[active[there]] = 2.0 * moved[there]
-                length = self._lengths(active, target, change)
-                length[there] = 1.0  # too short for the objective to tell
+                length = np.ones(active.size)
+                far = np.flatnonzero(~(there | (definite & (R * held <= CALM))))
+                if far.size:
+                    length[far] = self._lengths(active[far], target[far], change[:, far])
                 self.x[active] += length[:, None, None] * (target - self.x[active])
-                self.eta[active] += length[:, None, None] * change
+                self.eta[:, active] += length[:, None] * change
                 active = active[~there & (length > 0)]
                 if active.size == 0:
                     break
 
     def _weighted(self, name: str, eta: Array, which: Index) -> Array:
-        """Weighted values or derivatives of the loss at (m, c, n): (m, n), (m, n, c) or (m, n, c, c)."""
-        problem, (m, c, n) = self.columns.fit.problem, eta.shape
-        found = np.moveaxis(problem.loss_at(name, eta.T.reshape(n, *problem.outputs, m)), -1, 0)
-        values = found.reshape(m, n, *(c,) * ("value", "gradient", "hessian").index(name))
-        weights = _linalg.with_axes(self.weights[which], values)
-        return np.where(weights > 0, weights * values, 0.0)
+        """Weighted values or derivatives of the loss at (c, a, n): (a, n), (c, a, n) or (c, c, a, n)."""
+        problem, (c, a, n) = self.columns.fit.problem, eta.shape
+        eta = np.ascontiguousarray(eta)  # picked problems are not
+        found = problem.loss_at(name, eta.transpose(2, 0, 1).reshape(n, *problem.outputs, a))
+        order = ("value", "gradient", "hessian").index(name)
+        found = self.weights[which] * np.moveaxis(found, 0, -1).reshape(*(c,) * order, a, n)
+        found[..., self.weights[which] == 0] = 0.0  # where the loss may be infinite
+        return found
 
     def _model(self, active: Index) -> tuple[Array, Array]:
         """Gradient (a, c, e) of loss and ℓ2 part, and K (a, q, q)."""
         columns, Z = self.columns, self.columns.Z
-        eta, l2 = self.eta[active], columns.l2 * self.keep[active]
-        slope = self._weighted("gradient", eta, active).transpose(0, 2, 1)
-        bend = self._weighted("hessian", eta, active)
-        a, c, n = slope.shape
-        e = Z.shape[1]
-        gradient = _linalg.product(slope.reshape(a * c, n), Z).reshape(a, c, e) + l2 * self.x[active]
+        eta, l2 = self.eta[:, active], columns.l2 * self.keep[active]
+        (c, a, n), e = eta.shape, Z.shape[1]
+        slope = self._weighted("gradient", eta, active).reshape(c * a, n)
+        gradient = _linalg.product(slope, Z).reshape(c, a, e).transpose(1, 0, 2) + l2 * self.x[active]
+        left, right = np.tril_indices(c)
+        blocks = columns.sums_of_pairs(self._weighted("hessian", eta, active)[left, right].reshape(-1, n))
         K = np.empty((a, c, e, c, e))
-        for one in range(c):
-            for other in range(one + 1):
-                block = (Z.T[None] * bend[:, None, :, one, other]) @ Z
-                K[:, one, :, other], K[:, other, :, one] = block, block.transpose(0, 2, 1)
+        for one, other, block in zip(left, right, blocks.reshape(len(left), a, e, e), strict=True):
+            K[:, one, :, other] = K[:, other, :, one] = block
         np.einsum("acece->ace", K)[...] += l2
         return gradient, K.reshape(a, c * e, c * e)
 
@@ -314,9 +331,9 @@ class _Problems:
         """Halve the steps along which the objective does not fall: (a,), 0 where none is short enough."""
 
         def objective(todo: Index, length: Array) -> Array:
-            own, share = active[todo], length[:, None, None]
-            x, eta = self.x[own], self.eta[own] + share * change[todo]
-            return self._objective(own, x + share * (target[todo] - x), eta)
+            own, x = active[todo], self.x[active[todo]]
+            eta = self.eta[:, own] + length[:, None] * change[:, todo]
+            return self._objective(own, x + length[:, None, None] * (target[todo] - x), eta)
 
         return falling(objective, len(active))
 
@@ -325,10 +342,10 @@ class _Problems:
     @cached_property
     def _correlations(self) -> tuple[Array, Array]:
         """Sizes of the correlations of columns with the slopes of the loss, and their bounds: (p, c, m)."""
-        fit, (m, c, n) = self.columns.fit, self.eta.shape
+        fit, (c, m, n) = self.columns.fit, self.eta.shape
         with np.errstate(over="ignore", invalid="ignore"):
-            slope = self._weighted("gradient", self.eta, np.arange(m)).transpose(1, 2, 0)
-        found = np.abs(_linalg.transposed_times(fit.problem.X, slope.reshape(n, c * m)).reshape(-1, c, m))
+            slope = self._weighted("gradient", self.eta, np.arange(m))
+        found = np.abs(_linalg.transposed_times(fit.problem.X, slope.reshape(c * m, n).T).reshape(-1, c, m))
         l1 = fit.problem.separable.strengths(fit.coef.shape)[0].reshape(-1, c, 1)
         return found, l1 * self.keep[:, 0, 0]
 
@@ -370,7 +387,7 @@ class _Problems:
 
     def values(self, place: int) -> tuple[Array, Array]:
         """Linear predictors of a problem, and how far they may be off."""
-        eta = self.eta[place].T + self.levels[place]
+        eta = self.eta[:, place].T + self.levels[place]
         return eta.reshape(self.columns.fit.eta.shape), self.off[place]
 
 

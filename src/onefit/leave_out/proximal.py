@@ -34,10 +34,9 @@ from onefit.leave_out.proximal_proof import gradients_left, measure
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
-from onefit.solvers.line_search import falling
+from onefit.solvers.line_search import CALM, falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
-CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision

@@ -144,24 +144,24 @@ class Multinomial(CoupledLoss, UnitDispersion):
     pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
-        at_y = eta[np.arange(len(eta)), y.astype(np.intp)]
-        highest = eta.argmax(axis=1)[:, None]
-        top = np.take_along_axis(eta, highest, axis=1)
-        beside = np.exp(eta - top)
-        np.put_along_axis(beside, highest, 0.0, axis=1)  # to full relative precision where the loss is small
-        return np.log1p(beside.sum(axis=1)) + (top[:, 0] - at_y)
+        by_class = np.ascontiguousarray(eta.T)
+        top = by_class.max(axis=0)
+        beside, highest = np.exp(by_class - top), by_class == top
+        beside[highest] = 0.0  # to full relative precision where the loss is small
+        others = beside.sum(axis=0) + (highest.sum(axis=0) - 1)
+        return np.log1p(others) + (top - by_class[y.astype(np.intp), np.arange(len(eta))])
 
     def gradient(self, y: Array, eta: Array) -> Array:
         share, own = _shares(eta).T, (y.astype(np.intp), np.arange(len(eta)))
         share[own] = 0.0
         share[own] = -share.sum(axis=0)  # its share less 1, to full relative precision
-        return np.ascontiguousarray(share.T)
+        return _laid_out(share.T, eta)
 
     def hessian(self, y: Array, eta: Array) -> Array:
         share = _shares(eta).T
         matrices = share[:, None] * -share
         np.einsum("aan->an", matrices)[...] += share
-        return np.ascontiguousarray(matrices.transpose(2, 0, 1))
+        return _laid_out(matrices.transpose(2, 0, 1), eta)
 
     def third(self, y: Array, eta: Array) -> Array:
         p = _shares(eta)
@@ -176,6 +176,11 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
     def self_concordance(self) -> float:
         return 1.0
+
+
+def _laid_out(values: Array, eta: Array) -> Array:
+    """Values computed class by class: row by row in memory, unless the linear predictors are not."""
+    return values if eta.flags.f_contiguous else np.ascontiguousarray(values)
 
 
 def _shares(eta: Array) -> Array:

@@ -16,6 +16,7 @@ Point = TypeVar("Point")
 HALVINGS = 60  # after which a step has no length
 MANY_HALVINGS = 25  # the same for one of several problems: others wait
 DECREASE = 1e-4  # share of what a quadratic model promises that a step must bring
+CALM = 0.69  # R times the move of a row up to which a full step always descends: Hessians at most double
 ROUNDING = 1e-12  # of an objective, relative to it
 
 

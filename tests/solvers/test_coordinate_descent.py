@@ -10,10 +10,11 @@ from sklearn.svm import LinearSVC
 
 from onefit._linalg import as_columns, null_space
 from onefit.fit import Fit
-from onefit.losses import Gamma, Huber, Logistic, Poisson, SquaredEpsilonInsensitive, SquaredHinge
+from onefit.losses import Gamma, Huber, Logistic, Poisson, Squared, SquaredEpsilonInsensitive, SquaredHinge
 from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
 from onefit.solvers import coordinate_descent, newton, path
+from onefit.solvers.solve import solve
 
 
 def drawn(loss, penalty, *, intercept=True, sparse=False, weights=None, n=120, p=200, seed=0):
@@ -212,3 +213,18 @@ def test_nearly_full_columns_are_centred():
     X = sp.csc_matrix(np.random.default_rng(0).random((20, 40)))
     net = coordinate_descent._WeightedNet(as_columns(X), np.ones(20), np.ones(20), 0.0, True)
     assert net.way == net.by_row
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("penalty", [L1(1.0), L1(1e-4), ElasticNet(1.0, 0.5), ElasticNet(1e-4, 0.5)])
+def test_the_duality_gap_of_least_squares_holds_what_is_left_to_fall(penalty, intercept):
+    weights = np.random.default_rng(1).choice([0.5, 1.0, 2.5], 120)
+    problem = drawn(Squared(), penalty, intercept=intercept, sparse=True, weights=weights)
+    optimum = solve(Fit.at_start(problem)).fit
+    rng = np.random.default_rng(0)
+    for size in (1.0, 1e-2, 1e-4):
+        coef = optimum.coef * (1.0 + size * rng.normal(size=200))
+        fit = Fit(problem, coef, optimum.intercept)
+        best = fit.moved(coef, fit.intercept - fit.intercept_gradient / weights.sum())
+        assert coordinate_descent.gap(fit) >= (best.objective - optimum.objective) * (1.0 - 1e-6)
+    assert coordinate_descent.gap(optimum) <= 1e-8 * Fit.at_start(problem).objective

@@ -13,7 +13,7 @@ from onefit.leave_out.engine import leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
-from onefit.penalties import L1, L2, Box
+from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import TENTHS, Judgement
@@ -40,6 +40,17 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
     problem = _problem(n, p, penalty, 0.2, loss, store)
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, n, 10)
+    refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
+    found = left_out_roughly(*solution, rows)
+    assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+@pytest.mark.parametrize("strength", [1e-3, 1e-5, 1e-7])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio):
+    problem = _problem(60, 300, ElasticNet(strength, ratio), 0.2, Squared(), sp.csr_array)
+    solution = solve(Fit.at_start(problem))
+    rows = np.arange(0, 60, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
     found = left_out_roughly(*solution, rows)
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])

@@ -103,6 +103,26 @@ def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple
         error = max(error * SHARPER, last)
 
 
+def gap(fit: Fit) -> float:
+    """Duality gap of the problem's quadratic model in a fit: by how much the objective may fall, about.
+
+    The ℓ2 part is rows of its own, and the dual point are the residuals, as much shorter as it takes to be
+    feasible.  The intercept is the best one beside the coefficients.
+    """
+    problem, d = fit.problem, _curved(fit)
+    l1, l2 = problem.separable.strengths(fit.coef.shape)
+    g = fit.gradient - (d * (fit.gradient.sum() / d.sum()) if problem.intercept else 0.0)
+    pull = -_linalg.transposed_times(problem.X, g) - l2 * fit.coef
+    t = 1.0 / max(1.0, float(np.max(np.abs(pull) / l1)))
+    squares = float(g @ (g / d) + fit.coef @ (l2 * fit.coef))
+    return 0.5 * (1.0 - t) ** 2 * squares + float(np.sum(l1 * np.abs(fit.coef) - t * pull * fit.coef))
+
+
+def _curved(fit: Fit) -> Array:
+    """Curvature of the rows, (n,), at least next to nothing."""
+    return np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
+
+
 def _open(fit: Fit) -> tuple[Index, Index]:
     """Columns that are in, and those that want to enter, by how much."""
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
@@ -127,7 +147,7 @@ def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     if not which.size:
         return fit
     l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
-    d = np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
+    d = _curved(fit)
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
     model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))

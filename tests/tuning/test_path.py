@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -301,3 +302,29 @@ def test_a_coarse_path_stops_a_decade_past_its_minimum():
     for rise, past in [(0.0, False), (1.0, False), (1.0, True)]:
         walk.add(fit, Verdict(losses + rise, nothing, 0.0))
         assert walk.is_past_minimum() == past
+
+
+def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
+    words, topics = _text(600, 0)
+    problem = Problem(Logistic(), L2(1.0), sp.csr_array(words), (topics > 0).astype(float), np.ones(600))
+    judgement, strengths = Judgement(LogLoss(np.arange(2)), problem.y, problem.weights), np.logspace(3, -2, 6)
+
+    def at(strength):
+        return replace(problem, penalty=L2(strength))
+
+    factored = []
+    first = Judgement.first
+    monkeypatch.setattr(Judgement, "first", lambda own, one: factored.append(one) or first(own, one))
+    _, (result, _) = _raced(at, strengths, judgement, "bagged_se")
+    assert 1 <= len(factored) < 6
+    monkeypatch.setattr(Judgement, "bracket", lambda *_: None)
+    _, (other, _) = _raced(at, strengths, judgement, "bagged_se")
+    assert len(factored) >= 6
+    assert result.best == other.best
+    assert result.risks[result.best] == other.risks[other.best]
+    loose = np.flatnonzero(result.approx_errors > other.approx_errors)
+    assert loose.size
+    for j in loose:
+        exact = leave_out(solve(Fit.at_start(at(strengths[j]))).fit, max_error=0.0)
+        assert abs(judgement.losses(exact).mean() - result.risks[j]) <= result.approx_errors[j]
+        assert result.guarantees[j] == "bounded"

@@ -10,11 +10,14 @@ from typing import TypeAlias
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.cost import newton_step
 from onefit.curvature import Curvature
+from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
+from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike, chances
 from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
 from onefit.leave_out.factor_free import goes_by_column, is_dear_to_factor, left_out_roughly, rough_cost
@@ -156,6 +159,20 @@ class Judgement:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         fit = solution.fit
         return self.is_sampled(fit) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
+
+    def bracket(self, solution: Solution) -> Verdict | None:
+        """Between what the risk of a strength lies, where that takes less than a factor that nobody has made.
+
+        None where there is no such bracket, or nothing bounds some row.
+        """
+        (fit, K), problem = solution, solution.fit.problem
+        if not self.is_by_row or not isinstance(K, OfColumns) or K.is_factored or not has_bracket(fit):
+            return None
+        factored = newton_step(problem.n, 0, min(fit.tangent.size, problem.n))
+        if bracket_cost(fit).seconds >= factored.seconds:
+            return None
+        verdict = self.verdict(left_out_between(fit))
+        return verdict if np.isfinite(verdict.error) else None
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""

@@ -19,7 +19,7 @@ from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve, solve_path
-from onefit.tuning.contest import Contest, choose_strength
+from onefit.tuning.contest import OUT_OF_REACH, Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.sample import Verdict, between, judged
@@ -160,6 +160,7 @@ def search_path(
         walked.take(solution)
         if walked.is_past_minimum() and early_stopping:
             break
+    walked.judge_what_is_open()
     if walked.verdicts[-1] is None and solution is not None:
         walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
@@ -201,6 +202,7 @@ class Walk:
     fits: list[Fit] = field(default_factory=list)
     verdicts: list[Verdict | None] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)  # of the last strength that was judged, where none was
+    bracketed: dict[int, Solution] = field(default_factory=dict)  # of which no more is known than bounds
     past: bool = False
     lowest: Solution | None = None  # of the smallest risk so far, if its factor may be kept
 
@@ -214,6 +216,7 @@ class Walk:
         for strength in self.grid.values.tolist():
             self.strengths.append(strength)
             yield strength
+        self.judge_what_is_open()
         for strength in self.grid.weaker.tolist():
             if self.past or not self.grid.falls_below(np.array(self.risks)):
                 return
@@ -240,9 +243,37 @@ class Walk:
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
         near = self.judgement.is_full(solution) and not self._is_due()
-        self.add(solution.fit, None if near else self.judgement.first(solution))
-        if smallest(np.array(self.risks)) == len(self.risks) - 1:
+        between = None if near else self.judgement.bracket(solution)
+        if between is not None:
+            self.bracketed[len(self.fits)] = solution
+        self.add(solution.fit, between or (None if near else self.judgement.first(solution)))
+        self._keep_lowest(len(self.fits) - 1, solution)
+
+    def _keep_lowest(self, place: int, solution: Solution) -> None:
+        """Keep a solution whose risk is the smallest so far, if its factor may be kept."""
+        if smallest(np.array(self.risks)) == place:
             self.lowest = solution if _has_own_factor(solution.fit) else None
+
+    def judge_what_is_open(self) -> None:
+        """Judge by more than bounds what these leave within reach of the smallest risk."""
+        while is_open := [j for j in self.bracketed if self._is_within_reach(j)]:
+            self._judge(is_open)
+
+    def _is_within_reach(self, place: int) -> bool:
+        """Whether a strength may be the best, wherever between its bounds its risk is."""
+        best, verdict = smallest(np.array(self.risks)), self.verdicts[place]
+        if verdict is None or best == place:
+            return True
+        rise, error, miss = self._rise(best, place)
+        return not rise - verdict.error > OUT_OF_REACH * np.hypot(error, miss)
+
+    def _judge(self, places: list[int]) -> None:
+        """Judge strengths of which nothing but bounds is known."""
+        for place in places:
+            solution = self.bracketed.pop(place)
+            verdict = self.verdicts[place] = self.judgement.first(solution)
+            self.risks[place] = self._risk(verdict)
+            self._keep_lowest(place, solution)
 
     @property
     def solved(self) -> dict[int, Solution]:
@@ -271,6 +302,9 @@ class Walk:
         best, last = smallest(np.array(self.risks)), len(self.risks) - 1
         decades = abs(float(np.log10(self.strengths[last] / self.strengths[best])))
         far = last >= best + PATIENCE or decades >= DECADES
+        if far and (loose := [j for j in (best, last) if j in self.bracketed]):
+            self._judge(loose)
+            return self.is_past_minimum()
         if self.verdicts[last] is not None and not self.past and far:
             rise, error, miss = self._rise(best, last)
             is_clear = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))

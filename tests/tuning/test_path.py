@@ -163,6 +163,19 @@ def test_a_choice_between_judged_strengths_is_judged_like_these_first(monkeypatc
     assert thorough == [best]
 
 
+def test_a_choice_between_strengths_that_all_rows_judged_is_judged_once():
+    judgement, walked, best = _rough_path()
+    between = best + 1
+    known = walked.verdicts[best]
+    whole = _with_verdict(walked, judgement, best, known._replace(solved=len(judgement.order)))
+    result = replace(_with_verdict(whole, judgement, between, None), best=between)
+    running = _Race(result, _rough, judgement, "min", list(result.verdicts))
+    running._looked_at(between)
+    assert between in running.finished
+    assert running.verdicts[between].left_out == len(judgement.order)
+    assert running._fit(between) is running._fit(between)  # and what it holds is computed once
+
+
 def _recorded(method, places):
     def recorded(race, place):
         places.append(place)

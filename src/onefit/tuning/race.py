@@ -69,6 +69,7 @@ class _Race:
     verdicts: list[Verdict | None]
     spent: float = 0.0
     solutions: dict[int, Solution] = field(default_factory=dict)
+    fits: dict[int, Fit] = field(default_factory=dict)
     finished: dict[int, LeftOut] = field(default_factory=dict)
     stepped: dict[int, Array] = field(default_factory=dict)
 
@@ -98,7 +99,11 @@ class _Race:
 
     def _looked_at(self, j: int) -> int:
         """Judge a strength as those that it is held against were; returns the choice after that."""
-        self._judge(j, max(known.left_out for known in judged(self.verdicts).values()))
+        count = max(known.left_out for known in judged(self.verdicts).values())
+        if count < len(self.judgement.order):
+            self._judge(j, count)
+        else:
+            self.verdicts[j] = self._thorough(j)
         self._choose()
         return self.result.best
 
@@ -221,8 +226,10 @@ class _Race:
 
     def _fit(self, j: int) -> Fit:
         """The fit as the path found it."""
-        problem = self.problem_at(float(self.result.strengths[j]))
-        return Fit(problem, self.result.coefs[j], self.result.levels[j])
+        if j not in self.fits:
+            problem = self.problem_at(float(self.result.strengths[j]))
+            self.fits[j] = Fit(problem, self.result.coefs[j], self.result.levels[j])
+        return self.fits[j]
 
     @cached_property
     def _affordable(self) -> float:

@@ -9,11 +9,11 @@ import pytest
 
 from onefit.fit import Fit
 from onefit.leave_out.engine import leave_out
-from onefit.losses import Gamma, Hinge, Poisson, Quantile, Squared, SquaredEpsilonInsensitive
+from onefit.losses import ConcomitantHuber, Gamma, Hinge, Poisson, Quantile, Squared, SquaredEpsilonInsensitive
 from onefit.penalties import L1, L2, Box, FusedLasso, Slope
 from onefit.problem import Problem
 from onefit.solvers import manifold
-from onefit.solvers.solve import solve
+from onefit.solvers.solve import polish, solve
 from onefit.solvers.stationary import is_stationary
 
 
@@ -127,3 +127,16 @@ def test_rows_that_are_interpolated_are_stationary_to_rounding():
     assert is_stationary(near.fit)
     off = near.fit.moved(near.fit.coef * (1.0 + 1e-9), near.fit.intercept)
     assert not is_stationary(off)
+
+
+def test_a_fit_that_another_solver_left_where_it_began_is_polished_from_the_constant_model():
+    # HuberRegressor beside a huge penalty: level 0 and scale 1, where all rows are on straight pieces
+    rng = np.random.default_rng(0)
+    X, y = 10.0 * rng.normal(size=(88, 4)), 1e4 * rng.standard_t(3, size=88)
+    penalty = L2(np.stack([np.full(4, 1e10), np.full(4, np.inf)], axis=1))
+    problem = Problem(ConcomitantHuber(1.35), penalty, X, y, np.ones(88), np.array([True, True]))
+    coef = np.stack([1e-6 * rng.normal(size=4), np.zeros(4)], axis=1)
+    found = polish(Fit(problem, coef, np.array([0.0, 1.0])))
+    expected = solve(Fit.at_start(problem)).fit
+    np.testing.assert_allclose(found.solution.fit.intercept, expected.intercept, rtol=1e-8)
+    assert found.missed > 0.1

@@ -162,9 +162,13 @@ class Polished(NamedTuple):
 
 
 def polish(fit: Fit) -> Polished:
-    """Solve from ``fit`` to machine precision, following changes of the active pattern."""
-    solution = solve(fit)
-    start, best = Fit.at_start(fit.problem).objective, solution.fit.objective
+    """Solve to machine precision from ``fit``, or from the constant model where that is better.
+
+    Another solver may have ended where it began, from where Newton's method finds no way either.
+    """
+    constant = Fit.at_start(fit.problem)
+    solution = solve(fit if fit.objective <= constant.objective else constant)
+    start, best = constant.objective, solution.fit.objective
     achievable = max(start - best, 0.1 * abs(start), np.finfo(float).tiny)
     excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf
     size = max(float(np.linalg.norm(solution.fit.coef)), np.finfo(float).tiny)

@@ -9,7 +9,15 @@ import pytest
 
 from onefit.fit import Fit
 from onefit.leave_out.engine import leave_out
-from onefit.losses import ConcomitantHuber, Gamma, Hinge, Poisson, Quantile, Squared, SquaredEpsilonInsensitive
+from onefit.losses import (
+    ConcomitantHuber,
+    Gamma,
+    Hinge,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+)
 from onefit.penalties import L1, L2, Box, FusedLasso, Slope
 from onefit.problem import Problem
 from onefit.solvers import manifold

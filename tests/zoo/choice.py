@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 import onefit
 from onefit.exceptions import OnefitWarning, SolverError
 from onefit.fit import Fit
+from onefit.leave_out.loose import with_middle_intercept
 from onefit.problem import Problem
 from onefit.readers import Reading, read
 from onefit.risk.means import paired_errors
@@ -225,8 +226,9 @@ def _exact_path(
     fits: list[list[Fit]] = [[] for _ in problems]
     for i in rows.tolist():
         for j, solution in enumerate(solve_path(problem.without(i) for problem in problems)):
-            losses[j, i] = metric.losses(target, solution.fit.eta)[i]
-            fits[j].append(solution.fit)
+            refit, _ = with_middle_intercept(solution.fit)  # as our estimators take it
+            losses[j, i] = metric.losses(target, refit.eta)[i]
+            fits[j].append(refit)
             if time.process_time() - start > LIMIT:
                 raise TimeoutError(f"refits take over {LIMIT:g} s")
     return losses, fits

@@ -10,8 +10,9 @@ are held strictly inside a kink have full rank on the columns that no kink of th
 then the optimal face of the linear program has no direction.
 
 Where the loss curves, all optima agree on the rows that have a weight, but for what all outputs of a coupled
-loss have in common, and for rows on straight pieces.  Columns on their bound that depend on
-the others in all those rows, such as words that only a removed row tells apart, leave its predictor open.
+loss have in common, and for rows on straight pieces or at the end of one, which may move along it.  Columns
+on their bound that depend on the others in all rows that are held, such as words that only a removed row
+tells apart, leave its predictor open; so does an intercept that no row holds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.vertex import may_be_tied
-from onefit.losses import PiecewiseLinear
+from onefit.losses import PiecewiseLinear, PiecewiseLoss
 from onefit.numerics import CERTIFIED, ON_BOUND, TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
@@ -109,13 +110,10 @@ class Optima(ABC):
         return np.any(moved.max(axis=2, initial=0.0) > SAME * parts.max(axis=2, initial=0.0), axis=0)
 
     def reach(self, rows: Index) -> Array:
-        """How far the predictors of some rows may be from those of the fit: (r,), infinite if without end.
-
-        Nothing is known of how far where rows may leave their pieces.
-        """
+        """How far the predictors of some rows may be from those of the fit: (r,), infinite if without end."""
         felt = self.is_felt(rows)
         far = np.where(felt, np.inf, 0.0)
-        if self.fit.problem.loss.jumps or not felt.any():
+        if not felt.any():
             return far
         A, b = self.limits()
 
@@ -144,7 +142,7 @@ class Face(Optima):
         problem, free = fit.problem, np.flatnonzero(_open_columns(fit)[own])
         held = problem.weights > 0
         if problem.loss.jumps:  # straight rows may move
-            held &= fit.hessian > 0
+            held &= _bends(fit)[own].all(axis=1)
         if isinstance(problem.loss, PiecewiseLinear):
             least, most = interval_of_duals(fit)
             tie = ON_BOUND * size_of_duals(fit)
@@ -180,10 +178,24 @@ class Face(Optima):
         fit, room = self.fit, ~self.held & (self.fit.problem.weights > 0)
         if not room.any():
             return np.empty((0, self.Z.shape[1])), np.empty(0)
-        low, high = ends_of_pieces(fit)
+        low, high = self._ends()
         below, above = room & np.isfinite(low), room & np.isfinite(high)
         left = np.concatenate([(fit.eta - low)[below], (high - fit.eta)[above]])
         return np.vstack([-self.Z[below], self.Z[above]]), np.maximum(left, 0.0)
+
+    def _ends(self) -> tuple[Array, Array]:
+        """Ends of the straight piece that each row is on, or at the end of: (n,) each."""
+        fit, loss = self.fit, self.fit.problem.loss
+        if isinstance(loss, PiecewiseLinear):
+            return ends_of_pieces(fit)
+        own: Any = (slice(None), *self.output)
+        eta, open_end = fit.eta[own], np.full(fit.problem.n, np.inf)
+        if not isinstance(loss, PiecewiseLoss):
+            return -open_end, open_end
+        below, _, above = np.moveaxis(_around(fit)[own], -1, 0)
+        inside = np.where(_bends(fit)[own][:, 0], above, below)
+        low, high = loss.interval(fit.problem.y[own], inside)
+        return np.minimum(low, eta), np.maximum(high, eta)
 
     def signs(self) -> tuple[Array, Array]:
         """Coordinates that keep their sign, A d ≤ b: those with a kink."""
@@ -254,7 +266,7 @@ def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Optima]:
     Where K is not definite, columns inside depend on each other, as two dummies do without the rows that have
     neither.  Where nothing is penalised solvers start from zero, and end at the smallest.
     """
-    faces = _faces(fit, is_definite or fit.has_free_directions)
+    faces = _faces(fit, (is_definite and not _may_be_straight(fit)) or fit.has_free_directions)
     optima: list[Any] = [Together(fit, faces)] if faces and fit.problem.is_coupled else faces
     return [one for one in optima if not one.is_point]
 
@@ -275,15 +287,39 @@ def _faces(fit: Fit, is_definite: bool) -> list[Face]:
     if is_definite:
         tied &= fit.coef == 0
         tied &= may_be_tied(fit) if tied.any() else False
-    outputs = tied.any(axis=0)
+    outputs = tied.any(axis=0) | (fit.problem.intercept & (not is_definite))
     outputs = np.full_like(outputs, outputs.any()) if fit.problem.is_coupled else outputs
     return [Face.of(fit, *output) for output in np.argwhere(outputs).tolist()]
 
 
 def _has_patterns(fit: Fit) -> bool:
-    """Whether columns may be on the bound of an ℓ1 part."""
+    """Whether columns may be on the bound of an ℓ1 part, or rows on straight pieces."""
     separable = isinstance(fit.problem.penalty, SeparablePenalty) and _linalg.has_columns(fit.problem.X)
-    return separable and fit.is_kinked
+    return separable and (fit.is_kinked or fit.problem.loss.jumps)
+
+
+def _may_be_straight(fit: Fit) -> bool:
+    """Whether some row is where its curve ends, so that the curvature depends on the side."""
+    if not fit.problem.loss.jumps:
+        return False
+    bends = _bends(fit)[fit.problem.weights > 0]
+    return bool(np.any(bends.any(axis=-1) & ~bends.all(axis=-1)))
+
+
+def _bends(fit: Fit) -> Mask:
+    """Whether the loss of each row curves a little below its predictor, there, and a little above.
+
+    The shape of ``eta``, and one more axis; none of coupled outputs, of which that is not known.
+    """
+    if fit.problem.is_coupled:
+        return np.zeros((*fit.eta.shape, 3), dtype=bool)
+    return np.asarray(fit.problem.loss_at("hessian", _around(fit)) > 0)
+
+
+def _around(fit: Fit) -> Array:
+    """A little below each predictor, the predictor, and a little above."""
+    little = SAME * float(np.abs(fit.eta).max(initial=0.0)) + TINY
+    return np.stack([fit.eta - little, fit.eta, fit.eta + little], axis=-1)
 
 
 def _open_columns(fit: Fit) -> Mask:

@@ -46,17 +46,16 @@ def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Arra
 def _moved_by_column(start: Fit, rows: Index) -> Array:
     """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink.
 
-    That tells once more of the objective's fall is behind than can be left: beside a weak penalty the first
-    steps are too blunt to move at all.
+    That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
+    penalty the first steps are too blunt to move at all.
     """
     here = start.eta[rows]
-    before, last = here, 0.0
+    before, last, near = here, 0.0, 0.5 * coordinate_descent.gap(start)
     for _, fit in coordinate_descent.nearer(start, SHARPEST):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series
-        is_near = left <= LITTLE * np.linalg.norm(here - before)
-        if is_near and coordinate_descent.gap(fit) <= start.objective - fit.objective:
+        if left <= LITTLE * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
             return here
         last = step
     return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]

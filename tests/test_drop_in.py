@@ -281,6 +281,31 @@ def test_ways_to_name_folds(cv):
     assert tuned.loo_.value == pytest.approx(losses.mean())
 
 
+@pytest.mark.parametrize("model", [LassoLOO(alphas=[0.05, 0.02]), LogisticLOO(Cs=[0.3, 3.0])], ids=str)
+@pytest.mark.parametrize("scored", [False, True])
+def test_weights_of_folds_whose_rows_are_mixed(model, scored):
+    folds = [KFold(3, shuffle=True, random_state=0), StratifiedKFold(3, shuffle=True, random_state=0)]
+    of_classes = isinstance(model, LogisticLOO)
+    y, weights = TARGETS["classes" if of_classes else "numbers"], np.linspace(0.1, 3.0, N)
+    scoring = ("log-loss" if of_classes else "mae") if scored else None
+    tuned = clone(model).set_params(cv=folds[of_classes], scoring=scoring, selection="min")
+    tuned.fit(X, y, weights)
+    for risk, strength in zip(tuned.risk_path_, tuned.Cs_ if of_classes else tuned.alphas_, strict=True):
+        losses = np.empty(N)
+        for train, test in folds[of_classes].split(X, y):
+            if of_classes:
+                refit = LogisticRegression(C=strength, tol=1e-10).fit(X[train], y[train], weights[train])
+                chances = refit.predict_proba(X[test])
+                losses[test] = -np.log(
+                    chances[np.arange(len(test)), np.searchsorted(refit.classes_, y[test])]
+                )
+            else:
+                refit = Lasso(strength, tol=1e-12).fit(X[train], y[train], weights[train])
+                off = np.abs(refit.predict(X[test]) - y[test])
+                losses[test] = off if scored else off**2
+        assert risk == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
+
+
 def test_rows_that_are_judged_often_or_never():
     often = RidgeLOO(alphas=[5.0, 0.5], cv=RepeatedKFold(n_splits=4, n_repeats=2, random_state=0))
     assert often.fit(X, TARGETS["numbers"]).loo_.losses.shape == (2 * N,)

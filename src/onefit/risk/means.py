@@ -13,10 +13,11 @@ from onefit._typing import Array
 
 
 def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Array]:
-    """Mean loss and total weight of each cluster."""
-    _, numbers = np.unique(clusters, return_inverse=True)
-    if len(numbers) == numbers.max(initial=-1) + 1:
-        return losses, weights
+    """Mean loss and total weight of each cluster, in ascending order of clusters."""
+    each, numbers = np.unique(clusters, return_inverse=True)
+    if len(numbers) == len(each):
+        order = np.argsort(numbers)
+        return losses[order], weights[order]
     totals = np.bincount(numbers, weights).astype(np.float64)
     sums = np.bincount(numbers, np.where(weights > 0, weights * losses, 0.0))
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0), totals

@@ -103,8 +103,7 @@ class Judgement:
         own = self.metric.losses(self.target[rows], eta) if self.score is None else self.score(rows, eta)
         if self.sets is None and self.clusters is None:
             return own
-        order = np.argsort(self._units, kind="stable")
-        return clustered(own[order], self.weights[rows[order]], self._units[order])[0]
+        return clustered(own, self.weights[rows], self._units)[0]
 
     def roughly(self, solution: Solution) -> LeftOut:
         """Left-out predictors that are good enough to tell strengths apart."""

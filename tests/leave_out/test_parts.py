@@ -13,6 +13,7 @@ from onefit.fit import Fit
 from onefit.leave_out import leave_out, parts
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
+from onefit.numerics import UNRELIABLE
 from onefit.problem import Problem
 from onefit.risk.judging import yardstick
 from onefit.solvers.solve import solve
@@ -91,3 +92,15 @@ def test_rows_are_left_out_on_their_own_where_they_are_asked_for(monkeypatch):
     together = leave_out(fit, None, WANTED, yardstick=judge, for_bounds=np.inf)
     assert together.correction is not None
     assert together.refinement.rough > 0 == single.refinement.rough
+
+
+def test_where_half_of_the_rows_tell_too_little_what_needs_no_warning_will_do(monkeypatch):
+    fit, judge = of_words(losses.Logistic(), penalties.L1(2.0), np.random.default_rng(0))
+    exact = leave_out(fit, max_error=0.0, yardstick=judge)
+    own = judge.losses(exact.rows, exact.eta)[judge.weights > 0]
+    standard_error = float(own.std(ddof=1) / np.sqrt(own.size))
+    monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
+    state = State.of(fit, None, None, judge, 0.2)
+    assert parts.tell_by_parts(state, judge)
+    off, error = abs(mean(state.found, judge) - mean(exact, judge)), state.found.correction.error
+    assert max(off, 0.25 * standard_error) <= error <= 1.05 * UNRELIABLE * standard_error

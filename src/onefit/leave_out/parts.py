@@ -21,7 +21,7 @@ from onefit.leave_out.factor_free import goes_by_column, left_out_roughly, rough
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import resolution
+from onefit.numerics import UNRELIABLE, resolution
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -35,19 +35,23 @@ REACH = 3.0  # errors that the interval of a larger sample reaches, and room for
 
 
 def tell_by_parts(state: State, yardstick: Yardstick) -> bool:
-    """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did."""
+    """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did.
+
+    Where half of the rows would not tell what was asked for, an error that users need no warning of will do.
+    """
     frame = np.flatnonzero(wanting(state.errors(), state.room))
     if not _pays(state, frame.size):
         return False
     sample = _Sample.of(state, yardstick, frame)
-    m, most = FIRST, int(MOST * frame.size)
+    m, most, loosely = FIRST, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
     for _ in range(LOOKS):
         drawn = sample.drawn(m)
         found = sample.correction(drawn)
-        if found.error <= sample.room:
+        larger = max(sample.enough(drawn), 2 * m)
+        if found.error <= (1.0 if larger <= most else loosely) * sample.room:
             state.found = replace(state.found, correction=found)
             return True
-        m = min(max(sample.enough(drawn), 2 * m), most)
+        m = larger if larger <= most else min(max(sample.enough(drawn, loosely), 2 * m), most)
     return False
 
 
@@ -133,10 +137,11 @@ class _Sample:
         half = max(reach * error + self._left(drawn) + self.rest, finest)
         return Correction(mean - float(self.weights @ self._now), half, 1.0)
 
-    def enough(self, drawn: Draw) -> int:
-        """Rows to draw for the error that may be left, by how far off those drawn at random are."""
+    def enough(self, drawn: Draw, loosely: float = 1.0) -> int:
+        """Rows to draw for some times the error that may be left, by what those drawn are off by."""
         error, *_ = self._told(drawn)
-        wanted = self.room * self._expected(len(drawn.rows)) / (REACH * error) if error > 0 else np.inf
+        room, expected = loosely * self.room, self._expected(len(drawn.rows))
+        wanted = room * expected / (REACH * error) if error > 0 else np.inf
         return size_for(wanted, self._expected, FIRST, self.frame.size)
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:

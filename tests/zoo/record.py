@@ -15,11 +15,12 @@ from onefit.exceptions import OnefitWarning, SolverError, UnreliableWarning, Uns
 from onefit.fit import Fit
 from onefit.solvers.solve import solve
 from zoo.draw import Case
-from zoo.reference import Reference, centred, is_symmetric, with_scale
+from zoo.reference import Candidate, Reference, centred, is_symmetric, with_scale
 
 PRECISION = 1e-5  # of predictors that are proven, relative to their spread: refits have five to six digits
 WORTH_A_LOOK = 1e-4  # share of the risk that a row must move before its reference is looked at again
 LOOKS = 10  # rows whose reference is looked at again for what they move
+MOST_ENDS = 30  # sets whose other optima are looked for
 WITHIN = 1e-7  # of the risk, relative: what refits may leave of an error in all
 FLAG, OFF = 0.01, 0.005  # of the response's spread: what a flag claims, and what it must at least be
 
@@ -91,6 +92,7 @@ class Record:
     leaked: tuple[str, ...] = ()
     undetermined: int = 0  # rows without which there are several optima
     said: bool = False
+    reach: float = 0.0  # how far the risk of other optima is from the value, of problems that are warned of
     disputes: int = 0  # rows whose refit was not the optimum
     seconds: float = np.nan
     fit_seconds: float = np.nan
@@ -163,6 +165,8 @@ def _compared(case: Case, found: Outcome, record: Record) -> Record:
     comparison = _Comparison(reference, found, eta, known)
     comparison.settle(doubtful)
     comparison.write(record)
+    if record.warned:
+        record.reach = comparison.reach()
     return record
 
 
@@ -270,6 +274,24 @@ class _Comparison:
     def _value(self, eta: np.ndarray, i: int) -> np.ndarray:
         value = self.reference.reading.metric.decision(eta)[i]
         return value - value.mean() if self.symmetric else value
+
+    def reach(self) -> float:
+        """How far the risk is from ours in other optima of the refits that nothing proves."""
+        open_rows = self.weights * np.where(self.found.certified, 0.0, self.found.bounds) > 0
+        which = self._set_of(np.flatnonzero(open_rows))
+        changes = np.zeros(2)
+        for k in list(dict.fromkeys(which.tolist()))[:MOST_ENDS]:
+            removed = self.reference.case.sets[k]
+            first = removed[np.argmax(np.where(open_rows, self.found.bounds, 0.0)[removed])]
+            own = [self._change(one, removed) for one in self.reference.ends(removed, first)]
+            changes += max([0.0, *own]), min([0.0, *own])
+        return float(np.abs(changes).max() / self.weights.sum())
+
+    def _change(self, candidate: Candidate, removed: np.ndarray) -> float:
+        """What the losses of some rows are above ours, in another optimum without them."""
+        reading = self.reference.reading
+        losses = reading.metric.losses(reading.target, candidate.eta)
+        return float(self.weights[removed] @ (losses - self.found.losses)[removed])
 
     def write(self, record: Record) -> None:
         """Put the findings into a record."""

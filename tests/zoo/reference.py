@@ -31,6 +31,8 @@ from zoo import conic
 from zoo.draw import Case
 
 AS_LOW = 1e-11  # difference of objectives, relative, that says nothing
+HARDLY_HIGHER = 1e-7  # the same where optima are looked for that are far from each other
+MISSED = 1e-6  # by how much Clarabel may miss that
 AGREE = 1e-6  # distance of predictors, relative to their spread, at which two solutions are the same
 PATIENCE = 60.0  # seconds that the refits of one problem may take
 ROUNDING = 1e-13  # of the sums that make an objective
@@ -181,6 +183,16 @@ class Reference:
     def _candidate(self, source: str, removed: np.ndarray, coef: Any, level: Any) -> Candidate:
         fit = Fit(self.problem.without(removed), np.asarray(coef), np.asarray(level))
         return Candidate(source, fit.eta, fit.objective)
+
+    def ends(self, removed: np.ndarray, i: int) -> list[Candidate]:
+        """Optima without some rows in which the predictor of row i is least and largest, by Clarabel."""
+        own = self._own(removed)
+        problem = self.problem.without(removed)
+        if own is None or own.objective == 0 or not conic.knows(problem):
+            return []
+        highest = own.objective + HARDLY_HIGHER * abs(own.objective)
+        found = [self._candidate("clarabel", removed, *one) for one in conic.ends(problem, i, highest)]
+        return [one for one in found if one.objective <= highest + MISSED * abs(highest)]
 
     def as_low(self, removed: np.ndarray) -> list[Candidate]:
         """Candidates that no other one is lower than, the refit first."""

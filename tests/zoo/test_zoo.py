@@ -169,6 +169,17 @@ def test_warnings_of_others_and_crashes_are_seen(monkeypatch, case):
     assert "no crash" in broken([record])
 
 
+def test_a_warning_of_several_optima_is_not_idle_where_they_differ():
+    pytest.importorskip("cvxpy")
+    record = one_problem(1136)
+    assert record.warned
+    assert record.error < 1e-9
+    assert 0.02 * record.reference < record.reach < record.approx_error * (1 + 1e-3)
+    name = "at most a quarter of the warnings idle"
+    assert name not in broken([record])
+    assert name in broken([replace(record, reach=0.0)])
+
+
 @pytest.mark.parametrize(("held", "holds"), [(100, True), (93, True), (85, False)])
 def test_coverage_is_tested(held, holds):
     one = recording.Record(0, "Ridge", "rows", value=1.0, reference=1.1, guarantee="sampled")

@@ -126,7 +126,10 @@ def _true_flags(records: Sequence[Record]) -> Verdict:
 
 def _true_warnings(records: Sequence[Record]) -> Verdict:
     warned = [one for one in judged(records) if one.warned]
-    idle = tuple(one.number for one in warned if one.error <= SILENT * abs(one.reference))
+    off = [max(one.error, one.reach) for one in warned]  # other optima count
+    idle = tuple(
+        one.number for one, far in zip(warned, off, strict=True) if far <= SILENT * abs(one.reference)
+    )
     holds = 4 * len(idle) <= len(warned)
     return Verdict("at most a quarter of the warnings idle", f"{len(idle)} of {len(warned)}", holds, idle)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.feature_selection import SelectFromModel, SelectKBest, VarianceThreshold, f_regression
 from sklearn.linear_model import (
     HuberRegressor,
     Lasso,
@@ -27,7 +31,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     cross_val_predict,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -243,6 +247,29 @@ def test_an_audit_sees_the_optimism_of_a_selection():
     low, high = est.audit.interval
     assert est.value < 0.8 * exact
     assert low < exact < high
+
+
+@pytest.mark.parametrize(
+    ("step", "learns"),
+    [
+        (SelectKBest(f_regression, k=2), True),
+        (FeatureUnion([("all", PCA(2)), ("some", SelectKBest(f_regression, k=2))]), True),
+        (ColumnTransformer([("chosen", SelectFromModel(Ridge()), [0, 1, 2])]), True),
+        (VarianceThreshold(), False),
+        (make_pipeline(StandardScaler(), PCA(2)), False),
+    ],
+    ids=["selection", "union", "selection of some", "variance", "components"],
+)
+def test_steps_that_learn_from_y_are_warned_of_where_no_audit_refits_them(diabetes, step, learns):
+    X, y = diabetes
+    model = make_pipeline(step, Ridge(1.0)).fit(X, y)
+    for options in ({}, {"exact": True}):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", onefit.UnreliableWarning)
+            est = onefit.loo(model, X, y, **options)
+        assert [f"learn from y ({model.steps[0][0]})" in str(one.message) for one in said] == [True] * learns
+        assert any("learned from the responses" in note for note in est.notes) == learns
+    onefit.loo(model, X, y, audit=5, rng=0)
 
 
 def test_an_audit_of_groups_and_weights(diabetes):

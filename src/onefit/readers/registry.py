@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.feature_selection import SelectorMixin, VarianceThreshold
 from sklearn.pipeline import Pipeline
 
 from onefit._typing import Design
@@ -109,10 +111,35 @@ def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if len(model.steps) == 1:
         return read(model[-1], X, y, sample_weight)
     reading = read(model[-1], model[:-1].transform(X), y, sample_weight)
-    note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
     inner: Callable[[Any], Design] | None = reading.design
 
     def design(new: Any) -> Design:
         return inner(model[:-1].transform(new)) if inner is not None else new
 
-    return replace(reading, notes=(*reading.notes, note), design=design)
+    return replace(reading, notes=(*reading.notes, held_fixed(model)), design=design)
+
+
+def held_fixed(model: Pipeline) -> str:
+    """What was assumed of the steps before the last, for a note."""
+    note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
+    supervised = supervised_steps(model)
+    return f"{note}; {' and '.join(supervised)} learned from the responses left out" if supervised else note
+
+
+def supervised_steps(model: Any) -> list[str]:
+    """Names of the steps of a pipeline before its last that learn from y, as far as scikit-learn tells."""
+    steps = model.steps[:-1] if isinstance(model, Pipeline) else []
+    return [name for name, step in steps if _learns_from_y(step)]
+
+
+def _learns_from_y(step: Any) -> bool:
+    inner = getattr(step, "steps", getattr(step, "transformers", getattr(step, "transformer_list", None)))
+    if inner is not None:
+        return any(_learns_from_y(part[1]) for part in inner)
+    if not hasattr(step, "__sklearn_tags__"):  # "passthrough", or no estimator of scikit-learn's kind
+        return False
+    # selectors need no y by their tags, because their scores may do without; a variance needs none
+    selects = isinstance(step, SelectorMixin) and not isinstance(step, VarianceThreshold)
+    return (
+        selects or is_classifier(step) or is_regressor(step) or step.__sklearn_tags__().target_tags.required
+    )

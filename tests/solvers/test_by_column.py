@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -11,6 +13,7 @@ from onefit.fit import Fit
 from onefit.problem import Problem
 from onefit.solvers import by_column
 from onefit.solvers.path import least_squares_path
+from onefit.solvers.solve import solve
 
 
 def problems(rng, intercept, count=6, n=120, p=300):
@@ -23,8 +26,10 @@ def problems(rng, intercept, count=6, n=120, p=300):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_optima_are_those_of_active_sets(intercept, monkeypatch):
+@pytest.mark.parametrize("factored", [True, False])
+def test_optima_are_those_of_active_sets(intercept, factored, monkeypatch):
     monkeypatch.setattr(by_column, "pays", lambda _: False)
+    monkeypatch.setattr(by_column._Search, "_is_factored", lambda *_: factored)
     rng, last = np.random.default_rng(0), None
     for problem in list(problems(rng, intercept)):
         exact = next(least_squares_path([problem])).fit
@@ -49,3 +54,15 @@ def test_paths_change_over_where_factors_are_dear(monkeypatch):
     monkeypatch.setattr(by_column, "solve", lambda _: None)
     for coef, solution in zip(exact, least_squares_path(own), strict=True):
         np.testing.assert_allclose(solution.fit.coef, coef, rtol=1e-8, atol=1e-9)
+
+
+def test_a_pattern_of_more_columns_than_rows_is_ended_on_by_a_factor_of_the_rows(monkeypatch):
+    """Conjugate gradients take more and more products as the penalty fades."""
+    *_, problem = problems(np.random.default_rng(0), True, n=60, p=900)
+    start = solve(Fit.at_start(problem)).fit
+    monkeypatch.setattr(by_column, "conjugate_gradients", None)
+    weaker = replace(problem, penalty=problem.penalty.scaled(0.8))
+    found = by_column.solve(Fit(weaker, start.coef, start.intercept))
+    assert np.count_nonzero(found.coef) > 60
+    assert by_column._Search.of(found).is_optimal(found)
+    assert found.objective == pytest.approx(solve(Fit.at_start(weaker)).fit.objective, rel=1e-10)

@@ -1,22 +1,23 @@
-"""Least squares with an ℓ1 and an ℓ2 part on sparse columns, without a factor of K.
+"""Least squares with an ℓ1 and an ℓ2 part on sparse columns, without a factor of all columns.
 
 An ℓ2 part moves with the strength, and K with it: the active-set method factors it anew at every strength,
-which takes k³.  Coordinate descent finds the pattern in sweeps over what is stored, and conjugate gradients
-end on it; the ℓ2 part keeps both fast.
+which takes k³.  Coordinate descent finds the pattern in sweeps over what is stored.  A factor of the rows,
+where these are few, or conjugate gradients end on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from onefit import _linalg
-from onefit._typing import Array
+from onefit import _linalg, cost
+from onefit._typing import Array, Index
 from onefit.cost import Work
-from onefit.curvature import Direction, conjugate_gradients
+from onefit.curvature import Direction, conjugate_gradients, factor
 from onefit.fit import Fit
 from onefit.numerics import EPS
 from onefit.solvers import coordinate_descent
@@ -31,6 +32,7 @@ CLOSE = 1e-8  # error of a step, relative to its gradient
 ROUNDING = 30.0 * EPS  # of a gradient, relative to what adds up to it
 USUAL, APART = 100.0, 10.0  # passes over what is stored, each as slow as so many in a product of matrices
 CALLS = 6e3  # of Python, around them
+IN_A_PRODUCT = 60.0  # the same, of two products and what goes with them
 
 
 def pays(fit: Fit) -> bool:
@@ -84,31 +86,48 @@ class _Search:
 
     def on_pattern(self, fit: Fit) -> Fit:
         """Go to the minimum on the signs of a fit, or to the first zero on the way."""
-        inside = np.flatnonzero(fit.coef)
-        columns, l2, d = self.X[:, inside], self.l2[inside], self.weights
-        diagonal = columns.multiply(columns).T @ d + l2
-        level = float(d.sum()) if self.intercept else np.inf
-
-        def curved(along: Direction) -> Direction:
-            rows = d * (columns @ along.coef + along.intercept)
-            return Direction(columns.T @ rows + l2 * along.coef, rows.sum() * self.intercept)
-
-        def scaled(gradient: Direction) -> Direction:
-            return Direction(gradient.coef / diagonal, gradient.intercept / level)
-
+        inside = fit.coef != 0
+        solve = factor(fit).solve if self._is_factored(fit) else self._by_products(np.flatnonzero(inside))
         for _ in range(STEPS):
-            pull = self._pull(fit)[inside]
-            if np.all(np.abs(pull) <= self._rounding(fit)[inside]):
+            pull = self._pull(fit)
+            if np.all(np.abs(pull) <= self._rounding(fit), where=inside):
                 break
-            gradient = Direction(pull, fit.intercept_gradient)
-            step, _ = conjugate_gradients(curved, scaled, _inner, gradient, CLOSE, PRODUCTS)
-            change = Direction(np.zeros_like(fit.coef), -step.intercept)
-            change.coef[inside] = -step.coef
+            step = solve(Direction(np.where(inside, pull, 0.0), fit.intercept_gradient))
+            change = Direction(-step.coef, -step.intercept)
             until = _until_zero(fit, change)
             if until.min() < 1.0:
                 return toward(fit, to_first_zero(fit, change, until))
             fit = fit.moved(fit.coef + change.coef, fit.intercept + change.intercept)
         return fit
+
+    def _is_factored(self, fit: Fit) -> bool:
+        """Whether a factor, which is no larger than the rows, takes less than products that may not end."""
+        (n, p), k = self.X.shape, float(np.count_nonzero(fit.coef))
+        products = Work(4.0 * APART * _linalg.as_columns(self.X).n_stored * k / p, IN_A_PRODUCT)
+        return cost.newton_step(n, 0, int(k)).seconds < products.times(PRODUCTS).seconds
+
+    def _by_products(self, inside: Index) -> Callable[[Direction], Direction]:
+        """K⁻¹ on some columns, by conjugate gradients."""
+        columns, l2, d = self.X[:, inside], self.l2[inside], self.weights
+        transposed = columns.T
+        diagonal = columns.multiply(columns).T @ d + l2
+        level = float(d.sum()) if self.intercept else np.inf
+
+        def curved(along: Direction) -> Direction:
+            rows = d * (columns @ along.coef + along.intercept)
+            return Direction(transposed @ rows + l2 * along.coef, rows.sum() * self.intercept)
+
+        def scaled(gradient: Direction) -> Direction:
+            return Direction(gradient.coef / diagonal, gradient.intercept / level)
+
+        def solve(gradient: Direction) -> Direction:
+            own = Direction(gradient.coef[inside], gradient.intercept)
+            step, _ = conjugate_gradients(curved, scaled, _inner, own, CLOSE, PRODUCTS)
+            coef = np.zeros_like(gradient.coef)
+            coef[inside] = step.coef
+            return Direction(coef, step.intercept)
+
+        return solve
 
     def _pull(self, fit: Fit) -> Array:
         """Gradient on the signs of a fit: (p,)."""

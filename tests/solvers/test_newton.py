@@ -30,7 +30,7 @@ from onefit.losses import (
 )
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Problem
-from onefit.solvers import newton
+from onefit.solvers import newton, path
 
 N, P = 60, 5
 LOSSES = [
@@ -343,3 +343,37 @@ def test_a_column_that_only_a_saturated_row_has():
     found, usual = newton.solve(far).fit, newton.solve(Fit.at_start(problem)).fit
     assert found.coef[4] < -10.0
     assert_allclose(found.coef, usual.coef, rtol=1e-6)
+
+
+def path_of_classes(p=4):
+    rng = np.random.default_rng(0)
+    X, strengths = rng.normal(size=(80, p)), np.geomspace(100.0, 0.01, 12)
+    y = (X[:, 0] + rng.logistic(size=80) > 0).astype(float)
+    return [Problem(Logistic(), L2(strength), X, y, np.ones(80)) for strength in strengths]
+
+
+def test_paths_start_ahead_of_the_last_fit_where_the_objective_is_smaller():
+    fits, gaps = [found.fit for found in path.newton_path(path_of_classes())], []
+    for before, last, fit in zip(fits, fits[1:], fits[2:], strict=False):
+        start = path._nearer(fit.problem, last, before)
+        ahead = Fit(fit.problem, 2.0 * last.coef - before.coef, 2.0 * last.intercept - before.intercept)
+        there = Fit(fit.problem, last.coef, last.intercept)
+        assert start.objective == pytest.approx(min(ahead.objective, there.objective), rel=1e-12)
+        gaps.append([start.objective - fit.objective, there.objective - fit.objective])
+        np.testing.assert_allclose(fit.coef, newton.solve(Fit.at_start(fit.problem)).fit.coef, atol=1e-9)
+    ours, others = np.sum(gaps, axis=0)
+    assert ours < 0.3 * others
+
+
+def test_where_factors_cost_little_steps_have_their_own(monkeypatch):
+    def taken(step, seconds):
+        steps = []
+        monkeypatch.setattr(newton, "_newton_step", lambda *given: steps.append(step(*given)) or steps[-1])
+        monkeypatch.setattr(newton.cost, "PER_FLOP", seconds)
+        for problem in path_of_classes(30):
+            newton.solve(Fit.at_start(problem))
+        return len(steps), sum(one.is_fresh for one in steps)
+
+    (steps, factors), (more, fewer) = (taken(newton._newton_step, one) for one in (1e-10, 1.0))
+    assert steps < more
+    assert factors > fewer

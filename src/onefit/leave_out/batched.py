@@ -352,6 +352,8 @@ class _Problems:
     @cached_property
     def violated(self) -> Mask:
         """Columns off the watched ones whose correlation is above its bound: (p, m)."""
+        if len(self.columns.watched) == len(self.columns.fit.coef):
+            return np.zeros((len(self.columns.fit.coef), len(self.x)), dtype=bool)
         correlations, bound = self._correlations
         found = np.asarray((correlations > bound * (1.0 + ON_BOUND)).any(axis=1))
         found[self.columns.watched] = False
@@ -360,6 +362,8 @@ class _Problems:
     @cached_property
     def tied(self) -> Mask:
         """Problems with columns on their bound, and none the less zero: there may be other optima: (m,)."""
+        if not self.columns.fit.is_kinked:
+            return np.zeros(len(self.x), dtype=bool)
         correlations, bound = self._correlations
         at_zero = np.ones(correlations.shape, dtype=bool)
         at_zero[self.columns.watched] = self.x[..., :-1].transpose(2, 1, 0) == 0

@@ -88,6 +88,7 @@ class State:
         assert self.estimate is not None
         anew = State.of(self.fit, None, self.estimate.inner, None, self.max_error)
         self.found, self.step = anew.found, anew.step
+        self.__dict__.pop("_ways", None)  # with a factor there are others
         self.prove()
 
     # --- what is wanting -----------------------------------------------------------------------------
@@ -263,6 +264,7 @@ class State:
                 break
             stage.act(rest)
 
+    @cached_property
     def _ways(self) -> list[tuple[Work, Way]]:
         is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
         closed = () if is_open else (Way.ITERATE, Way.FINER, Way.REPEAT)
@@ -278,7 +280,7 @@ class State:
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
-        return [Stage(work, acts[way]) for work, way in self._ways()]
+        return [Stage(work, acts[way]) for work, way in self._ways]
 
     @property
     def _tol(self) -> float:
@@ -339,7 +341,7 @@ class State:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
         which = self.wanting().which
         seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
-        if self._ways()[0][1] is not Way.ITERATE or not 0 < seconds <= affordable:
+        if self._ways[0][1] is not Way.ITERATE or not 0 < seconds <= affordable:
             return 0.0
         known = proximal.look(self._watched, which)
         self._take({row: (eta, bound) for row, eta, bound in known}, {})

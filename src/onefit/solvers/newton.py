@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
@@ -24,6 +24,7 @@ from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_z
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
+SLOWEST = 0.05  # of a decrement that is left after a step with an old factor, which else is given up
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
 
@@ -60,13 +61,13 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
         classes without a penalty), or is not convex.
     """
     scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
-    fit, step = start, None
+    fit, step, enough = start, None, tol**2 * scale
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
     for _ in range(max_steps):
-        step = _newton_step(fit, step)
+        step = _newton_step(fit, step, enough)
         before = fresh if step.is_fresh else last
-        settled = step.decrement <= tol**2 * scale or step.decrement > 0.25 * before or _is_rounding(fit)
+        settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
         if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
             fit = fit.moved(fit.coef, fit.intercept)  # rows without weight may have been far away in between
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
@@ -109,7 +110,7 @@ class _Step(NamedTuple):
     contracts: bool  # whether a factor from elsewhere still brings the next step close
 
 
-def _newton_step(fit: Fit, last: _Step | None) -> _Step:
+def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY) -> _Step:
     """Newton step on the piece of the current signs and of the coordinates that enter.
 
     Entering coordinates that the step would push out of their orthant at once are held at zero.
@@ -138,10 +139,23 @@ def _newton_step(fit: Fit, last: _Step | None) -> _Step:
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
-    contracts = is_fresh or (last is not None and decrement < 0.05 * last.decrement)
+    contracts = is_fresh or (last is not None and _pays(fit, decrement, last.decrement, enough))
     bend = fit.hessian if is_fresh or last is None else last.bend
     solved = curvature, gradient, direction, decrement
     return _Step(orthant, tangent, bend, *solved, holds, is_fresh, contracts)
+
+
+def _pays(fit: Fit, decrement: float, before: float, enough: float) -> bool:
+    """Whether steps with an old factor, by which decrements fall so, end sooner than two with their own.
+
+    Where the next one ends it has a factor of its own, too: that is what is asked for there.
+    """
+    if not decrement < SLOWEST * before:
+        return False
+    (n, p), k = fit.problem.X.shape, max(1, fit.tangent.size)
+    steps = np.log(max(decrement, TINY) / enough) / np.log(before / max(decrement, TINY))
+    each = cost.Work(4.0 * n * p + 2.0 * float(k) ** 2, cost.IN_A_SOLVER).seconds
+    return bool(steps > 1.0 and steps * each <= 2.0 * (each + cost.newton_step(n, 0, k).seconds))
 
 
 def _with_room(fit: Fit, orthant: Array) -> Array:

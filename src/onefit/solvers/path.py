@@ -36,10 +36,31 @@ def from_the_last(
 ) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, each from the solution of the last and its curvature."""
     last: newton.Solution | None = None
+    before: Fit | None = None
     for problem in problems:
-        start = Fit.at_start(problem) if last is None else Fit(problem, last.fit.coef, last.fit.intercept)
+        start = Fit.at_start(problem) if last is None else _nearer(problem, last.fit, before)
+        before = None if last is None else last.fit
         last = solve(start, None if last is None else last.curvature)
         yield last
+
+
+def _nearer(problem: Problem, last: Fit, before: Fit | None) -> Fit:
+    """The last fit, or as far beyond as that is from the one before, whichever has the smaller objective.
+
+    Between strengths of the same ratio smooth fits move by about the same.
+    """
+    start = Fit(problem, last.coef, last.intercept).known(eta=last.eta)
+    if before is None or start.is_kinked or not problem.loss.is_smooth:
+        return start
+    coef, level, eta = (
+        2.0 * one - other
+        for one, other in zip(
+            (last.coef, last.intercept, last.eta), (before.coef, before.intercept, before.eta), strict=True
+        )
+    )
+    ahead = Fit(problem, coef, level).known(eta=eta)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return ahead if ahead.objective < start.objective else start
 
 
 def solved(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> newton.Solution:

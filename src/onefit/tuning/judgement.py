@@ -157,7 +157,7 @@ class Judgement:
     def is_full(self, solution: Solution) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         fit = solution.fit
-        return self.is_sampled(fit) and fit.is_kinked and fit.tangent.size > FULL * fit.problem.n
+        return fit.is_kinked and fit.tangent.size > FULL * fit.problem.n and self.is_sampled(fit)
 
     def bracket(self, solution: Solution) -> Verdict | None:
         """Between what the risk of a strength lies, where that takes less than a factor that nobody has made.

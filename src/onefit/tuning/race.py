@@ -70,6 +70,7 @@ class _Race:
     spent: float = 0.0
     solutions: dict[int, Solution] = field(default_factory=dict)
     fits: dict[int, Fit] = field(default_factory=dict)
+    sampled: dict[int, bool] = field(default_factory=dict)
     finished: dict[int, LeftOut] = field(default_factory=dict)
     stepped: dict[int, Array] = field(default_factory=dict)
 
@@ -189,7 +190,13 @@ class _Race:
     def _is_in_part(self, j: int) -> bool:
         """Whether a strength is judged by some of the rows."""
         known = self.verdicts[j]
-        return self.judgement.is_sampled(self._fit(j)) or (known is not None and known.seen > 0)
+        return self._is_sampled(j) or (known is not None and known.seen > 0)
+
+    def _is_sampled(self, j: int) -> bool:
+        """What the judgement says of the fit, asked once."""
+        if j not in self.sampled:
+            self.sampled[j] = self.judgement.is_sampled(self._fit(j))
+        return self.sampled[j]
 
     def _stepped(self, j: int) -> Array:
         """Losses of all rows after a step from a strength, once."""
@@ -215,7 +222,7 @@ class _Race:
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution = self._solution(j)
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
-        if self.judgement.is_sampled(solution.fit):
+        if self._is_sampled(j):
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 

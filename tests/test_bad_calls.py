@@ -243,3 +243,12 @@ def test_what_is_refused_leaves_no_setting_of_joblib_behind(model):
     with pytest.raises(ValueError, match="must be"):
         model.fit(X, Y)
     assert effective_n_jobs() == before
+
+
+def test_a_search_names_its_bounds_and_what_is_given_by_name():
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30.0)
+    with pytest.raises(ValueError, match="middle of param_bounds"):
+        onefit.GradientSearchCV(Ridge(), {"alpha": (-10.0, 1.0)}).fit(X, y)
+    model = onefit.GeneralizedLinear("huber", "elasticnet")
+    with pytest.raises(ValueError, match="penalty is given by name, 'elasticnet': pass an object"):
+        onefit.GradientSearchCV(model, {"penalty__alpha": (0.1, 1.0)}).fit(X, y)

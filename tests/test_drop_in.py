@@ -226,6 +226,7 @@ def test_risks_are_minus_the_scores_of_left_out_predictions(scoring, weighted):
         sign = 1.0 if scoring == "mae" else -1.0
         assert risk == pytest.approx(sign * est.score(scoring), rel=1e-9)
     assert tuned.alpha_ == tuned.alphas_[tuned.risk_path_.argmin()]
+    assert set(tuned.guarantee_path_) == {"exact"}
 
 
 @pytest.mark.filterwarnings("ignore::onefit.ShortPathWarning")

@@ -23,6 +23,7 @@ from sklearn.linear_model import (
 )
 from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupKFold,
     KFold,
     LeaveOneGroupOut,
@@ -32,7 +33,7 @@ from sklearn.model_selection import (
     cross_val_predict,
 )
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import StandardScaler, scale
+from sklearn.preprocessing import StandardScaler, TargetEncoder, scale
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import onefit
@@ -367,3 +368,22 @@ def test_refits_that_fail_are_said():
     with lone, pytest.warns(onefit.UnreliableWarning, match="without rows"):
         est = onefit.loo(model, X, y, audit=12)
     assert list(est.audit.failed) == [11]
+
+
+def test_a_target_encoder_has_no_formula_and_is_refitted():
+    rng = np.random.default_rng(0)
+    X = rng.choice(list("abcd"), size=(60, 1)).astype(object)
+    y = (X[:, 0] == "a") + rng.normal(size=60)
+    encoder = ColumnTransformer([("letters", TargetEncoder(), [0])])
+    model = make_pipeline(encoder, Ridge()).fit(X, y)
+    with pytest.raises(onefit.UnsupportedModelError, match=r"columntransformer.*TargetEncoder.*audit=30"):
+        onefit.loo(model, X, y)
+    exact = onefit.loo(model, X, y, exact=True)
+    assert np.corrcoef(exact.predictions, X[:, 0] == "a")[0, 1] > 0.9
+
+
+def test_a_search_is_told_to_hand_over_what_it_chose(diabetes):
+    X, y = diabetes
+    search = GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}).fit(X, y)
+    with pytest.raises(onefit.UnsupportedModelError, match="best_estimator_"):
+        onefit.loo(search, X, y)

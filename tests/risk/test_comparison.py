@@ -109,3 +109,13 @@ class TestCompare:
             onefit.compare(weak=weak, plain=LinearRegression().fit(X, y))
         with pytest.raises(ValueError, match="all different"):
             onefit.compare(weak, weak, names=["same", "same"])
+
+
+def test_rows_that_leave_with_others_are_not_held_against_rows_that_leave_alone(sample):
+    X, y, _ = sample
+    model, groups = Ridge().fit(X, y), np.arange(N) // 4
+    alone, together = onefit.loo(model, X, y), onefit.loo(model, X, y, groups=groups)
+    with pytest.raises(ValueError, match="one and other leave other rows out together"):
+        onefit.compare(one=alone, other=together)
+    again = onefit.loo(Ridge(100.0).fit(X, y), X, y, groups=groups)
+    assert onefit.compare(one=together, other=again).names

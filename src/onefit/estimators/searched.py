@@ -80,7 +80,7 @@ class SearchedModel:
                 f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
             ) from error
         except ValueError as error:
-            raise _explained(error, space, last) from error
+            raise _explained(error, space, last, middle) from error
         return cls(fitted, prepared, y, sample_weight, space, reading, prefix)
 
     def problem_at(self, values: dict[str, Any]) -> Problem:
@@ -139,7 +139,7 @@ def check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
         if name not in known:
             raise ValueError(
                 f"{type(estimator).__name__} has no hyperparameter {name!r}; it has "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(known))}{_by_name(name, known)}"
             )
     prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
     for name in bounds:
@@ -150,15 +150,23 @@ def check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
             )
 
 
-def _explained(error: ValueError, space: Space, model: Any) -> ValueError:
-    """Add what is likely where a model is given one value a feature and refuses."""
+def _by_name(name: str, known: Mapping[str, Any]) -> str:
+    """What to pass in place of a string, where parameters of what it names are searched over."""
+    part = name.rpartition("__")[0]
+    if not isinstance(known.get(part), str):
+        return ""
+    return f". {part} is given by name, {known[part]!r}: pass an object, whose parameters have names"
+
+
+def _explained(error: ValueError, space: Space, model: Any, middle: Mapping[str, Any]) -> ValueError:
+    """Add where the values came from, or what is likely where a model is given one value a feature."""
     several = [
         repr(domain.name)
         for domain in space.domains
         if isinstance(domain, Domain) and domain.groups is not None
     ]
     if not several:
-        return error
+        return ValueError(f"{error} (fitted in the middle of param_bounds, at {middle})")
     return ValueError(
         f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
         "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "

@@ -112,7 +112,9 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     """
     state = State.of(fit, None, curvature, yardstick, IN_A_RACE, FEW_PROBES)
     found = state.found
-    if step_is_exact(fit) or fit.problem.loss.has_kinks:
+    if step_is_exact(fit) and not fit.is_kinked:
+        state.prove()
+    elif step_is_exact(fit) or fit.problem.loss.has_kinks:
         strained = np.flatnonzero((found.slack < LITTLE_SLACK) & (fit.problem.weights > 0))
         if strained.size and has_paths(fit) and following(fit, strained.size).seconds < IN_PASSING:
             state.follow(strained)

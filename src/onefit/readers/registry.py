@@ -6,7 +6,7 @@ unfitted estimator that refits clone), and one line in ``LIBRARIES``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial, singledispatch
 from importlib import import_module
@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.feature_selection import SelectorMixin, VarianceThreshold
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import TargetEncoder
 
 from onefit._typing import Design
 from onefit.exceptions import UnsupportedModelError
@@ -38,6 +39,11 @@ LIBRARIES = {  # where the estimators of each are read; imported when the first 
 @singledispatch
 def as_fit(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """Translate a fitted estimator; register a function here for a new class."""
+    if hasattr(model, "best_estimator_"):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} chose among models: pass its best_estimator_, whose risk leaves out "
+            "that it was chosen"
+        )
     names = sorted(cls.__name__ for cls in as_fit.registry if cls is not object)
     raise UnsupportedModelError(
         f"no leave-one-out formula for {type(model).__name__}; supported are {', '.join(names)}, and "
@@ -110,6 +116,12 @@ def _reader(kind: type) -> Reader:
 def _pipeline(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     if len(model.steps) == 1:
         return read(model[-1], X, y, sample_weight)
+    for name, step in model.steps[:-1]:
+        if any(isinstance(part, TargetEncoder) for part in _parts(step)):
+            raise UnsupportedModelError(
+                f"step {name!r} encodes the rows it is fitted on by folds (TargetEncoder), so that X and y "
+                "do not tell what the last step was fitted on"
+            )
     reading = read(model[-1], model[:-1].transform(X), y, sample_weight)
     inner: Callable[[Any], Design] | None = reading.design
 
@@ -129,13 +141,19 @@ def held_fixed(model: Pipeline) -> str:
 def supervised_steps(model: Any) -> list[str]:
     """Names of the steps of a pipeline before its last that learn from y, as far as scikit-learn tells."""
     steps = model.steps[:-1] if isinstance(model, Pipeline) else []
-    return [name for name, step in steps if _learns_from_y(step)]
+    return [name for name, step in steps if any(map(_learns_from_y, _parts(step)))]
+
+
+def _parts(step: Any) -> Iterator[Any]:
+    """A step, or what it is made of: those of a pipeline, a union or a transformer of columns."""
+    inner = getattr(step, "steps", getattr(step, "transformers", getattr(step, "transformer_list", None)))
+    if inner is None:
+        yield step
+    for part in inner or ():
+        yield from _parts(part[1])
 
 
 def _learns_from_y(step: Any) -> bool:
-    inner = getattr(step, "steps", getattr(step, "transformers", getattr(step, "transformer_list", None)))
-    if inner is not None:
-        return any(_learns_from_y(part[1]) for part in inner)
     if not hasattr(step, "__sklearn_tags__"):  # "passthrough", or no estimator of scikit-learn's kind
         return False
     # selectors need no y by their tags, because their scores may do without; a variance needs none

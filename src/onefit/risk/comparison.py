@@ -108,7 +108,7 @@ def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> C
     Raises
     ------
     ValueError
-        If there are fewer than two, or they are not of the same rows and the same loss.
+        If there are fewer than two, or they are not of the same rows, left out alike, and the same loss.
 
     Examples
     --------
@@ -175,3 +175,14 @@ def _check_same_rows(estimates: dict[str, RiskEstimate]) -> None:
         own, theirs = (np.ones(1) if e.sample_weight is None else e.sample_weight for e in (one, other))
         if not np.array_equal(own, theirs):
             raise ValueError(f"{first} and {name} have other weights of the rows: pass the same ones to each")
+        if _leaving(one) != _leaving(other):
+            raise ValueError(
+                f"{first} and {name} leave other rows out together, and so train on different numbers "
+                "of them: give both the same groups or folds, or leave single rows out of both"
+            )
+
+
+def _leaving(estimate: RiskEstimate) -> frozenset[tuple[int, ...]] | None:
+    """The sets of rows that were left out; None where every row was on its own, or after saving."""
+    removed = None if estimate._left_out is None else estimate._left_out.removed
+    return None if removed is None else frozenset(tuple(np.sort(rows).tolist()) for rows in removed)

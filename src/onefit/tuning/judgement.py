@@ -24,7 +24,7 @@ from onefit.leave_out.factor_free import goes_by_column, is_dear_to_factor, left
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
-from onefit.numerics import EPS, KNOWN, TINY, resolution
+from onefit.numerics import EPS, EXACT, KNOWN, TINY, resolution
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
@@ -255,9 +255,12 @@ class Judgement:
         off = float(weights[held] @ spread / weights.sum())
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
-        known = np.isfinite(off) and (self.score is None or off == 0)
-        proven = known and left_out.correction is None
-        return Verdict(losses, np.zeros(len(losses)), off if known else np.inf, count, proven=bool(proven))
+        if self.score is not None:  # known where the values themselves are, whatever the loss
+            risk = float(weights @ self.metric.losses(self.target[rows], left_out.eta) / weights.sum())
+            off = 0.0 if off <= EXACT * abs(risk) else np.inf
+        off = off if np.isfinite(off) else np.inf
+        proven = off < np.inf and left_out.correction is None
+        return Verdict(losses, np.zeros(len(losses)), off, count, proven=proven)
 
     def sample(
         self, solution: Solution, count: int, before: Verdict | None = None, stepped: Array | None = None

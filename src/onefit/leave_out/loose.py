@@ -287,7 +287,9 @@ def _faces(fit: Fit, is_definite: bool) -> list[Face]:
     if is_definite:
         tied &= fit.coef == 0
         tied &= may_be_tied(fit) if tied.any() else False
-    outputs = tied.any(axis=0) | (fit.problem.intercept & (not is_definite))
+    outputs = tied.any(axis=0) | (
+        fit.problem.intercept & (not is_definite and not fit.problem.loss.has_kinks)
+    )
     outputs = np.full_like(outputs, outputs.any()) if fit.problem.is_coupled else outputs
     return [Face.of(fit, *output) for output in np.argwhere(outputs).tolist()]
 
@@ -295,12 +297,17 @@ def _faces(fit: Fit, is_definite: bool) -> list[Face]:
 def _has_patterns(fit: Fit) -> bool:
     """Whether columns may be on the bound of an ℓ1 part, or rows on straight pieces."""
     separable = isinstance(fit.problem.penalty, SeparablePenalty) and _linalg.has_columns(fit.problem.X)
-    return separable and (fit.is_kinked or fit.problem.loss.jumps)
+    return separable and (fit.is_kinked or _has_straight_pieces(fit))
+
+
+def _has_straight_pieces(fit: Fit) -> bool:
+    """Whether rows may move along straight pieces; of mixtures with kinks, which hold rows, that is not known."""
+    return fit.problem.loss.jumps and not fit.problem.loss.has_kinks
 
 
 def _may_be_straight(fit: Fit) -> bool:
     """Whether some row is where its curve ends, so that the curvature depends on the side."""
-    if not fit.problem.loss.jumps:
+    if not _has_straight_pieces(fit):
         return False
     bends = _bends(fit)[fit.problem.weights > 0]
     return bool(np.any(bends.any(axis=-1) & ~bends.all(axis=-1)))

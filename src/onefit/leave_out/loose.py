@@ -301,7 +301,7 @@ def _has_patterns(fit: Fit) -> bool:
 
 
 def _has_straight_pieces(fit: Fit) -> bool:
-    """Whether rows may move along straight pieces; of mixtures with kinks, which hold rows, that is not known."""
+    """Whether rows may move along straight pieces; kinks of a mixture hold rows, which is not known here."""
     return fit.problem.loss.jumps and not fit.problem.loss.has_kinks
 
 

@@ -270,6 +270,7 @@ def test_steps_that_learn_from_y_are_warned_of_where_no_audit_refits_them(diabet
             est = onefit.loo(model, X, y, **options)
         assert [f"learn from y ({model.steps[0][0]})" in str(one.message) for one in said] == [True] * learns
         assert any("learned from the responses" in note for note in est.notes) == learns
+        assert str(est).count("exact: what refitting without each would give (see note)") == 1
     onefit.loo(model, X, y, audit=5, rng=0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +13,12 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.blocks import Rows
 from onefit.blocks.fitted import loo_in_blocks
-from onefit.exceptions import UnreliableWarning, UnsupportedModelError
+from onefit.exceptions import UnsupportedModelError
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
 from onefit.numerics import KNOWN
 from onefit.optimum import optimum
-from onefit.readers import Reading, read, supervised_steps
+from onefit.readers import Reading, read, warn_if_supervised
 from onefit.refitted import GivenSample, Lottery, audited, by_refits
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import Readout, RiskEstimate
@@ -159,14 +158,8 @@ def loo(
     result = _by_formula(sample, reading, folds, clusters, 0.0 if exact else check_max_error(max_error))
     if audit:
         result = replace(result, audit=audited(sample, reading, folds or _singles(X), result, audit, rng))
-    elif supervised := supervised_steps(model):
-        warnings.warn(
-            f"steps of the pipeline that learn from y ({', '.join(supervised)}) are held fixed, but have "
-            "seen the rows that are left out: the risk may be far too small. audit=30 refits whole pipelines "
-            "and corrects it",
-            UnreliableWarning,
-            stacklevel=2,
-        )
+    else:
+        warn_if_supervised(model, stacklevel=3)
     warn_if_unreliable(result)
     return replace(result, labels=labels_of(X, y), columns=columns_of(model))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
@@ -215,6 +216,14 @@ def test_loo_of_a_fitted_model(model, kind):
     assert streamed.n_rows == 3000
     assert streamed.guarantee in ("exact", "bounded")
     assert streamed.approx_error <= 0.02 * streamed.std_error
+
+
+def test_steps_that_learn_from_y_are_warned_of():
+    X, y, _ = table("numbers", n=3000)
+    model = make_pipeline(SelectKBest(f_regression, k=2), Ridge()).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"learn from y \(selectkbest\)"):
+        streamed = onefit.loo(model, ArraySource(X, y))
+    assert str(streamed).count("exact: what refitting without each would give (see note)") == 1
 
 
 def test_weights_of_a_fitted_model():

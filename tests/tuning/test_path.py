@@ -20,7 +20,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import Walk, of_verdicts, search_path
-from onefit.tuning.race import _Race, race
+from onefit.tuning.race import _Entrant, _Race, race
 from onefit.tuning.sample import Verdict, between, from_sample
 
 RNG = np.random.default_rng(0)
@@ -157,7 +157,7 @@ def test_a_choice_between_judged_strengths_is_judged_like_these_first(monkeypatc
     result = replace(_with_verdict(walked, judgement, between, None), best=between)
     thorough = []
     monkeypatch.setattr(_Race, "_judge_thoroughly", _recorded(_Race._judge_thoroughly, thorough))
-    running = _Race(result, _rough, judgement, "min", list(result.verdicts))
+    running = _running(result, judgement)
     running.finish()
     assert running.result.verdicts[between] is not None
     assert thorough == [best]
@@ -169,11 +169,15 @@ def test_a_choice_between_strengths_that_all_rows_judged_is_judged_once():
     known = walked.verdicts[best]
     whole = _with_verdict(walked, judgement, best, known._replace(solved=len(judgement.order)))
     result = replace(_with_verdict(whole, judgement, between, None), best=between)
-    running = _Race(result, _rough, judgement, "min", list(result.verdicts))
+    running = _running(result, judgement)
     running._looked_at(between)
     assert between in running.finished
     assert running.verdicts[between].left_out == len(judgement.order)
-    assert running._fit(between) is running._fit(between)  # and what it holds is computed once
+
+
+def _running(result, judgement):
+    entrants = [_Entrant(j, result, _rough, judgement) for j in range(len(result.verdicts))]
+    return _Race(result, judgement, "min", list(result.verdicts), entrants)
 
 
 def _recorded(method, places):

@@ -20,6 +20,7 @@ from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, TINY, UNRELIABLE
+from onefit.risk.presentation import trust
 
 
 @final
@@ -190,11 +191,9 @@ class BlocksEstimate:
         )
 
     def _trust(self) -> str:
-        if self.guarantee == "exact":
-            return "exact: what refitting without each would give"
         if self.guarantee == "rough":
             return f"rough: {self.n_unknown} of the rows could not be checked"
-        return f"within {self.approx_error:.2g} of refitting without each (proven)"
+        return trust(self.guarantee, self.approx_error, "", noted=bool(self.notes))
 
 
 def estimate_rows(

@@ -25,7 +25,7 @@ from onefit.blocks.rows import Block, Rows, Summary, summarise
 from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
 from onefit.metrics import LogLoss
 from onefit.penalties import SeparablePenalty
-from onefit.readers import Reading, held_fixed, read
+from onefit.readers import Reading, held_fixed, read, warn_if_supervised
 from onefit.validation import check_fitted
 
 OTHER_DATA = 0.05  # share of the objective that no solver misses which calls itself converged
@@ -81,6 +81,7 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
     check_fitted(model)
     notes: tuple[str, ...] = ()
     if isinstance(model, Pipeline):
+        warn_if_supervised(model, stacklevel=5)
         notes = (held_fixed(model),)
         rows, model = PreparedRows(rows, model[:-1].transform), model[-1]
     summary = rows.total(partial(summarise, classes=is_classifier(model)))

@@ -19,7 +19,7 @@ from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature.iterated import Products
 from onefit.fit import Fit
-from onefit.leave_out.prove import largest_form
+from onefit.leave_out.prove import concordance, largest_form
 from onefit.leave_out.result import LeftOut
 from onefit.numerics import LEAST_SLACK, TINY
 from onefit.penalties import Coordinates
@@ -28,9 +28,9 @@ from onefit.penalties import Coordinates
 def has_bracket(fit: Fit) -> bool:
     """Whether single rows leave nothing but themselves, and losses and penalty curve as this needs."""
     problem, curved = fit.problem, fit.tangent.hessian
-    if not problem.refits_keep_the_rest or not problem.has_one_output or fit.is_kinked:
+    if not problem.refits_keep_the_rest or not problem.has_one_output:
         return False
-    if problem.loss.jumps or problem.self_concordance() is None or not _linalg.has_columns(problem.X):
+    if concordance(fit) is None or not _linalg.has_columns(problem.X):
         return False
     is_ridge = isinstance(fit.tangent, Coordinates) and fit.tangent.size > 0
     return is_ridge and bool(curved[fit.tangent.support].min() > 0 and fit.hessian.max() > 0)
@@ -46,23 +46,17 @@ def left_out_between(fit: Fit) -> LeftOut:
 
     To be asked for only where it ``has_bracket``; infinitely far where the penalty alone bounds nothing.
     """
-    problem, size = fit.problem, np.abs(fit.gradient)
+    problem, size, R = fit.problem, np.abs(fit.gradient), concordance(fit)
+    assert R is not None  # or there is no bracket
     forms = Products(fit, fit.hessian, np.array(1.0)).forms_at_most()
     slack = 1.0 - fit.hessian * forms
     kept = np.where(slack >= LEAST_SLACK, slack, np.nan)
     own, widest = forms / kept, np.sqrt(largest_form(fit, forms) / kept)
-    far = np.where(problem.weights > 0, size * own * _grown(_rate(fit) * size * np.sqrt(own) * widest), 0.0)
+    far = np.where(problem.weights > 0, size * own * _grown(R * size * np.sqrt(own) * widest), 0.0)
     is_known = np.isfinite(far)
     half = 0.5 * np.where(is_known, far, 0.0)
     eta, bounds = fit.eta + np.sign(fit.gradient) * half, np.where(is_known, half, np.inf)
     return LeftOut(fit, eta, bounds, np.minimum(fit.hessian * forms, 1.0), np.maximum(slack, 0.0))
-
-
-def _rate(fit: Fit) -> float:
-    """R, by which Hessians change with predictors."""
-    R = fit.problem.self_concordance()
-    assert R is not None  # or there is no bracket
-    return R
 
 
 def _grown(q: Array) -> Array:

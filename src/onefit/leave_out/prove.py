@@ -106,7 +106,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
     elsewhere.  No product beyond the leverages is needed.
     """
-    R = _concordance(fit)
+    R = concordance(fit)
     if R is None or not (fit.problem.has_one_output or fit.problem.is_coupled):
         return np.full(len(eta), np.inf)
     D, H = fit.hessian, step.forms
@@ -125,7 +125,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
 
 
-def _concordance(fit: Fit) -> float | None:
+def concordance(fit: Fit) -> float | None:
     """R, where steps of smooth problems can be bounded by it."""
     return None if fit.problem.loss.jumps or fit.is_kinked else fit.problem.self_concordance()
 
@@ -141,7 +141,7 @@ def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
 def cost_of_closer_bounds(fit: Fit, K: Curvature) -> Work:
     """What ``bound_steps_closely`` takes, about; without end where it has nothing to say."""
     n, k = fit.problem.n, min(max(1, fit.tangent.size), fit.problem.n)
-    if K.is_estimated or not isinstance(K, ScalarCurvature) or not _concordance(fit):
+    if K.is_estimated or not isinstance(K, ScalarCurvature) or not concordance(fit):
         return Work(np.inf)
     return Work(float(n) * n * k, 1.0, PASSES * n * n)
 
@@ -153,7 +153,7 @@ def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array
     where t is R times the widest move, and ‖Z₋ᵢᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j as A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ.  Most
     rows hardly move, so that this is far less than if all moved as the widest may.
     """
-    curvature, R, rescaled = step.curvature, _concordance(fit), step.rescaled
+    curvature, R, rescaled = step.curvature, concordance(fit), step.rescaled
     assert isinstance(curvature, ScalarCurvature)
     assert R
     d, spread, own_rows = fit.hessian, rescaled.spread, np.arange(len(eta))

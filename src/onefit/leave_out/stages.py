@@ -158,7 +158,7 @@ class State:
         if step is None or self.is_asked_for_all or self._is_blind:
             return 0.0
         seconds = cost_of_closer_bounds(self.fit, step.curvature).seconds
-        if seconds > affordable or self.errors().sum() <= self.room:
+        if np.isinf(seconds) or seconds > affordable or self.errors().sum() <= self.room:
             return 0.0
         bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
         bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
@@ -227,10 +227,11 @@ class State:
 
     def tighten(self, affordable: float) -> None:
         """Refine all sets that are not certified, if that takes no longer than some seconds."""
-        stage, which = self.stages()[0], np.flatnonzero(self.errors() > 0)
-        todo = np.setdiff1d(which, np.union1d(self.found.stepped, self.found.anew))
-        if self.found.correction is None and 0 < todo.size * stage.each.seconds <= affordable:
-            stage.act(todo)
+        for stage in self.stages() if self.found.correction is None else ():
+            todo = np.setdiff1d(np.flatnonzero(self.errors() > 0), self.found.anew)
+            if 0 < todo.size * stage.each.seconds <= affordable:
+                stage.act(todo)
+                affordable -= stage.each.times(todo.size).seconds
 
     @property
     def trusted(self) -> Array:

@@ -6,8 +6,8 @@ the penalty when a row leaves, where they keep coefficients.  A new library is o
 """
 
 from onefit.readers.reading import Reader, Reading, refuse
-from onefit.readers.registry import as_fit, has_reading, held_fixed, load, read, supervised_steps
+from onefit.readers.registry import as_fit, has_reading, held_fixed, load, read, warn_if_supervised
 
-__all__ = ["Reader", "Reading", "as_fit", "has_reading", "held_fixed", "read", "refuse", "supervised_steps"]
+__all__ = ["Reader", "Reading", "as_fit", "has_reading", "held_fixed", "read", "refuse", "warn_if_supervised"]
 
 load("sklearn")

@@ -6,6 +6,7 @@ unfitted estimator that refits clone), and one line in ``LIBRARIES``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial, singledispatch
@@ -19,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import TargetEncoder
 
 from onefit._typing import Design
-from onefit.exceptions import UnsupportedModelError
+from onefit.exceptions import UnreliableWarning, UnsupportedModelError
 from onefit.readers.reading import Reader, Reading
 from onefit.readers.translation import library_of
 from onefit.refits import reference
@@ -136,6 +137,18 @@ def held_fixed(model: Pipeline) -> str:
     note = "the preprocessing steps of the pipeline were fitted on all rows and held fixed"
     supervised = supervised_steps(model)
     return f"{note}; {' and '.join(supervised)} learned from the responses left out" if supervised else note
+
+
+def warn_if_supervised(model: Any, stacklevel: int = 2) -> None:
+    """Warn of steps that learn from y, where nothing refits them."""
+    if supervised := supervised_steps(model):
+        warnings.warn(
+            f"steps of the pipeline that learn from y ({', '.join(supervised)}) are held fixed, but have "
+            "seen the rows that are left out: the risk may be far too small. onefit.loo(..., audit=30), on "
+            "rows in memory, refits whole pipelines and corrects it",
+            UnreliableWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def supervised_steps(model: Any) -> list[str]:

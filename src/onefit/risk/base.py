@@ -13,14 +13,7 @@ from onefit._scoring import Pooled, row_losses, score
 from onefit._typing import Array, Index
 from onefit.risk.audit import Audit
 from onefit.risk.means import mean_and_error
-from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table
-
-TRUST = {
-    "exact": "exact: what refitting without each would give",
-    "bounded": "within {error:.2g} of refitting without each (proven)",
-    "sampled": "within {error:.2g} of refitting without each (95 %, from refits of a few rows)",
-    "rough": "rough: some rows could not be checked; {remedy}",
-}
+from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -184,7 +177,7 @@ class LeftOutLosses(ABC):
         ]
         if self.audit is not None:
             rows.append(("audited, 95 %", str(self.audit)))
-        rows.append(("trust", TRUST[guarantee].format(error=error, remedy=remedy)))
+        rows.append(("trust", trust(guarantee, error, remedy, noted=bool(self.notes))))
         if effective_rows(len(self.losses), self._weights) < FEW:
             low, high = self.confidence_interval()
             rows.append(("95 %, few rows", f"{low:.3g} … {high:.3g}"))

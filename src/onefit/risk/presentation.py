@@ -13,6 +13,12 @@ from scipy.stats import t as student
 from onefit._typing import Array
 
 FEW = 30  # rows below which a result says what its error is worth
+TRUST = {
+    "exact": "exact: what refitting without each would give",
+    "bounded": "within {error:.2g} of refitting without each (proven)",
+    "sampled": "within {error:.2g} of refitting without each (95 %, from refits of a few rows)",
+    "rough": "rough: some rows could not be checked{remedy}",
+}
 
 
 def confidence_interval(
@@ -59,6 +65,12 @@ def by_column(name: str, values: Array, names: Sequence[Any] | None = None) -> d
         return {name: values}
     own = range(values.shape[1]) if names is None or len(names) != values.shape[1] else names
     return {f"{name}_{one}": values[:, k] for k, one in enumerate(own)}
+
+
+def trust(guarantee: str, error: float, remedy: str, *, noted: bool) -> str:
+    """What a risk can be trusted to be; with notes, which say what refits were taken to hold fixed."""
+    said = TRUST[guarantee].format(error=error, remedy=remedy and f"; {remedy}")
+    return f"{said} (see note)" if noted and guarantee != "rough" else said
 
 
 def table(rows: Sequence[tuple[str, str]], notes: Sequence[str] = ()) -> str:

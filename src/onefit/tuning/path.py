@@ -14,6 +14,7 @@ from onefit.cost import Work
 from onefit.curvature.iterated import fit_cost
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.leave_out.loose import with_middle_intercept
 from onefit.problem import Problem
 from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
@@ -164,7 +165,7 @@ def search_path(
     if walked.verdicts[-1] is None and solution is not None:
         walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
-        for solution in solve_path(problem_at(strength) for strength in walked.upwards()):
+        for solution in map(_in_the_middle, solve_path(problem_at(one) for one in walked.upwards())):
             walked.add(solution.fit, judgement.first(solution), strongest=True)
     found = of_verdicts(
         np.array(walked.strengths),
@@ -190,6 +191,12 @@ def cost_along_path(fit: Fit, before: Array) -> Work:
 def _has_own_factor(fit: Fit) -> bool:
     """Whether the curvature of a solution is its own: others are valid until the path goes on."""
     return fit.problem.loss.is_smooth and not fit.problem.loss.is_quadratic and not fit.is_kinked
+
+
+def _in_the_middle(solution: Solution) -> Solution:
+    """Of several intercepts that are as good the middle one, which rounding does not choose."""
+    fit, room = with_middle_intercept(solution.fit)
+    return solution if room is None else Solution.of(fit)
 
 
 @dataclass
@@ -226,7 +233,7 @@ class Walk:
     def solutions(self, problem_at: Callable[[float], Problem]) -> Iterator[Solution]:
         """Their solutions; the first that is added beyond the grid and has none ends the path."""
         try:
-            yield from solve_path(problem_at(strength) for strength in self.onwards())
+            yield from map(_in_the_middle, solve_path(problem_at(strength) for strength in self.onwards()))
         except SolverError:
             if len(self.strengths) <= len(self.grid.values):
                 raise

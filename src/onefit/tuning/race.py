@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -49,9 +49,8 @@ def race(
     left_out : LeftOut
         Of the fit at the chosen strength, which is judged thoroughly.
     """
-    running = _Race(
-        result, problem_at, judgement, selection, list(result.verdicts), solutions=dict(result.solved)
-    )
+    entrants = [_Entrant(j, result, problem_at, judgement) for j in range(len(result.verdicts))]
+    running = _Race(result, judgement, selection, list(result.verdicts), entrants)
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
         left_out = running.finish()
@@ -59,20 +58,56 @@ def race(
 
 
 @dataclass(eq=False)
+class _Entrant:
+    """A strength as the path left it, and what is computed of it once, when it is asked for."""
+
+    place: int
+    path: SearchResult
+    problem_at: Callable[[float], Problem]
+    judgement: Judgement
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit as the path found it."""
+        problem = self.problem_at(float(self.path.strengths[self.place]))
+        return Fit(problem, self.path.coefs[self.place], self.path.levels[self.place])
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The fit with its curvature."""
+        known = self.path.solved.get(self.place)
+        return solve(self.fit) if known is None else known
+
+    @cached_property
+    def is_sampled(self) -> bool:
+        """Whether some of the rows tell it from others."""
+        return self.judgement.is_sampled(self.fit)
+
+    @cached_property
+    def stepped(self) -> Array:
+        """Losses of all rows after a step."""
+        known = self.path.verdicts[self.place]
+        if known is not None and not known.left_out and not known.misses.any():
+            return known.losses
+        return self.judgement.losses(self.judgement.roughly(self.solution))
+
+    @cached_property
+    def seconds(self) -> float:
+        """What the fit takes from its neighbour."""
+        return cost_along_path(self.fit, self.path.coefs[max(self.place - 1, 0)]).seconds
+
+
+@dataclass(eq=False)
 class _Race:
     """Strengths, what is known of them, and what it took."""
 
     result: SearchResult
-    problem_at: Callable[[float], Problem]
     judgement: Judgement
     selection: Selection
     verdicts: list[Verdict | None]
+    entrants: list[_Entrant]
     spent: float = 0.0
-    solutions: dict[int, Solution] = field(default_factory=dict)
-    fits: dict[int, Fit] = field(default_factory=dict)
-    sampled: dict[int, bool] = field(default_factory=dict)
     finished: dict[int, LeftOut] = field(default_factory=dict)
-    stepped: dict[int, Array] = field(default_factory=dict)
 
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
@@ -182,36 +217,22 @@ class _Race:
 
     def _judge(self, j: int, count: int) -> None:
         if self._is_in_part(j):
-            anew = partial(self._solution, j), partial(self._stepped, j)
-            self.verdicts[j] = self.judgement.better(self._fit(j), count, self.verdicts[j], *anew)
+            one, known = self.entrants[j], self.verdicts[j]
+            self.verdicts[j] = self.judgement.better(
+                one.fit, count, known, lambda: one.solution, lambda: one.stepped
+            )
         else:
             self.verdicts[j] = self._thorough(j)
 
     def _is_in_part(self, j: int) -> bool:
         """Whether a strength is judged by some of the rows."""
         known = self.verdicts[j]
-        return self._is_sampled(j) or (known is not None and known.seen > 0)
-
-    def _is_sampled(self, j: int) -> bool:
-        """What the judgement says of the fit, asked once."""
-        if j not in self.sampled:
-            self.sampled[j] = self.judgement.is_sampled(self._fit(j))
-        return self.sampled[j]
-
-    def _stepped(self, j: int) -> Array:
-        """Losses of all rows after a step from a strength, once."""
-        if j not in self.stepped:
-            known = self.verdicts[j]
-            if known is not None and not known.left_out and not known.misses.any():
-                self.stepped[j] = known.losses
-            else:
-                self.stepped[j] = self.judgement.losses(self.judgement.roughly(self._solution(j)))
-        return self.stepped[j]
+        return self.entrants[j].is_sampled or (known is not None and known.seen > 0)
 
     def _seconds(self, j: int, count: int) -> float:
         if not self._is_in_part(j):
             return 0.0
-        return self.judgement.seconds(self._fit(j), count, self.verdicts[j])
+        return self.judgement.seconds(self.entrants[j].fit, count, self.verdicts[j])
 
     def _choose(self) -> None:
         held, weights = self.result, self.judgement.unit_weights
@@ -220,29 +241,13 @@ class _Race:
         )
 
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
-        solution = self._solution(j)
+        solution = self.entrants[j].solution
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
-        if self._is_sampled(j):
+        if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
-
-    def _solution(self, j: int) -> Solution:
-        if j not in self.solutions:
-            self.solutions[j] = solve(self._fit(j))
-        return self.solutions[j]
-
-    def _fit(self, j: int) -> Fit:
-        """The fit as the path found it."""
-        if j not in self.fits:
-            problem = self.problem_at(float(self.result.strengths[j]))
-            self.fits[j] = Fit(problem, self.result.coefs[j], self.result.levels[j])
-        return self.fits[j]
 
     @cached_property
     def _affordable(self) -> float:
         """Seconds that the race may take."""
-        return max(AT_LEAST, FITS * sum(self._fit_seconds(j) for j in range(len(self.verdicts))))
-
-    def _fit_seconds(self, j: int) -> float:
-        """What a fit takes from its neighbour."""
-        return cost_along_path(self._fit(j), self.result.coefs[max(j - 1, 0)]).seconds
+        return max(AT_LEAST, FITS * sum(entrant.seconds for entrant in self.entrants))

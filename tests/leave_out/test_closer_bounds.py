@@ -12,9 +12,11 @@ from onefit.leave_out.engine import leave_out
 from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.step import Step, one_step
-from onefit.losses import Logistic, Multinomial, Poisson
-from onefit.penalties import L2
+from onefit.losses import Logistic, Multinomial, Poisson, Squared
+from onefit.metrics import Deviance, LogLoss
+from onefit.penalties import L2, ElasticNet
 from onefit.problem import Balance, Problem
+from onefit.risk.judging import yardstick
 from onefit.solvers.path import newton_path
 from onefit.solvers.solve import solve
 
@@ -100,3 +102,33 @@ def test_fits_along_a_path_are_near_the_optimum() -> None:
         exact = solve(Fit.at_start(problem)).fit
         size = np.abs(exact.coef).max()
         np.testing.assert_allclose(solution.fit.coef, exact.coef, rtol=0, atol=1e-4 * size)
+
+
+def _small(loss: str) -> Fit:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 6))
+    y = X[:, 0] + rng.standard_t(2, size=40)
+    problems = {
+        "squared": Problem(Squared(), L2(1.0), X, y, np.ones(40)),
+        "logistic": Problem(Logistic(), L2(0.2), X, (y > 0).astype(float), np.ones(40)),
+        "net": Problem(Logistic(), ElasticNet(0.5, 0.5), X, (y > 0).astype(float), np.ones(40)),
+        "poisson": Problem(Poisson(), L2(0.2), X, np.round(np.exp(0.4 * y.clip(-3, 4))), np.ones(40)),
+    }
+    return solve(Fit.at_start(problems[loss])).fit
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "net", "poisson"])
+def test_bounds_may_take_without_end(loss: str) -> None:
+    fit = _small(loss)
+    found, exact = leave_out(fit, affordable=np.inf), leave_out(fit, max_error=0.0)
+    assert np.all(np.abs(found.eta - exact.eta) <= found.bounds + exact.bounds + 1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_small_tables_are_told_to_more_than_was_asked_for(loss: str) -> None:
+    fit = _small(loss)
+    metric = Deviance(Poisson()) if loss == "poisson" else LogLoss((0, 1))
+    found = leave_out(fit, yardstick=yardstick(metric, fit.problem.y, None))
+    assert found.bounds.max() < 1e-5
+    exact = leave_out(fit, max_error=0.0)
+    assert np.all(np.abs(found.eta - exact.eta) <= found.bounds + exact.bounds + 1e-9)

@@ -290,18 +290,15 @@ def _draws(covariance: Array) -> Array:
 
 
 @cache
-def _normals(rank: int, seed: int) -> Array:
-    return np.random.default_rng(seed).standard_normal((N_BAGGED // 2, rank))
+def _normals(count: int, seed: int) -> Array:
+    """Of which the first do not depend on how many there are: (B / 2, count)."""
+    return np.random.default_rng(seed).standard_normal((count, N_BAGGED // 2)).T
 
 
 def _cheap_draws(roots: Array, seed: int = 0) -> Array:
     """Errors from N(0, B Bᵀ) for roots B (t, J, k), each with its opposite: (t, B, J).
 
-    The same normals for all roots of the same rank.
+    The same normals for all roots, so that a column of next to nothing changes next to nothing.
     """
-    ranks = (roots != 0).any(axis=1).sum(axis=1)
-    normals = np.zeros((ranks.max(initial=0) + 1, N_BAGGED // 2, roots.shape[2]))
-    for rank in np.unique(ranks).tolist():
-        normals[rank, :, :rank] = _normals(rank, seed)
-    half = np.matmul(normals[ranks], roots.transpose(0, 2, 1))
+    half = np.matmul(_normals(roots.shape[2], seed), roots.transpose(0, 2, 1))
     return np.concatenate([half, -half], axis=1)

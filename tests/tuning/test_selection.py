@@ -264,10 +264,10 @@ def test_a_bagged_choice_knows_neither_the_order_of_rows_nor_units(rng, selectio
 
 @pytest.mark.parametrize("bagging", [Bagging(2.0, 0.5), Bagging(1.0, 0.0)])
 def test_a_bagged_choice_does_not_hang_on_the_last_pivots(rng, bagging):
-    """How many there are above rounding depends on rounding: repeated rows and weights have the same choice."""
+    """How many there are depends on rounding: repeated rows and whole weights have the same choice."""
     for _ in range(20):
-        losses = _path_of_losses(rng, 50)
-        risks, root = losses.mean(axis=0)[None], roots_of(covariance_of_means(losses, np.ones(50))[None])
+        losses = _losses(rng, 1.0 + 0.2 * np.linspace(-1.0, 1.0, 15) ** 2, 40, correlation=0.8)
+        risks, root = losses.mean(axis=0)[None], roots_of(covariance_of_means(losses, np.ones(40))[None])
         longer = np.concatenate([root, np.full((1, root.shape[1], 1), 1e-12 * np.abs(root).max())], axis=2)
         places = np.arange(losses.shape[1])
         assert bagged(risks, longer, places, bagging) == bagged(risks, root, places, bagging)

@@ -239,6 +239,24 @@ def test_counts_that_are_all_zero_have_a_finite_start(power):
     assert start < -10
 
 
+@pytest.mark.parametrize(
+    "loss", [Squared(), Logistic(), Exponential(), Multinomial(3), Poisson(), Gamma(), Tweedie(1.5)], ids=repr
+)
+def test_a_constant_attains_the_smallest_loss_if_moving_from_it_does_not_help(loss):
+    y, _ = _case(loss)
+    held = np.random.default_rng(2).uniform(size=(N, 60)) < np.linspace(0.02, 0.3, 60)
+    held = held[:, held.any(axis=0)].astype(float)
+    found = loss.has_constant(y, held).reshape(held.shape[1], -1).all(axis=1)
+    for weights, attained in zip(held.T, found, strict=True):
+        level = np.asarray(loss.start(y, weights), dtype=float)
+        moves = np.vstack([np.eye(level.size), -np.eye(level.size)]).reshape(-1, *level.shape)
+        here, *there = (
+            weights @ loss.value(y, np.broadcast_to(level + move, (N, *level.shape)).copy())
+            for move in [np.zeros_like(level), *moves]
+        )
+        assert attained == (min(there) >= here)
+
+
 # --- kinks, and jumps of the second derivative ---------------------------------------------------
 
 WITH_CORNERS = [

@@ -181,3 +181,25 @@ def test_what_has_no_refit_keeps_the_approximation_and_is_said():
     assert est.refinement.failed == 2
     assert {2, 3} <= set(est.flagged)
     assert "no solution" in str(est)
+
+
+def test_nothing_is_solved_where_a_row_is_alone_in_its_class(monkeypatch):
+    from onefit.fit import Fit
+    from onefit.leave_out import refit
+    from onefit.losses import Logistic, Multinomial
+    from onefit.penalties import L2
+    from onefit.problem import Problem
+    from onefit.solvers.solve import solve
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
+    alone = np.arange(30) == 4
+    for loss, labels in ((Multinomial(3), np.where(alone, 2, y)), (Logistic(), alone)):
+        intercept = np.ones(3, dtype=bool) if labels.max() > 1 else np.array(True)
+        fit = solve(Fit.at_start(Problem(loss, L2(1.0), X, labels.astype(float), np.ones(30), intercept))).fit
+        rows = {k: np.array([k]) for k in (3, 4)}
+        assert list(refit.refit_sets(fit, rows, rows)) == [3]
+        with monkeypatch.context() as patch:
+            patch.setattr(refit, "solve", None)
+            patch.setattr(refit.batched, "solve_without", None)
+            assert not refit.refit_sets(fit, {4: rows[4]}, {4: rows[4]})

@@ -101,6 +101,7 @@ def refit_sets(
     ``joblib.parallel_config`` asks for it.
     """
     starts = {} if starts is None else starts
+    removed = _with_minimum(fit, removed)
     found = _solve_together(fit, removed, judged, starts)
     if progress is not None:
         for done in range(len(found)):
@@ -114,6 +115,16 @@ def refit_sets(
             if progress is not None:
                 progress(done, len(removed))
     return found
+
+
+def _with_minimum(fit: Fit, removed: Mapping[int, Index]) -> dict[int, Index]:
+    """Those sets without which an intercept has a finite optimum: not without all rows of a class."""
+    problem, sets = fit.problem, list(removed.values())
+    if not sets or not np.any(problem.intercept):
+        return dict(removed)
+    attained = problem.loss.has_constant(problem.y, problem.weights_without(sets)).reshape(len(sets), -1)
+    lacking = np.any(problem.intercept & ~attained, axis=1)
+    return {k: rows for (k, rows), lacks in zip(removed.items(), lacking, strict=True) if not lacks}
 
 
 def _solve_together(

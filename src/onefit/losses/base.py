@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import Self
 
-from onefit._typing import Array
+import numpy as np
+
+from onefit._typing import Array, Mask
 from onefit.parameters import Parametrised
 from onefit.pieces import Interval, Pieces
 
@@ -117,6 +119,13 @@ class Loss(Parametrised, ABC):
     @abstractmethod
     def start(self, y: Array, weights: Array) -> Array:
         """Linear predictor of a constant model to start a solver from: a number, or (c,)."""
+
+    def has_constant(self, y: Array, weights: Array) -> Mask:
+        """Whether a constant attains the smallest loss under each of f weightings, (n, f): (f,) or (f, c).
+
+        Rows of one class alone, or counts that are all zero, have none: what is nearer is always better.
+        """
+        return np.ones(weights.shape[1], dtype=bool)
 
     def __sklearn_clone__(self) -> Self:
         return deepcopy(self)

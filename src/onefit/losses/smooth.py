@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import xlogy
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss, Loss, UnitDispersion
 from onefit.pieces import Pieces
 
@@ -77,6 +77,10 @@ class Logistic(UnitDispersion):
     def third(self, y: Array, eta: Array) -> Array:
         return self.hessian(y, eta) * -np.tanh(0.5 * eta)
 
+    def has_constant(self, y: Array, weights: Array) -> Mask:
+        held = (weights > 0).T.astype(np.float64)
+        return (held @ (y > 0) > 0) & (held @ (y < 1) > 0)
+
     def start(self, y: Array, weights: Array) -> Array:
         share = np.clip(np.average(y, axis=0, weights=weights), 1e-6, 1 - 1e-6)
         return np.log(share / (1 - share))
@@ -115,6 +119,9 @@ class Exponential(Loss):
 
     def third(self, y: Array, eta: Array) -> Array:
         return self.gradient(y, eta)
+
+    def has_constant(self, y: Array, weights: Array) -> Mask:
+        return Logistic().has_constant(y, weights)
 
     def start(self, y: Array, weights: Array) -> Array:
         return 0.5 * Logistic().start(y, weights)
@@ -168,6 +175,9 @@ class Multinomial(CoupledLoss, UnitDispersion):
         eye = np.eye(self.n_classes)
         centred = eye[None] - p[:, None, :]  # (n, category, c): one-hot minus mean
         return np.einsum("na,nab,nac,nad->nbcd", p, centred, centred, centred)  # third cumulant
+
+    def has_constant(self, y: Array, weights: Array) -> Mask:
+        return (weights > 0).T.astype(np.float64) @ (y[:, None] == np.arange(self.n_classes)) > 0
 
     def start(self, y: Array, weights: Array) -> Array:
         share = np.bincount(y.astype(np.intp), weights, self.n_classes) / weights.sum()
@@ -262,6 +272,13 @@ class Tweedie(Loss):
             return powers
         with np.errstate(over="ignore", invalid="ignore"):
             return np.where(factor == 0.0, 0.0, factor * powers)
+
+    def has_constant(self, y: Array, weights: Array) -> Mask:
+        return (
+            (weights > 0).T.astype(np.float64) @ (y > 0) > 0
+            if self.link == "log"
+            else super().has_constant(y, weights)
+        )
 
     def start(self, y: Array, weights: Array) -> Array:
         mean = np.average(y, weights=weights)

@@ -93,3 +93,44 @@ def test_conjugate_gradients_say_whether_they_are_near():
     found, near = solved(300)
     assert near
     np.testing.assert_allclose(A @ found.coef, b.coef, atol=1e-6)
+
+
+def left(products, gradient, step):
+    """Error of a step, relative, in the norm that steps are asked for in: (f,)."""
+    made = products.times(step)
+    rest = Direction(gradient.coef - made.coef, gradient.intercept - made.intercept)
+    size = [np.sum(products.scaled(g).coef * g.coef, axis=0) for g in (rest, gradient)]
+    levels = [products.scaled(g).intercept * g.intercept for g in (rest, gradient)]
+    return np.sqrt((size[0] + levels[0]) / (size[1] + levels[1]))
+
+
+@pytest.mark.parametrize("error", [3e-3, 1e-3])
+def test_rough_solutions_are_made_in_single_precision_and_as_near_as_asked_for(both, error, monkeypatch):
+    fit, _, ours = both
+    gradient, products = gradients(fit, 40), ours.products
+    times, kinds = Products.times, set()
+
+    def watched(self, along):
+        kinds.add(along.coef.dtype)
+        return times(self, along)
+
+    monkeypatch.setattr(Products, "times", watched)
+    step, is_near = products.approached(gradient, error)
+    assert is_near
+    assert kinds == {np.dtype(np.float32)}
+    assert step.coef.dtype == np.float64
+    assert np.all(left(products, gradient, step) <= 1.01 * error)
+
+
+def test_where_single_precision_does_not_do_double_does():
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.normal(size=(40, 2)) @ np.array([[1.0, 1.0], [1e-4, 0.0]]))
+    y = (rng.random(40) < 0.5).astype(float)
+    problem = Problem(Logistic(), L2(1e-9), X, y, np.ones(40), np.array(True))
+    fit = solve(Fit.at_start(problem)).fit
+    products = Products(fit, fit.hessian, np.array(1.0))
+    gradient = Direction(rng.normal(size=(2, 3)), rng.normal(size=3))
+    assert not products._roughly(gradient, 1e-3)[1]
+    step, is_near = products.approached(gradient, 1e-3)
+    assert is_near
+    assert np.all(left(products, gradient, step) <= 1.01e-3)

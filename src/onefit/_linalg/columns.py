@@ -115,7 +115,10 @@ class SparseColumns(Columns):
         return self.X[:, support]
 
     def scaled_columns(self, which: Index, factors: Array) -> Sparse:
-        return self.X[:, which] @ sp.diags_array(factors, format=self.X.format)
+        own = self.X[:, which]
+        by_column = own.format == "csc"
+        own.data = own.data * (np.repeat(factors, np.diff(own.indptr)) if by_column else factors[own.indices])
+        return own
 
     def by_column(self) -> Sparse:
         stored = sp.csc_array(self.X, dtype=np.float64)
@@ -164,7 +167,10 @@ class SparseColumns(Columns):
         return np.asarray(self.X.tocsr()[rows].multiply(coef).sum(axis=1)).ravel()
 
     def with_column(self, value: float) -> Sparse:
-        return sp.hstack([self.X, np.full((self.X.shape[0], 1), value)], format="csr")
+        own, n = self.by_column(), self.X.shape[0]
+        data, rows = np.append(own.data, np.full(n, value)), np.append(own.indices, np.arange(n))
+        ends = np.append(own.indptr, own.nnz + n)
+        return sp.csc_array((data, rows, ends), shape=(n, self.X.shape[1] + 1))
 
     @property
     def n_stored(self) -> int:

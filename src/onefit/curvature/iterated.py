@@ -30,7 +30,7 @@ from onefit.curvature.base import (
 )
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.numerics import TINY
+from onefit.numerics import EPS_SINGLE, TINY
 from onefit.penalties import Coordinates
 
 PROBES = 64  # of random signs, where the risk is told to a share of its standard error
@@ -44,6 +44,8 @@ ROUGHLY = 3e-3  # error of solutions for probes, relative, whose sum is off by t
 SHARPLY = 1e-10  # error of a solution that is asked for
 CLOSELY = 1e-3  # error of solutions whose square is that of a form
 AT_ONCE = 16  # directions at once: of more, what a sparse product fetches is out of the cache again
+SINGLE = 1e3 * EPS_SINGLE  # error from which on single precision does: far above what that rounds off
+SAFELY = 0.8  # share of an error that these are asked for, so that rounding leaves no more than that
 MOST_PRODUCTS = 300  # with K, before a factor is the better way
 
 
@@ -90,11 +92,11 @@ def conjugate_gradients(
 
 
 def _zeros(like: Direction) -> Direction:
-    return Direction(*(np.zeros(np.shape(part)) for part in like))
+    return Direction(*(np.zeros_like(part) for part in like))
 
 
 def _copied(one: Direction) -> Direction:
-    return Direction(*(np.array(part, dtype=np.float64) for part in one))
+    return Direction(*(np.array(part) for part in one))
 
 
 def _add(one: Direction, length: Array, other: Direction) -> None:
@@ -154,20 +156,44 @@ class Products:
     def approached(self, gradient: Direction, error: float) -> tuple[Direction, bool]:
         """The same as near as so many products lead, and whether that is as near as it should be."""
         rhs = Direction(self._held(gradient.coef), np.asarray(gradient.intercept, dtype=np.float64))
-        if rhs.coef.ndim == 1 or rhs.coef.shape[-1] <= AT_ONCE:
-            return conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
-        found, near = _zeros(rhs), True
-        for first in range(0, rhs.coef.shape[-1], AT_ONCE):
-            some = slice(first, first + AT_ONCE)
+        if rhs.coef.ndim == 1:
+            return self._solved(rhs, error)
+        found, near, roughly = _zeros(rhs), True, error >= SINGLE
+        for first in range(0, rhs.coef.shape[-1], size := AT_ONCE * (1 + roughly)):
+            some = slice(first, first + size)
             own = Direction(*(np.ascontiguousarray(part[..., some]) for part in rhs))
-            step, is_near = self._of_some(some).approached(own, error)
+            of_some, is_near = self._of_some(some), False
+            if roughly:
+                step, is_near = of_some._roughly(own, error)
+            if not is_near:
+                step, is_near = of_some._solved(own, error)
             found.coef[..., some], found.intercept[..., some] = step
             near &= is_near
         return found, near
 
+    def _solved(self, rhs: Direction, error: float) -> tuple[Direction, bool]:
+        return conjugate_gradients(self.times, self.scaled, _pairing, rhs, error, MOST_PRODUCTS)
+
+    def _roughly(self, rhs: Direction, error: float) -> tuple[Direction, bool]:
+        """In single precision, which halves what is fetched; what is left of the gradient shows rounding."""
+        rough, own = self.single, Direction(*_in_single(*rhs))
+        step, _ = rough._solved(own, SAFELY * error)
+        made = rough.times(step)
+        left = Direction(own.coef - made.coef, own.intercept - made.intercept)
+        is_near = _pairing(rough.scaled(left), left) <= error**2 * _pairing(rough.scaled(own), own)
+        return Direction(*(np.asarray(part, dtype=np.float64) for part in step)), bool(np.all(is_near))
+
+    @cached_property
+    def single(self) -> Products:
+        """The same, in single precision."""
+        fit, (bends, shares) = self.fit, _in_single(self.bends, self.shares)
+        problem = replace(fit.problem, X=fit.problem.X.astype(np.float32))
+        own = Fit(problem, fit.coef, fit.intercept).known(tangent=fit.tangent)
+        return Products(own, bends, shares)
+
     def _of_some(self, which: slice) -> Products:
         """Of some of the problems, or the only one."""
-        if self.bends.ndim == 1:
+        if self.bends.ndim == 1 or range(*which.indices(n := self.bends.shape[1])) == range(n):
             return self
         return replace(self, bends=self.bends[:, which], shares=self.shares[which])
 
@@ -193,7 +219,8 @@ class Products:
     @cached_property
     def _ridge(self) -> Array:
         """The penalty's curvature, 0 off the tangent: (p,)."""
-        return np.where(self.fit.tangent.support, self.fit.tangent.hessian, 0.0)
+        own = np.where(self.fit.tangent.support, self.fit.tangent.hessian, 0.0)
+        return own.astype(self.bends.dtype, copy=False)
 
     @cached_property
     def _curved(self) -> Array:
@@ -206,7 +233,7 @@ class Products:
         """By what the intercept of each is curved; infinite where there is none."""
         intercept = bool(self.fit.problem.intercept)
         totals = [total_curvature(d, intercept) for d in self.bends.reshape(len(self.bends), -1).T]
-        return np.array(totals).reshape(self.bends.shape[1:])
+        return np.array(totals, dtype=self.bends.dtype).reshape(self.bends.shape[1:])
 
     @cached_property
     def _means(self) -> Array:
@@ -217,7 +244,8 @@ class Products:
     def _diagonal(self) -> Array:
         """Of K, about the same for all problems: (p,)."""
         bends = np.maximum(self.bends.reshape(len(self.bends), -1).max(axis=1), 0.0)
-        return _linalg.column_norms(self.fit.problem.X, bends, centred=False) ** 2 + self._curved
+        squares = _linalg.column_norms(self.fit.problem.X, bends, centred=False) ** 2
+        return (squares + self._curved).astype(self.bends.dtype, copy=False)
 
     @property
     def _centred_diagonal(self) -> Array:
@@ -249,6 +277,11 @@ class Products:
         """Each coefficient on its own, by the diagonal of K."""
         own = gradient.coef / _linalg.with_axes(self._diagonal, gradient.coef)
         return Direction(own, gradient.intercept / self._levels)
+
+
+def _in_single(*parts: Array) -> list[Array]:
+    with np.errstate(over="ignore"):
+        return [part.astype(np.float32) for part in parts]
 
 
 def _pairing(one: Direction, other: Direction) -> Array:
@@ -294,7 +327,8 @@ class Iterated(Wrapped, ScalarCurvature):
         columns = _linalg.as_columns(self.X).basis_of_rows(rows)
         levels = np.full(len(rows), self.products.intercept)
         gradient = Direction(columns, levels)
-        return _pairing(self.products.approached(gradient, CLOSELY)[0], gradient)  # off by the square of that
+        step, _ = self.products.approached(gradient, CLOSELY)
+        return 2.0 * _pairing(step, gradient) - _pairing(step, self.products.times(step))  # off by its square
 
     @property
     def _bends(self) -> Array:

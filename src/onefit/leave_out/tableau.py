@@ -151,8 +151,9 @@ class WorkingSet:
         free = np.zeros(int(bool(fit.problem.intercept)))
         Z = np.hstack([X, np.ones((len(X), len(free)))])
         l1, l2 = np.concatenate([l1, free]), np.concatenate([l2, free])
-        K = _bent(d, Z, shrink * l2)
-        L = _linalg.cholesky(np.asfortranarray(K))
+        K, k = np.zeros((Z.shape[1], Z.shape[1]), order="F"), len(columns)
+        K[:k, :k], K[k:, k:] = _bent(fit, d, columns, means, shrink * l2[:k]), d.sum()
+        L = _linalg.cholesky(K)
         if L is None:
             return None
         inverse = _linalg.factor_inverse(L)
@@ -164,7 +165,7 @@ class WorkingSet:
         X, means, l1, l2 = _centred(self.fit, self.d, columns)
         inside, e, k = self.inside, len(columns), len(self.columns)
         across = _linalg.product(self.Z.T, self.d[:, None] * X)
-        corner = _bent(self.d, X, self.shrink * l2)
+        corner = _bent(self.fit, self.d, columns, means, self.shrink * l2)
         side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
         side[inside] = solved
         side[~inside] += _linalg.product(-self.K[np.ix_(~inside, inside)], solved)
@@ -209,9 +210,10 @@ def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, A
     return X - means, means, l1, l2
 
 
-def _bent(d: Array, Z: Array, l2: Array) -> Array:
+def _bent(fit: Fit, d: Array, columns: Index, means: Array, l2: Array) -> Array:
     """K of some columns."""
-    K = _linalg.product(Z.T, d[:, None] * Z)
+    own = _linalg.active_columns(fit.problem.X, columns)
+    K = _linalg.full_gram(own, means if np.any(means) else None, d)
     K[np.diag_indices_from(K)] += l2
     return K
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from onefit import _linalg
 from onefit.fit import Fit
+from onefit.leave_out import optimality
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
@@ -186,3 +187,44 @@ def test_elastic_nets_are_followed_where_all_rows_share_a_tableau(weights):
     drawn = np.random.default_rng(1).uniform(0.5, 2.0, 40) if weights == "unequal" else np.ones(40)
     fit = _fit(X, y, ElasticNet(10.0, 0.5), drawn)
     assert ways(fit)[0][1] == (Way.FOLLOW if weights == "equal" else Way.ITERATE)
+
+
+def _some_ends(fit, columns, rows):
+    """No optima but in the intercept, some near the fit and some far: coefficients, intercepts, slopes."""
+    X, y, weights = fit.problem.X, fit.problem.y, fit.problem.weights
+    coef = np.repeat(fit.coef[None, columns], len(rows), axis=0)
+    coef[len(rows) // 2 :] *= np.random.default_rng(0).uniform(0.5, 1.5, coef[len(rows) // 2 :].shape)
+    held = np.where(np.arange(len(y))[:, None] == rows, 0.0, weights[:, None])
+    residual = y[:, None] - (X.toarray() if sp.issparse(X) else X)[:, columns] @ coef.T
+    level = (held * residual).sum(axis=0) / held.sum(axis=0)
+    if not fit.problem.intercept:
+        level = np.zeros(len(rows))
+    return coef, level, held * (residual - level)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_columns_are_screened_only_where_they_stay_at_zero(share, store, weigh, fit_intercept, monkeypatch):
+    monkeypatch.setattr(optimality, "TOGETHER", 4)
+    X, y = _data(n=40, p=120, seed=3)
+    X[:, ::3] += 5.0
+    null = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()
+    fit = _fit(store(X), y, L1(share * null), weigh(40), fit_intercept)
+    watched, rows, asked = Watched.of(fit), np.flatnonzero(fit.problem.weights), []
+    screened = optimality.Optimality._screened
+
+    def seen(self, block):
+        asked.extend(screened(self, block))
+        return asked
+
+    monkeypatch.setattr(optimality.Optimality, "_screened", seen)
+    columns = np.sort(watched.columns)
+    coef, level, slope = _some_ends(fit, columns, rows)
+    optimality.Optimality(watched, columns).of(rows, coef, level)
+    bound = np.outer(fit.problem.separable.strengths(fit.coef.shape)[0], 1.0 - fit.problem.lost_shares(rows))
+    violated, looked_at = np.abs(X.T @ slope) > bound, np.zeros(bound.shape, dtype=bool)
+    looked_at[columns] = True
+    for which, near in asked:
+        looked_at[np.ix_(near, which)] = True
+    assert np.all(looked_at | ~violated)
+    assert violated.any()
+    assert share == 0.1 or not looked_at.all()

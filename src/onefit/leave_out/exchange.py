@@ -32,6 +32,8 @@ class Minima(NamedTuple):
     x : (q, a) array
     tau : (a,) array
         Each row's own term.
+    inverse_slack : (a,) array
+        1 / (1 − w h) of each row on its pattern.
     exchanges : (a,) int array
         Rounds in which the pattern changed.
     settled : (a,) bool array
@@ -40,6 +42,7 @@ class Minima(NamedTuple):
 
     x: Array
     tau: Array
+    inverse_slack: Array
     exchanges: Index
     settled: Mask
 
@@ -69,6 +72,7 @@ class QuadraticModels:
             return found
         again = self._descend(left)
         found.x[:, left], found.tau[left], found.settled[left] = again.x, again.tau, again.settled
+        found.inverse_slack[left] = again.inverse_slack
         found.exchanges[left] += again.exchanges
         return found
 
@@ -77,38 +81,33 @@ class QuadraticModels:
 
         Where it does, the slack 1 − w h of the row on that pattern is nothing but what ``LETS_GO`` leaves.
         """
-        on, base = (found.x != 0) | (self.bound == 0), self.tableau
-        entered = (on & ~base.eliminated.inside).any(axis=0)
-        which = np.flatnonzero(found.settled & (entered | (base.d * base.leverage > 1.0 - HELD_ALONE)))
-        known = found.settled.copy()
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            inverse_slack = base.inverse_slack(which, on[:, which])
-        known[which] = np.abs(inverse_slack) * HELD_ALONE <= 1.0
-        return known
+        with np.errstate(invalid="ignore"):
+            return np.asarray(found.settled & (np.abs(found.inverse_slack) * HELD_ALONE <= 1.0))
 
     def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
         """Nothing found yet, and the patterns and signs where the models start."""
         x, held = self.start[:, which], self.bound[:, which] > 0
         none = np.zeros(which.size, dtype=np.intp)
-        unknown = Minima(x, np.full(which.size, np.nan), none, none > 0)
+        tau, inverse_slack = np.full((2, which.size), np.nan)
+        unknown = Minima(x, tau, inverse_slack, none, none > 0)
         return unknown, (x != 0) | ~held, np.where(held, np.sign(x), 0.0)
 
     def _exchange(self) -> Minima:
-        todo = np.arange(self.start.shape[1])
+        todo, bound = np.arange(self.start.shape[1]), self.bound
         found, on, signs = self._at_start(todo)
         least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
-            at = todo if todo.size < least.size else slice(None)
-            free, found.tau[at] = self._free(todo, on[:, at], signs[:, at])
-            found.x[:, at], on[:, at], signs[:, at], moved = exchanged(
-                on[:, at], signs[:, at], free, self.bound[:, at]
-            )
-            finite, changes = np.isfinite(free).all(axis=0), moved.sum(axis=0)
-            found.settled[todo] = finite & (changes == 0)
+            free, found.tau[todo], found.inverse_slack[todo] = self._free(todo, on, signs)
+            x, on, signs, moved = exchanged(on, signs, free, bound)
+            finite, changes = np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0)
+            waited = np.where(changes < least, 0, waited + 1)
+            least = np.minimum(least, changes)
+            goes_on = finite & (changes > 0) & (waited < PATIENCE)
+            done = todo[~goes_on]
+            found.x[:, done], found.settled[done] = x[:, ~goes_on], (finite & (changes == 0))[~goes_on]
             found.exchanges[todo] += changes > 0
-            waited[todo] = np.where(changes < least[todo], 0, waited[todo] + 1)
-            least[todo] = np.minimum(least[todo], changes)
-            todo = todo[finite & (changes > 0) & (waited[todo] < PATIENCE)]
+            todo, least, waited = todo[goes_on], least[goes_on], waited[goes_on]
+            on, signs, bound = on[:, goes_on], signs[:, goes_on], bound[:, goes_on]
         return found
 
     def _descend(self, which: Index) -> Minima:
@@ -117,7 +116,8 @@ class QuadraticModels:
         for _ in range(ROUNDS):
             if todo.size == 0:
                 break
-            free, found.tau[todo] = self._free(which[todo], on[:, todo], signs[:, todo])
+            now = self._free(which[todo], on[:, todo], signs[:, todo])
+            free, found.tau[todo], found.inverse_slack[todo] = now
             finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
             crosses = on[:, todo] & (bound[:, todo] > 0) & (free * signs[:, todo] < 0)
             share = np.divide(x[:, todo], x[:, todo] - free, out=np.ones_like(free), where=crosses)
@@ -137,10 +137,10 @@ class QuadraticModels:
             todo = todo[stops | enters]
         return found
 
-    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
+    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            (free,), (tau,) = self.tableau.solve(which, on, signs)
-        return free, tau
+            (free,), (tau,), inverse_slack = self.tableau.solve(which, on, signs)
+        return free, tau, inverse_slack
 
 
 def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array, Mask, Array, Mask]:
@@ -166,8 +166,11 @@ def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array,
     moved : bool array
         What leaves or enters.
     """
-    leaves = on & (bound > 0) & (free * signs < 0)
-    enters = ~on & (np.abs(free) > bound * (1.0 + ON_BOUND))
-    signs = np.where(enters, np.sign(free), np.where(leaves, 0.0, signs))
-    stays = on & ~leaves
-    return np.where(stays, free, 0.0), stays | enters, signs, leaves | enters
+    beyond = np.abs(free)
+    beyond -= bound * (1.0 + ON_BOUND)
+    moved: Mask = np.where(on, free * signs < 0, beyond > 0)
+    moved &= ~on | (bound > 0)
+    place = np.nonzero(moved)  # few
+    signs = signs.copy()
+    signs[place] = np.where(on[place], 0.0, np.sign(free[place]))
+    return np.where(on & ~moved, free, 0.0), on ^ moved, signs, moved

@@ -115,8 +115,7 @@ def _along_lasso(watched: Watched, rows: Index) -> Followed:
     def by_row(which: Index) -> dict[int, SolvedWithout]:
         coef = np.zeros((which.size, fit.coef.size))
         coef[:, ends.columns] = ends.coef[which]
-        own = _linalg.as_columns(fit.problem.X).own_products(rows[which], coef) + ends.intercept[which]
-        return _by_row(rows[which], own, coef, ends.intercept[which])
+        return _by_row(rows[which], ends.own[which], coef, ends.intercept[which])
 
     return Followed(by_row(np.flatnonzero(ends.solved)), by_row(np.flatnonzero(ends.came & ~ends.solved)))
 

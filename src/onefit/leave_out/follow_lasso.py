@@ -21,23 +21,24 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out.exchange import LETS_GO, QuadraticModels
+from onefit.leave_out.optimality import Optimality
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
-from onefit.numerics import ON_BOUND
 
 ROUNDS = 4  # times that columns which turn out to join may be added
-STATIONARY = 1e-8  # relative error of a correlation on the support that is none
 
 
 class LassoEnds(NamedTuple):
     """Refits without some rows.
 
-    ``coef`` (r, |columns|) are the coefficients of ``columns``, all others are zero; ``came`` says which rows
-    have an end on these columns, ``solved`` for which of them the conditions of optimality hold on all.
+    ``coef`` (r, |columns|) are the coefficients of ``columns``, all others are zero; ``own`` are the linear
+    predictors of the rows themselves.  ``came`` says which rows have an end on these columns, ``solved`` for
+    which of them the conditions of optimality hold on all.
     """
 
     columns: Index
     coef: Array
     intercept: Array
+    own: Array
     exchanges: Index
     came: Mask
     solved: Mask
@@ -101,9 +102,11 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
             own_coef, level[part] = table.coefficients(found.x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
             came[part], exchanges[part] = models.determined(found), found.exchanges
-    solved, ended = came.copy(), np.flatnonzero(came)
-    solved[ended], joining = _optimal(watched, rows[ended], columns, coef[ended], level[ended])
-    return LassoEnds(columns, coef, level, exchanges, came, solved), joining
+    solved, predicted, ended = came.copy(), np.zeros(len(rows)), np.flatnonzero(came)
+    some = slice(None) if ended.size == len(rows) else ended  # usually all, which need no copy
+    judged = Optimality(watched, columns).of(rows[some], coef[some], level[some])
+    solved[ended], predicted[ended] = judged.solved, judged.own
+    return LassoEnds(columns, coef, level, predicted, exchanges, came, solved), judged.joining
 
 
 def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:
@@ -118,11 +121,11 @@ def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     coef = np.zeros((len(ends.coef), len(again.columns)))
     coef[:, np.searchsorted(again.columns, ends.columns)] = ends.coef
     coef[which] = again.coef
-    level, exchanges = ends.intercept.copy(), ends.exchanges.copy()
+    level, own, exchanges = ends.intercept.copy(), ends.own.copy(), ends.exchanges.copy()
     came, solved = ends.came.copy(), ends.solved.copy()
-    level[which], exchanges[which] = again.intercept, again.exchanges
+    level[which], own[which], exchanges[which] = again.intercept, again.own, again.exchanges
     came[which], solved[which] = again.came, again.solved
-    return LassoEnds(again.columns, coef, level, exchanges, came, solved)
+    return LassoEnds(again.columns, coef, level, own, exchanges, came, solved)
 
 
 def _models(table: WorkingSet, rows: Index, f: Array) -> QuadraticModels:
@@ -140,38 +143,3 @@ def _models(table: WorkingSet, rows: Index, f: Array) -> QuadraticModels:
     tableau = Tableau(table.elimination, base[None], pull, keep[None], d, own[None], leverage)
     start = np.repeat(np.where(inside, x, 0.0)[:, None], len(rows), axis=1)
     return QuadraticModels(tableau, start, np.multiply.outer(table.l1, keep))
-
-
-def _optimal(watched: Watched, rows: Index, columns: Index, coef: Array, level: Array) -> tuple[Mask, Mask]:
-    """Rows whose coefficients solve the problem without them, and columns that should have joined."""
-    fit, problem = watched.fit, watched.fit.problem
-    l1, l2 = problem.separable.strengths(fit.coef.shape)
-    solved, joining = np.ones(len(rows), dtype=bool), np.zeros(len(l1), dtype=bool)
-    active = _linalg.active_columns(problem.X, columns)
-    held, open_to_ties = np.where(np.isfinite(l1), l1, np.inf)[:, None], watched.may_be_tied
-    unit = STATIONARY * (np.abs(fit.loss_gradient).max() + np.finfo(float).tiny)
-    scale = np.abs(fit.gradient).sum() * STATIONARY
-    size = max(1, _linalg.BLOCK_SIZE // max(problem.X.shape))
-    for start in range(0, len(rows), size):
-        part = slice(start, start + size)
-        keep, beta = 1.0 - problem.lost_shares(rows[part]), coef[part].T
-        eta = _linalg.times(active, beta) + level[part]
-        slope = problem.weights[:, None] * (problem.y[:, None] - eta)
-        slope[rows[part], np.arange(slope.shape[1])] = 0.0
-        gamma = _linalg.transposed_times(problem.X, slope)
-        gamma[columns] -= keep * l2[columns, None] * beta
-        bound, on = keep * l1[columns, None], beta != 0
-        off_target = np.where(on, np.abs(gamma[columns] - bound * np.sign(beta)), 0.0)
-        excess, most = np.abs(gamma, out=gamma), keep * held
-        excess -= most
-        excess[columns] = np.where(on, -np.inf, excess[columns])
-        j, i = np.nonzero(excess >= np.multiply(most, -ON_BOUND, out=most))  # few
-        tie = ON_BOUND * keep[i] * l1[j]
-        beyond = excess[j, i] > tie + 1e-3 * unit
-        bad = i[beyond | ((excess[j, i] >= -tie) & open_to_ties[j])]  # others may be as good
-        joining[j[beyond]] = True
-        level_free = np.abs(slope.sum(axis=0)) if problem.intercept else np.zeros(slope.shape[1])
-        fine = (off_target <= unit).all(axis=0) & (level_free <= scale)
-        fine[bad] = False
-        solved[part] = fine
-    return solved, joining & watched.eligible

@@ -285,8 +285,11 @@ class Tableau:
         leverage = np.einsum("qa,qa->a", z[inside], pull[inside])
         return cls(table.elimination, base[None], pull, keep[None], d, at_base[None], leverage)
 
-    def solve(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array]:
-        """What the patterns (q, b) of some problems leave free: x on them, γ off them (m, q, b); τ (m, b)."""
+    def solve(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
+        """What the patterns (q, b) of some problems leave free: x on them, γ off them (m, q, b).
+
+        And τ (m, b), and 1 / (1 − w h) of the rows there (b,).
+        """
         own = which if which.size < len(self.d) else slice(None)
         table, keep = self.eliminated.of(own), self.keep[:, own]
         base, pull, at_base = self.base[..., own], self.pull[:, own], self.at_base[:, own]
@@ -297,26 +300,18 @@ class Tableau:
             at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
         d, leverage, exchanged = self.d[own], self.leverage[own], on != table.inside
         if not exchanged.any():
-            tau = d * at_base / (1.0 - d * leverage)
-            return base + tau[:, None] * pull, tau
+            inverse_slack = 1.0 / (1.0 - d * leverage)
+            tau = d * at_base * inverse_slack
+            return base + tau[:, None] * pull, tau, inverse_slack
         groups = list(_padded(exchanged))
-        inputs, tau = _inputs(table, base, signs, keep, at_base, pull, d, leverage, exchanged, groups)
+        inputs, tau, slack = _inputs(table, base, signs, keep, at_base, pull, d, leverage, exchanged, groups)
         free = tau[:, None] * pull
         free += base
         free -= table.moved(inputs, groups)
         j, k = np.nonzero(exchanged)
         held = np.broadcast_to(table.held, exchanged.shape)
         free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
-        return free, tau
-
-    def inverse_slack(self, which: Index, on: Mask) -> Array:
-        """1 / (1 − w h) of the rows of some problems on the patterns (q, b): (b,)."""
-        own = which if which.size < len(self.d) else slice(None)
-        table, d, nothing = self.eliminated.of(own), self.d[own], np.zeros((1, *on.shape))
-        unit = np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
-        exchanged = on != table.inside
-        problems = self.pull[:, own], d, self.leverage[own], exchanged, list(_padded(exchanged))
-        return np.asarray(_inputs(table, nothing, nothing[0], 0.0 * unit[None], unit[None], *problems)[1][0])
+        return free, tau, slack
 
 
 def _inputs(
@@ -330,10 +325,10 @@ def _inputs(
     leverage: Array,
     exchanged: Mask,
     groups: list[_Group],
-) -> tuple[Array, Array]:
-    """Inputs of the exchanged coordinates and τ, a small system a problem."""
+) -> tuple[Array, Array, Array]:
+    """Inputs of the exchanged coordinates, τ and 1 / (1 − w h), a small system a problem."""
     cases, q, b = base.shape
-    inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases, b))
+    inputs, tau = np.zeros((cases, b, q)).swapaxes(1, 2), np.empty((cases + 1, b))
     inside: Mask = np.broadcast_to(table.inside, exchanged.shape)
     l1: Array = np.broadcast_to(table.l1, exchanged.shape)
     for some, Q, padding in groups:
@@ -348,15 +343,15 @@ def _inputs(
         system[:, :size][padding] = 0.0
         system[:, size, :size][padding] = 0.0
         system[:, np.arange(size), np.arange(size)] += padding
-        rhs = np.empty((cases, len(some), size + 1))
+        rhs = np.zeros((cases + 1, len(some), size + 1))  # the last for the slack
         wanted = keep[:, some, None] * np.where(inside[here], 0.0, l1[here] * signs[here])
-        rhs[..., :size] = np.where(padding, 0.0, base[:, *here] - wanted)
-        rhs[..., size] = d[some] * at_base[:, some]
+        rhs[:-1, :, :size] = np.where(padding, 0.0, base[:, *here] - wanted)
+        rhs[:-1, :, size], rhs[-1, :, size] = d[some] * at_base[:, some], 1.0
         x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)
         k, m = np.nonzero(~padding)
-        inputs[:, Q[k, m], some[k]] = x[:, k, m]
+        inputs[:, Q[k, m], some[k]] = x[:-1, k, m]
         tau[:, some] = x[..., size]
-    return inputs, tau
+    return inputs, tau[:-1], tau[-1]
 
 
 class _Group(NamedTuple):

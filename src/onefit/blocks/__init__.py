@@ -9,6 +9,7 @@ Nothing is kept whose size is that of the rows.
 
 from onefit.blocks.chosen import ChosenStrength, RowValues
 from onefit.blocks.estimate import BlocksEstimate
+from onefit.blocks.folds import NetWithoutSets, search_net_without_sets
 from onefit.blocks.left_out_path import LeftOutPath, LossSums
 from onefit.blocks.paths import Spectrum, net_path, ridge_path
 from onefit.blocks.rows import ArrayRows, Block, Rows, block_length
@@ -22,6 +23,7 @@ __all__ = [
     "ChosenStrength",
     "LeftOutPath",
     "LossSums",
+    "NetWithoutSets",
     "RowSums",
     "RowValues",
     "Rows",
@@ -30,6 +32,7 @@ __all__ = [
     "block_length",
     "net_path",
     "ridge_path",
+    "search_net_without_sets",
     "tune_net",
     "tune_ridge",
 ]

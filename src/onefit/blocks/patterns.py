@@ -172,4 +172,5 @@ class Patterns:
             (np.einsum("pa,pa->a", on_support, base) - y[b])[None],
             np.einsum("pa,pa->a", on_support, pull),
         )
-        return QuadraticModels(tableau, np.where(inside, self.base[:, j], 0.0), supports.l1 * keep)
+        start = np.where(inside, self.base[:, j], 0.0)
+        return QuadraticModels(tableau=tableau, start=start, bound=supports.l1 * keep)

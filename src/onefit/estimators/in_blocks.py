@@ -123,14 +123,15 @@ def _needing_all_rows(model: SelfTuned) -> list[str]:
 
 def has_passes(model: SelfTuned) -> bool:
     """Whether two passes over the rows tune a model: squared loss, and a penalty that columns share alike."""
-    if _needing_all_rows(model) or not isinstance(model._fitted_loss(), Squared):
+    return not _needing_all_rows(model) and _is_of_squares(model, kinked=model._mean_scaled)
+
+
+def _is_of_squares(model: SelfTuned, *, kinked: bool) -> bool:
+    """Whether it is a mean of squares with an ℓ1 part, or a sum with an ℓ2 part alone."""
+    if not isinstance(model._fitted_loss(), Squared) or model._mean_scaled != kinked:
         return False
     units = [model._unit_penalty(ratio) for ratio in model._ratios()]
-    return all(
-        (isinstance(unit, L1 | ElasticNet) and model._mean_scaled)
-        or (isinstance(unit, L2) and not model._mean_scaled)
-        for unit in units
-    )
+    return all(isinstance(unit, L1 | ElasticNet if kinked else L2) for unit in units)
 
 
 def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
@@ -147,6 +148,19 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
         return cost.is_tall(n, p)
     counting = sample.weights[sample.weights > 0]  # an ℓ2 part shrinks by unequal shares of unequal weights
     return p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
+
+
+def goes_on_sums(model: SelfTuned, sample: Sample) -> bool:
+    """Whether refits without sets of rows are solved on sums over the rows that stay.
+
+    They are where columns are fewer than these rows, and share the penalty alike.
+    """
+    alike = [name for name in _needing_all_rows(model) if name not in {"cv", "scoring"}] == []
+    of_one = sample.target.ndim == 1 and sample.offset is None
+    if sample.sets is None or not alike or not of_one or not _is_of_squares(model, kinked=True):
+        return False
+    leaving = max(len(removed) for removed in sample.sets.removed)
+    return sample.X.shape[1] < np.count_nonzero(sample.weights) - leaving
 
 
 def check_several_rows(count: int) -> None:

@@ -16,13 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
-from onefit.blocks import ArrayRows, Rows, RowValues
-from onefit.blocks.rows import SAMPLE
+from onefit.blocks import ArrayRows, NetWithoutSets, Rows, RowValues, search_net_without_sets
+from onefit.blocks.rows import SAMPLE, Block
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
     TunedOnRows,
     check_several_rows,
     goes_in_passes,
+    goes_on_sums,
     has_curved_passes,
     has_passes,
     tune_curved,
@@ -37,6 +38,7 @@ from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
+from onefit.solvers.solve import solve
 from onefit.sources import as_source
 from onefit.tuning.contest import Contest, Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
@@ -265,6 +267,8 @@ class SelfTuned(Penalized):
         of_squares = isinstance(self._fitted_loss(), Squared) and judgement.is_of_squares
         if of_squares and self._is_plain_ridge(ratio) and not self._mean_scaled:
             return self._by_spectrum(sample, ratio)
+        if goes_on_sums(self, sample):
+            return self._on_sums(sample, judgement, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
         in_dual = self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
@@ -280,6 +284,24 @@ class SelfTuned(Penalized):
             result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={})
         problem_at = partial(self._problem, sample, ratio=ratio)
         return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
+
+    def _on_sums(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
+        """Every strength by refits without the sets, on sums over the rows."""
+        assert sample.sets is not None
+        rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
+        models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept))
+        grid = self._grid(sample, ratio)
+        result = search_net_without_sets(
+            models, grid, judgement, self.selection, early_stopping=self.early_stopping
+        )
+
+        def at_choice() -> tuple[SearchResult, LeftOut]:
+            best = result.best
+            problem = self._problem(sample, float(result.strengths[best]), ratio)
+            chosen = solve(Fit(problem, result.coefs[best], result.levels[best]))
+            return result, judgement.thoroughly(chosen, 0.0)
+
+        return Candidate(ratio, result, at_choice)
 
     def _spectrum(self, sample: Sample) -> tuple[RidgeSpectrum, Grid]:
         """The eigendecomposition of a ridge problem, and the strengths."""

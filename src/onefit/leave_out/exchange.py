@@ -9,6 +9,7 @@ violates its bound most enters.  The objective falls from one pattern to the nex
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,22 +48,24 @@ class Minima(NamedTuple):
     settled: Mask
 
 
-@dataclass(frozen=True, eq=False)
-class QuadraticModels:
-    """Quadratic models with an ℓ1 part, one for each problem of a tableau.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KinkedModels(ABC):
+    """Quadratic models with an ℓ1 part, however they are solved on a pattern.
 
     Attributes
     ----------
-    tableau : Tableau
     start : (q, a) array
         Their signs are those to start with.
     bound : (q, a) array
         What the kinks can hold; zero where there is none.
     """
 
-    tableau: Tableau
     start: Array
     bound: Array
+
+    @abstractmethod
+    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
+        """Minima of some models on patterns (q, b), with what the kinks hold off them; τ and 1/(1 − w h)."""
 
     def minima(self) -> Minima:
         """Minima of all models."""
@@ -136,6 +139,13 @@ class QuadraticModels:
             found.exchanges[todo] += stops | enters
             todo = todo[stops | enters]
         return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuadraticModels(KinkedModels):
+    """Those that are problems of a tableau, one each."""
+
+    tableau: Tableau
 
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -142,4 +142,4 @@ def _models(table: WorkingSet, rows: Index, f: Array) -> QuadraticModels:
     base, keep = np.where(inside, x, held)[:, None] + change, 1.0 - f
     tableau = Tableau(table.elimination, base[None], pull, keep[None], d, own[None], leverage)
     start = np.repeat(np.where(inside, x, 0.0)[:, None], len(rows), axis=1)
-    return QuadraticModels(tableau, start, np.multiply.outer(table.l1, keep))
+    return QuadraticModels(tableau=tableau, start=start, bound=np.multiply.outer(table.l1, keep))

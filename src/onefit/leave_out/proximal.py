@@ -317,7 +317,8 @@ class RowProblems:
         z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
         f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
         keep = self.keep[active]
-        models = QuadraticModels(Tableau.of(table, f, keep, z, d), x, np.multiply.outer(table.l1, keep))
+        tableau, bound = Tableau.of(table, f, keep, z, d), np.multiply.outer(table.l1, keep)
+        models = QuadraticModels(tableau=tableau, start=x, bound=bound)
         found = models.minima()
         return found.x, found.settled
 

@@ -99,7 +99,10 @@ class Judgement:
 
     def losses(self, left_out: LeftOut) -> Array:
         """Loss of what counts as one, a row or a group: (u,)."""
-        rows, eta = left_out.rows, left_out.eta
+        return self.losses_of(left_out.rows, left_out.eta)
+
+    def losses_of(self, rows: Index, eta: Array) -> Array:
+        """The same, from the left-out predictors of all judged rows."""
         own = self.metric.losses(self.target[rows], eta) if self.score is None else self.score(rows, eta)
         if self.sets is None and self.clusters is None:
             return own

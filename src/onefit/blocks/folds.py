@@ -1,0 +1,222 @@
+"""Lasso and elastic-net paths without sets of rows, solved on sums over the rows that stay.
+
+What stays without a set has sums of its own, and the refits at all strengths are exact solutions of them.
+Where columns are few, the refits of all sets at all strengths are solved together, each from the pattern of
+the fit to all rows at its strength (``leave_out.exchange``); else each set has a path of its own, as the fit
+has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import accumulate
+from operator import add
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.blocks.left_out_path import LossSums
+from onefit.blocks.optima import optima
+from onefit.blocks.rows import Block
+from onefit.blocks.sums import RowSums
+from onefit.blocks.tuning import longer, visited
+from onefit.cost import Work
+from onefit.leave_out.exchange import KinkedModels
+from onefit.leave_out.sets import Folds
+from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
+from onefit.tuning.path import SearchResult, of_verdicts
+from onefit.tuning.sample import Verdict
+from onefit.tuning.selection import Selection, smallest
+
+AT_HAND = 2**17  # numbers of the matrices of problems that are solved at once
+ROUNDS = 3.0  # in which patterns are exchanged, about, and of which the first is of all problems
+CALLS_OF_A_STEP = 80.0  # from one strength of a path to the next
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelsOfSums(KinkedModels):
+    """Quadratic models that share nothing.
+
+    Attributes
+    ----------
+    K : (a, q, q) array
+    f : (q, a) array
+        Each minimises ½ xᵀKx − fᵀx + Σ bound |x|.
+    """
+
+    K: Array
+    f: Array
+
+    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
+        own, inside, f = self.K[which], on.T, self.f[:, which]
+        rhs = np.where(on, f - self.bound[:, which] * signs, 0.0).T
+        system = np.where(inside[:, :, None] & inside[:, None, :], own, 0.0)
+        np.einsum("aqq->aq", system)[...] += ~inside
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            x = _linalg.solve_each(system, rhs[..., None])
+            free = np.where(on, x[..., 0].T, f - (own @ x)[..., 0].T)
+        return free, np.zeros(which.size), np.ones(which.size)  # no row of their own
+
+    def solved(self) -> tuple[Array, Mask]:
+        """Minima (q, a), and where they are sure: settled on a pattern that is definite."""
+        found = self.minima()
+        on = (found.x != 0) | (self.bound == 0)
+        rhs = np.where(on, self.f - self.bound * np.sign(found.x), 0.0)
+        _, sure = _linalg.solve_inside(self.K, rhs.T, on.T)
+        return found.x, found.settled & sure
+
+
+@dataclass(frozen=True, eq=False)
+class NetWithoutSets:
+    """A lasso or an elastic net of one response, and the same without each of some sets of rows.
+
+    Attributes
+    ----------
+    rows : Block
+        All of them.
+    sets : Folds
+    l1_ratio : float
+    has_intercept : bool
+    """
+
+    rows: Block
+    sets: Folds
+    l1_ratio: float
+    has_intercept: bool
+
+    @cached_property
+    def stays(self) -> list[RowSums]:
+        """Sums over what stays without each set."""
+        sums = list(_sums_of_disjoint(self.rows, self.sets) or _sums_one_by_one(self.rows, self.sets))
+        return sums if self.has_intercept else [own.about_zero() for own in sums]
+
+    @cached_property
+    def whole(self) -> RowSums:
+        """Sums over all rows."""
+        sums = RowSums.of(self.rows)
+        return sums if self.has_intercept else sums.about_zero()
+
+    def strengths(self, sums: RowSums, alphas: Array) -> tuple[Array, Array]:
+        """Strengths on the scale of the sum; the penalty goes with the weight of the rows."""
+        return sums.weight * self.l1_ratio * alphas, sums.weight * (1.0 - self.l1_ratio) * alphas
+
+    def path(self, sums: RowSums, alphas: Array) -> Array:
+        """Coefficients at each strength, one after the other: (J, p)."""
+        coefs = np.zeros((len(alphas), len(sums.means)))
+        for own, found in zip(coefs, optima(sums, *self.strengths(sums, alphas)), strict=True):
+            own[found.support] = found.beta
+        return coefs
+
+    def left_out(self, coefs: Array, alphas: Array) -> Array:
+        """Left-out linear predictors of the tested rows, by fit coefficients (J, p): (J, t)."""
+        p, found = coefs.shape[1], []
+        together = exchange_work(p).seconds < path_work(p).seconds
+        without = self._by_exchange(coefs, alphas) if together else (self.path(s, alphas) for s in self.stays)
+        for tested, sums, own in zip(self.sets.tested, self.stays, without, strict=True):
+            X = _linalg.as_design(self.rows.X).dense_rows(tested)
+            found.append(_linalg.product(own, (X - sums.means).T) + sums.y_means[0])
+        return np.hstack(found)
+
+    def _by_exchange(self, coefs: Array, alphas: Array) -> Iterator[Array]:
+        """Coefficients without each set, all strengths together: (J, p) each."""
+        size = max(1, AT_HAND // (coefs.shape[1] ** 2 * len(alphas)))
+        for first in range(0, len(self.stays), size):
+            some = self.stays[first : first + size]
+            x, sure = self._models(some, coefs, alphas).solved()
+            solved = x.T.reshape(len(some), *coefs.shape)
+            for sums, own, known in zip(some, solved, sure.reshape(len(some), -1), strict=True):
+                yield own if known.all() else self.path(sums, alphas)
+
+    def _models(self, some: Sequence[RowSums], coefs: Array, alphas: Array) -> ModelsOfSums:
+        p, J = coefs.shape[1], len(alphas)
+        gram, cross = np.stack([own.gram for own in some]), np.stack([own.cross[:, 0] for own in some])
+        l1, l2 = np.stack([self.strengths(own, alphas) for own in some], axis=1)
+        varies = np.einsum("fqq->fq", gram) > 0
+        start = np.where(varies[:, None], coefs, 0.0).reshape(-1, p).T
+        K = gram[:, None] + l2[..., None, None] * np.eye(p)
+        bound = np.broadcast_to(l1.ravel(), (p, l1.size))
+        return ModelsOfSums(start=start, bound=bound, K=K.reshape(-1, p, p), f=np.repeat(cross, J, axis=0).T)
+
+
+def exchange_work(p: int) -> Work:
+    """What a problem of p columns takes among many."""
+    return Work(flops=ROUNDS * 0.7 * p**3 + 60.0 * p**2, calls=4.0)
+
+
+def path_work(p: int) -> Work:
+    """What a strength of a path on p columns takes."""
+    return Work(flops=p**3 / 3.0 + p**2, calls=CALLS_OF_A_STEP)
+
+
+def _sums_of_disjoint(rows: Block, sets: Folds) -> list[RowSums]:
+    """Sums without sets that share no row, added up from those over each set; empty if some share one."""
+    leaves = np.concatenate(sets.removed)
+    if len(np.unique(leaves)) < leaves.size:
+        return []
+    parts = [RowSums.of(_some(rows, removed)) for removed in sets.removed]
+    stays = np.setdiff1d(np.arange(sets.n), leaves)
+    rest = [RowSums.of(_some(rows, stays))] if stays.size else []
+    before, after = list(accumulate(parts, add)), list(accumulate(parts[::-1], add))[::-1]
+    beside = [[*before[k - 1 : k][: k > 0], *after[k + 1 : k + 2], *rest] for k in range(len(parts))]
+    return [reduce(add, own) for own in beside]
+
+
+def _sums_one_by_one(rows: Block, sets: Folds) -> Iterator[RowSums]:
+    everyone = np.arange(sets.n)
+    return (RowSums.of(_some(rows, np.delete(everyone, removed))) for removed in sets.removed)
+
+
+def _some(rows: Block, which: Index) -> Block:
+    X, y, weights = rows
+    return Block(_linalg.some_rows(X, which), y[which], None if weights is None else weights[which])
+
+
+def search_net_without_sets(
+    models: NetWithoutSets,
+    grid: Grid,
+    judgement: Judgement,
+    selection: Selection = "bagged_se",
+    *,
+    early_stopping: bool = True,
+) -> SearchResult:
+    """Judge every strength by exact refits without the sets, and more while the risk falls at an end.
+
+    Parameters
+    ----------
+    models : NetWithoutSets
+    grid : Grid
+        On the scale of ``sklearn.linear_model.ElasticNet``.
+    judgement : Judgement
+        Of the same sets.
+    selection : "bagged_se", "bagged", "min" or "1se"
+    early_stopping : bool, default True
+        End the path where its risk is clearly past the minimum.
+    """
+    weights, rows = judgement.unit_weights, models.sets.rows
+    strengths, coefs, losses = (
+        np.empty(0),
+        np.empty((0, len(models.whole.means))),
+        np.empty((0, len(weights))),
+    )
+    more = grid.values
+    while len(more) > len(strengths):
+        anew = more[~np.isin(more, strengths)]
+        found = models.path(models.whole, anew)
+        own = np.stack([judgement.losses_of(rows, eta) for eta in models.left_out(found, anew)])
+        order = np.argsort(-np.concatenate([strengths, anew]), kind="stable")
+        coefs, losses = np.vstack([coefs, found])[order], np.vstack([losses, own])[order]
+        strengths, sums = more, _sums_of_losses(losses, weights)
+        more = longer(grid, strengths, sums.risks)
+    seen = visited(grid, strengths, sums, early_stopping)
+    verdicts = [Verdict(own, np.zeros_like(own), 0.0, proven=True) for own in losses[seen]]
+    levels = models.whole.y_means[0] - coefs[seen] @ models.whole.means
+    return of_verdicts(strengths[seen], verdicts, weights, coefs[seen], levels, selection)
+
+
+def _sums_of_losses(losses: Array, weights: Array) -> LossSums:
+    reference = losses[smallest(losses @ weights)]
+    return LossSums.of(reference, losses - reference, weights)

@@ -1,0 +1,123 @@
+"""Paths without sets of rows on sums over the rows that stay: against refits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import ElasticNet, Lasso
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit
+
+from onefit import ElasticNetLOO, LassoLOO
+from onefit.blocks import folds
+from onefit.risk.means import clustered
+
+pytestmark = pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
+ALPHAS = [0.02, 0.2, 1.0, 5.0]
+
+
+@pytest.fixture(autouse=True)
+def _no_other_way(monkeypatch):
+    """Let paths be solved on sums, or not at all."""
+
+    monkeypatch.setattr("onefit.estimators.self_tuned.search_path", None)
+
+
+def _refits(model, splits, X, y, weights=None):
+    """Losses of the tested rows of all splits, one after the other, at each strength."""
+    ratio = getattr(model, "l1_ratio_", 1.0)
+    losses = []
+    for alpha in model.alphas_:
+        own = []
+        for train, test in splits:
+            net = ElasticNet(
+                alpha, l1_ratio=ratio, fit_intercept=model.fit_intercept, tol=1e-13, max_iter=10**6
+            )
+            net.positive = model.positive
+            net.fit(X[train], y[train], None if weights is None else weights[train])
+            own.append((y[test] - net.predict(X[test])) ** 2)
+        losses.append(np.concatenate(own))
+    return np.array(losses)
+
+
+def _data(n=60, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) + rng.normal(size=p)
+    return X, X @ np.where(np.arange(p) < p // 2, 2.0, 0.0) + rng.normal(size=n) + 3.0
+
+
+@pytest.mark.parametrize("model", [LassoLOO, ElasticNetLOO])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("p", [6, 80], ids=["together", "one by one"])
+def test_every_strength_of_folds_is_that_of_refits(model, fit_intercept, p):
+    X, y = _data(120, p)
+    found = model(alphas=ALPHAS, cv=5, fit_intercept=fit_intercept, early_stopping=False, selection="min")
+    found.fit(X, y)
+    risks = _refits(found, list(KFold(5).split(X)), X, y).mean(axis=1)
+    np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-7)
+    assert found.loo_.value == pytest.approx(risks.min(), rel=1e-7)
+    assert set(found.guarantee_path_) == {"exact"}
+
+
+@pytest.mark.parametrize("cv", [ShuffleSplit(4, random_state=0), KFold(3, shuffle=True, random_state=1)])
+def test_weights_and_splits_that_share_rows(cv):
+    X, y = _data()
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(y))
+    weights[:5] = 0.0
+    splits = list(cv.split(X))
+    model = ElasticNetLOO(alphas=ALPHAS, cv=splits, early_stopping=False).fit(X, y, weights)
+    own = weights[np.concatenate([test for _, test in splits])]
+    losses = _refits(model, splits, X, y, weights)
+    np.testing.assert_allclose(model.risk_path_, losses @ own / own.sum(), rtol=1e-7)
+
+
+def test_groups_of_unequal_size():
+    X, y = load_diabetes(return_X_y=True)
+    groups = np.random.default_rng(0).integers(40, size=len(y))
+    model = LassoLOO(alphas=ALPHAS, early_stopping=False).fit(X, y, groups=groups)
+    splits = list(LeaveOneGroupOut().split(X, y, groups))
+    losses = _refits(model, splits, X, y)
+    rows = np.concatenate([test for _, test in splits])
+    own, units = clustered(losses[0], np.ones(len(rows)), groups[rows])
+    assert model.risk_path_[0] == pytest.approx(units @ own / units.sum(), rel=1e-7)
+    np.testing.assert_allclose(model.risk_path_, losses.mean(axis=1), rtol=1e-7)
+
+
+def test_a_column_that_is_constant_without_a_group_and_one_that_depends_on_others():
+    rng = np.random.default_rng(3)
+    groups = np.repeat(np.arange(6), 10)
+    X = np.column_stack([groups[:, None] == np.arange(6), rng.normal(size=(60, 2))]).astype(float)
+    X = np.column_stack([X, X[:, -1]])  # dummies sum to one, and a column comes twice
+    y = rng.normal(size=6)[groups] * 3 + X[:, -1] + 0.3 * rng.normal(size=60)
+    model = LassoLOO(alphas=[1e-3, 1e-2, 0.1], cv=GroupKFold(6), early_stopping=False).fit(
+        X, y, groups=groups
+    )
+    losses = _refits(model, list(GroupKFold(6).split(X, y, groups)), X, y)
+    np.testing.assert_allclose(model.risk_path_, losses.mean(axis=1), rtol=1e-6)
+
+
+def test_a_row_of_another_size_leaves_no_trace_without_its_fold():
+    X, y = _data()
+    X[7], y[7] = X[7] * 1e7, y[7] * 1e7
+    model = LassoLOO(alphas=[0.2], cv=KFold(3)).fit(X, y)
+    train, test = next(iter(KFold(3).split(X)))
+    own = (y[test] - Lasso(0.2, tol=1e-13).fit(X[train], y[train]).predict(X[test])) ** 2
+    kept = test != 7
+    found = model.loo_.losses[test[kept]]
+    np.testing.assert_allclose(found, own[kept], rtol=1e-6)
+
+
+def test_a_score_is_of_the_same_predictors():
+    X, y = _data()
+    model = LassoLOO(alphas=ALPHAS, cv=5, scoring="neg_mean_absolute_error", early_stopping=False).fit(X, y)
+    losses = np.sqrt(_refits(model, list(KFold(5).split(X)), X, y))
+    np.testing.assert_allclose(model.risk_path_, losses.mean(axis=1), rtol=1e-7)
+
+
+def test_the_two_ways_agree(monkeypatch):
+    X, y = _data(80, 12)
+    together = LassoLOO(cv=4).fit(X, y)
+    monkeypatch.setattr(folds, "exchange_work", lambda _: folds.Work(calls=np.inf))
+    alone = LassoLOO(cv=4).fit(X, y)
+    np.testing.assert_allclose(together.risk_path_, alone.risk_path_, rtol=1e-11)
+    assert together.alpha_ == alone.alpha_

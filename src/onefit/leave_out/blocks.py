@@ -36,11 +36,11 @@ from onefit.leave_out.chords import (
     LeftOutCurvature,
     Point,
     repeat_steps,
-    steps_in_rows,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.result import LeftOut
+from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
 from onefit.numerics import LEAST_SLACK
@@ -322,7 +322,7 @@ def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     hat = blocks.hat(batch.curvature, len(batch.which))
     step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, hat)
     refits = blocks.refits(batch.which)
-    end = steps_in_rows(refits, step.respond, batch.rows, most, tol, batch.shrink)
+    end = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink)
     reach = _reach(blocks, batch, forms, kept, forms.slack)
     blocks.settle(batch.which, refits, end.ended(refits, step.parameters), reach, step)
 

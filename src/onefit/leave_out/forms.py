@@ -158,6 +158,15 @@ class WithoutFolds:
     inner: Array  # (I − D H)⁻¹ D
     hat: Hat  # Z K⁻¹ Zᵀ times columns
 
+    def of(self, which: Index) -> WithoutFolds:
+        """Some of the folds."""
+        forms = self.forms
+        few = Forms(forms.H[which], forms.D[which], forms.rows[which], forms.coupled)
+        found = WithoutFolds(self.curvature, self.problem, few, self.inner[which], self.hat)
+        if "_columns" in self.__dict__:
+            found.__dict__["_columns"] = self._columns[:, which]
+        return found
+
     @cached_property
     def _columns(self) -> Array:
         """Z K⁻¹ Z_Gᵀ of a single output: (n, f, b)."""

@@ -1,0 +1,167 @@
+"""Steps towards refits without sets of rows that are told by the rows alone, where columns are many.
+
+The parameters without set G are θ̂ − K_G⁻¹ Zᵀ u at every step: gradients are sums over rows, and that of the
+penalty at θ̂ is one, too: Zᵀ g = −∇P(θ̂).  With H_G = Z K_G⁻¹ Zᵀ and η = η̂ − H_G u a step is
+
+    u ← (1 − κ) u + ℓ′(η) − share g − κ D_G (η − η̂),
+
+one product with H_G, whatever the number of columns; κ is the share of the penalty that is left, beside that
+of its curvature in K_G.  Every few steps of a problem are mixed, in the norm of H_G, which is about that of
+A⁻¹ in the gradient.  Folds that have settled are left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out.chords import End, FoldProblems, Point
+from onefit.solvers.mixing import MIXED, ChordStep, mixed
+
+QUICK = 0.1  # of the step before, up to which steps are not mixed: that takes as long as a step
+PATIENCE = 4  # steps that may pass without one that is the shortest so far
+LEAVE = 0.25  # share of the folds that has settled before these are left behind: others are copied for that
+
+
+class RowEnd(NamedTuple):
+    """Where steps in the rows came to."""
+
+    dual: Array  # u, of the shape of η
+    eta: Array
+    settled: Mask
+
+    @classmethod
+    def at_fit(cls, fit: Fit, f: int) -> RowEnd:
+        """Where f folds begin."""
+        eta = np.repeat(fit.eta[..., None], f, axis=-1)
+        return cls(np.zeros_like(eta), eta, np.zeros(f, dtype=bool))
+
+    def ended(self, refits: FoldProblems, parameters: Callable[[Array], Direction]) -> End:
+        """The parameters there, by K_G⁻¹ Zᵀ, and whether the objective has fallen."""
+        fit = refits.fit
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = parameters(self.dual)
+            point = Point(
+                fit.coef[..., None] - step.coef, fit.intercept[..., None] - step.intercept, self.eta
+            )
+            return End(point, self.settled & refits.descended(point))
+
+    def take(self, moving: _Moving, which: Mask, dual: Array, eta: Array) -> None:
+        """Go on to other points of those that move, where asked to."""
+        some = moving.which[which]
+        self.dual[..., some], self.eta[..., some] = dual[..., which], eta[..., which]
+
+
+class WithoutSets(Protocol):
+    """H_G = Z K_G⁻¹ Zᵀ of some folds."""
+
+    def respond(self, rows: Array) -> Array:
+        """H_G times a column of each fold."""
+
+    def of(self, which: Index) -> WithoutSets:
+        """That of some of the folds."""
+
+
+@dataclass(eq=False)
+class _Moving:
+    """Folds that have not settled, and the steps that they took."""
+
+    refits: FoldProblems
+    without: WithoutSets
+    rows: Index  # (f, b)
+    shrink: float
+    which: Index  # (f,)
+    dual: Array
+    eta: Array
+    least: Array  # (f,), length of the shortest step so far
+    waited: Array  # (f,), steps since
+    seen: Sequence[ChordStep] = ()
+
+    def step(self) -> tuple[Array, Array]:
+        """The next u, and the linear predictors there."""
+        fit, refits = self.refits.fit, self.refits
+        base, share = fit.eta[..., None], refits.keeps / self.shrink
+        bent = fit.bent(self.eta - base)
+        bent[self.rows, ..., np.arange(len(self.rows))[:, None]] = 0.0
+        linear = refits.keeps * fit.gradient[..., None] + share * bent
+        target = (1.0 - share) * self.dual + refits.slope(self.eta) - linear
+        return target, base - self.without.respond(target)
+
+    def go(self, target: Array, ahead: Array, *, mix: bool) -> None:
+        """Go where a step leads, or where it leads together with those before."""
+        if not mix:
+            self.dual, self.eta = target, ahead
+            return
+        own = ChordStep(np.stack([target, ahead]), target - self.dual, self.eta - ahead)
+        self.seen = [*self.seen, own][-MIXED:]
+        self.dual, self.eta = mixed(self.seen)
+
+    def without_settled(self, settled: Mask) -> _Moving:
+        """The others alone, once so many have settled that this saves more than it takes."""
+        keep = np.flatnonzero(~settled[self.which])
+        if keep.size > (1.0 - LEAVE) * self.which.size:
+            return self
+        seen = [ChordStep(*(part[..., keep] for part in one)) for one in self.seen]
+        return _Moving(
+            self.refits.of(keep),
+            self.without.of(keep),
+            self.rows[keep],
+            self.shrink,
+            self.which[keep],
+            self.dual[..., keep],
+            self.eta[..., keep],
+            self.least[keep],
+            self.waited[keep],
+            seen,
+        )
+
+
+def steps_in_rows(
+    refits: FoldProblems,
+    without: WithoutSets,
+    rows: Index,
+    max_steps: int,
+    tol: float = 1.0,
+    shrink: float = 1.0,
+) -> RowEnd:
+    """Steps from the fit, until those of each fold become small, or no longer shrink.
+
+    Parameters
+    ----------
+    refits : FoldProblems
+    without : WithoutSets
+        H_G of the same folds.
+    rows : (f, b) int array
+        Those that leave.
+    max_steps : int
+    tol : float, default 1
+        How much longer the last steps may be than at full precision.
+    shrink : float, default 1
+        Factor on the penalty's curvature in K_G.
+    """
+    f, small = len(rows), tol * refits.tol
+    end = RowEnd.at_fit(refits.fit, f)
+    begun = np.arange(f), end.dual.copy(), end.eta.copy(), np.full(f, np.inf), np.zeros(f)
+    moving = _Moving(refits, without, rows, shrink, *begun)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(max_steps):
+            target, ahead = moving.step()
+            moved = np.abs(ahead - moving.eta).reshape(-1, moving.which.size).max(axis=0)
+            shorter = moved < moving.least  # false, too, where it is not finite
+            end.take(moving, shorter, target, ahead)
+            end.settled[moving.which] |= moved <= small
+            settled = end.settled[moving.which]
+            quick = bool(np.all(settled | (moved <= QUICK * moving.least)))
+            moving.least = np.where(shorter, moved, moving.least)
+            moving.waited = np.where(shorter, 0, moving.waited + 1)
+            if np.all(settled | (moving.waited >= PATIENCE)):
+                break
+            moving.go(target, ahead, mix=not quick)
+            moving = moving.without_settled(end.settled)
+    return end

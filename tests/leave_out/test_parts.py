@@ -104,3 +104,26 @@ def test_where_half_of_the_rows_tell_too_little_what_needs_no_warning_will_do(mo
     assert parts.tell_by_parts(state, judge)
     off, error = abs(mean(state.found, judge) - mean(exact, judge)), state.found.correction.error
     assert max(off, 0.25 * standard_error) <= error <= 1.05 * UNRELIABLE * standard_error
+
+
+def test_tenths_that_were_left_out_before_are_not_again(monkeypatch):
+    fit, judge = of_words(*CASES["logistic"], np.random.default_rng(0))
+    monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
+    anew, roughly = [], parts.left_out_roughly
+
+    def watched(fit, curvature, rows):
+        anew.append(rows)
+        return roughly(fit, curvature, rows)
+
+    monkeypatch.setattr(parts, "left_out_roughly", watched)
+    plain = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf)
+    first, *_, last = tenths = parts.parts_of(fit.problem.n)
+    assert len(anew) == len(tenths)
+    apart = np.full(fit.problem.n, np.nan)
+    for part in (first, last):
+        apart[part] = roughly(fit, None, part)
+    anew.clear()
+    found = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf, apart=apart)
+    assert sorted(map(min, anew)) == sorted(map(min, tenths[1:-1]))
+    np.testing.assert_allclose(found.eta, plain.eta)
+    assert found.correction == plain.correction

@@ -50,6 +50,7 @@ def leave_out(
     yardstick: Yardstick | None = None,
     affordable: float | None = None,
     for_bounds: float | None = None,
+    apart: Array | None = None,
     progress: Progress | None = None,
 ) -> LeftOut:
     """Linear predictors of rows without their sets, and bounds of their errors.
@@ -75,6 +76,8 @@ def leave_out(
         Seconds of these that bounds may take where a sample can follow: all of them by default.  Where it is
         given the mean is what matters, and fits with kinks are told by fits without parts of the rows where
         that takes less than single rows.
+    apart : (n,) array, optional
+        Predictors without parts of the rows, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
     progress : callable, optional
         Called with the number of sets solved anew and their total.
     """
@@ -89,7 +92,7 @@ def leave_out(
     state.prove()
     affordable -= state.prove_closely(affordable)
     of_mean = may_sample and for_bounds is not None
-    if of_mean and yardstick is not None and tell_by_parts(state, yardstick):
+    if of_mean and yardstick is not None and tell_by_parts(state, yardstick, apart):
         return state.found
     state.progress = progress
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic

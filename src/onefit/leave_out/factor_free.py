@@ -15,6 +15,12 @@ from onefit.solvers.truncated import Seconds
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
 SHARPEST = 1e-8  # error of steps that they may still wait for
+PARTS = 10  # of the rows, each of which leaves together
+
+
+def parts_of(n: int) -> list[Index]:
+    """Tenths of the rows, drawn at random: the same ones for all fits."""
+    return np.array_split(np.random.default_rng(0).permutation(n), PARTS)
 
 
 def is_dear_to_factor(fit: Fit, fits: int) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, wanting
-from onefit.leave_out.factor_free import goes_by_column, left_out_roughly, rough_cost
+from onefit.leave_out.factor_free import PARTS, goes_by_column, left_out_roughly, parts_of, rough_cost
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -26,7 +26,6 @@ from onefit.numerics import UNRELIABLE, resolution
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
 
-PARTS = 10
 FIRST = 120  # rows by which a sample is tried
 CERTAIN = 0.65  # share of them that are those of the largest changes, which tails are heavy in
 MOST = 0.5  # share of the rows beyond which all are left out
@@ -34,15 +33,16 @@ CONFIDENCE, LOOKS = 0.95, 3
 REACH = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 
 
-def tell_by_parts(state: State, yardstick: Yardstick) -> bool:
+def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None) -> bool:
     """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did.
 
     Where half of the rows would not tell what was asked for, an error that users need no warning of will do.
+    ``apart`` are the predictors without those tenths that were left out before, NaN elsewhere: (n,).
     """
     frame = np.flatnonzero(wanting(state.errors(), state.room))
     if not _pays(state, frame.size):
         return False
-    sample = _Sample.of(state, yardstick, frame)
+    sample = _Sample.of(state, yardstick, frame, apart)
     m, most, loosely = FIRST, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
     for _ in range(LOOKS):
         drawn = sample.drawn(m)
@@ -77,13 +77,14 @@ class _Sample:
     rest: float  # error of the mean that the other rows leave
 
     @classmethod
-    def of(cls, state: State, yardstick: Yardstick, frame: Index) -> _Sample:
+    def of(cls, state: State, yardstick: Yardstick, frame: Index, apart: Array | None = None) -> _Sample:
         """Leave out tenths; predictors without them take the place of those after a step."""
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
-        eta, order = fit.eta.copy(), np.random.default_rng(0).permutation(found.count)
-        for part in np.array_split(order, PARTS):
-            eta[part] = left_out_roughly(fit, state.curvature, part)
+        eta = np.full(found.count, np.nan) if apart is None else apart.copy()
+        for part in parts_of(found.count):
+            if np.isnan(eta[part]).any():
+                eta[part] = left_out_roughly(fit, state.curvature, part)
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         state.found = replace(found, eta=np.where(np.isin(found.rows, frame), eta, found.eta))

@@ -20,7 +20,14 @@ from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike, chances
 from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
-from onefit.leave_out.factor_free import goes_by_column, is_dear_to_factor, left_out_roughly, rough_cost
+from onefit.leave_out.factor_free import (
+    PARTS,
+    goes_by_column,
+    is_dear_to_factor,
+    left_out_roughly,
+    parts_of,
+    rough_cost,
+)
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
@@ -34,7 +41,6 @@ FULL = 0.1  # parameters a row from which on steps are too long for the rows tha
 FIRST = 48  # rows by which a strength is judged first
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
-PARTS = 10  # of the rows, that are left out at once where that tells more for its time than single rows
 TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
 
@@ -112,8 +118,11 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
-    def thoroughly(self, solution: Solution, max_error: float = KNOWN) -> LeftOut:
-        """Left-out predictors to a fraction of the standard error of the risk."""
+    def thoroughly(self, solution: Solution, max_error: float = KNOWN, apart: Array | None = None) -> LeftOut:
+        """Left-out predictors to a fraction of the standard error of the risk.
+
+        ``apart`` are those of a verdict by tenths.
+        """
         fit, curvature = solution
         return leave_out(
             fit,
@@ -122,6 +131,7 @@ class Judgement:
             curvature=curvature,
             yardstick=self.yardstick,
             for_bounds=cost_of_telling(fit, self.sets),
+            apart=apart,
         )
 
     # --- what a strength is worth -----------------------------------------------------------------------
@@ -225,15 +235,17 @@ class Judgement:
         knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
         or two; those of a verdict ``before`` are not left out again.
         """
-        parts = np.array_split(self.order, PARTS)[: max(TENTHS, -(-PARTS * count // len(self.order)))]
-        rows, seen = np.concatenate(parts), 0 if before is None else before.seen
-        known = np.full(len(self.order), np.nan) if before is None else before.losses.copy()
+        parts = parts_of(len(self.order))[: max(TENTHS, -(-PARTS * count // len(self.order)))]
+        rows, apart = np.concatenate(parts), np.full(fit.eta.shape, np.nan)
+        if before is not None and before.apart is not None:
+            apart = before.apart.copy()
         for part in parts:
-            if not np.isin(part, self.order[:seen]).all():
-                known[part] = self._of_rows(part, left_out_roughly(fit, curvature, part))
+            if np.isnan(apart[part]).any():
+                apart[part] = left_out_roughly(fit, curvature, part)
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
-        verdict = from_sample(known[rows], rows, alike(len(self.order), len(rows)), covariates, self.weights)
-        return verdict._replace(error=np.inf, solved=0, seen=len(rows))
+        known, chance = self._of_rows(rows, apart[rows]), alike(len(self.order), len(rows))
+        verdict = from_sample(known, rows, chance, covariates, self.weights)
+        return verdict._replace(error=np.inf, solved=0, seen=len(rows), apart=apart)
 
     def by_step(self, solution: Solution) -> Verdict:
         """Judge by steps for all rows."""

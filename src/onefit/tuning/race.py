@@ -241,8 +241,9 @@ class _Race:
         )
 
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
-        solution = self.entrants[j].solution
-        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error)
+        solution, known = self.entrants[j].solution, self.verdicts[j]
+        apart = None if known is None else known.apart
+        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart)
         if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))

@@ -42,6 +42,8 @@ class Verdict(NamedTuple):
     off : (n,) array or None
         How far losses of single rows that were solved may be off; infinite where there is no refit, NaN where
         none was solved.
+    apart : (n,) or (n, c) array or None
+        Linear predictors of rows that were left out together with others, NaN elsewhere.
     """
 
     losses: Array
@@ -51,6 +53,7 @@ class Verdict(NamedTuple):
     seen: int = 0
     proven: bool = False
     off: Array | None = None
+    apart: Array | None = None
 
     @property
     def is_sampled(self) -> bool:

@@ -92,4 +92,6 @@ def mirrored(lower: Array) -> Array:
 def centred_gram(G: Array, share: Array) -> Array:
     """(I − 1 shareᵀ) G (I − share 1ᵀ): the Gram matrix of rows less their mean with weights ``share``."""
     along = G @ share
-    return G - along - along[:, None] + share @ along
+    centred = G - along
+    centred -= (along - share @ along)[:, None]
+    return centred

@@ -62,7 +62,9 @@ class Dual(OfColumns):
     @cached_property
     def _cholesky(self) -> Array:
         own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
-        M = np.asarray(own * np.outer(self._root, self._root), order="F")
+        M = own * self._root
+        M *= self._root[:, None]
+        M = M.T  # symmetric, and in the order that factors take
         M[np.diag_indices_from(M)] += 1.0
         L = _linalg.cholesky(M)
         if L is None:  # M ≥ I but for rounding, which is relative to its largest entries

@@ -39,6 +39,10 @@ LITTLE_SLACK = 0.2
 # fits are solved to a thousandth of it, and copies of an active column sit on the bound but for rounding.
 ON_BOUND = 1e-8
 
+# Distance from the ends of a kink, relative to the largest slope, to which duals are moved where they may be
+# anywhere: far from what is none, and near enough for many of them to have it together.
+INSIDE = 1e-4
+
 # Distance of a coefficient from a kink of its penalty that is none: in what it does to linear predictors,
 # relative to the largest that one does.
 SNAP = 1e-11

@@ -17,7 +17,6 @@ tells apart, leave its predictor open; so does an intercept that no row holds.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,18 +25,17 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import linprog
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
+from onefit.leave_out.loose_programs import ProgramFace, penalty_ridge
+from onefit.leave_out.optima import SAME, Optima, null_space
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
 from onefit.numerics import CERTIFIED, ON_BOUND, TINY
-from onefit.penalties import SeparablePenalty
+from onefit.penalties import Polyhedral, SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
-
-SAME = 1e-9  # change of a predictor, relative to its parts, that is none
 
 
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
@@ -77,55 +75,6 @@ def with_middle_intercept(fit: Fit) -> tuple[Fit, float | None]:
     return middle, 0.0 if taken else reach
 
 
-class Optima(ABC):
-    """The optima of a fit: those θ + d that agree with its duals.
-
-    All optima of a linear program are complementary to each of its dual solutions (Goldman and Tucker 1956).
-    """
-
-    fit: Fit
-
-    @property
-    @abstractmethod
-    def directions(self) -> Array:
-        """A basis of the moves d that change no row that is held: (f, k)."""
-
-    @abstractmethod
-    def moves(self, rows: Index) -> Array:
-        """Of these d those of the predictors of some rows, (1, r, f), or of all their differences."""
-
-    @abstractmethod
-    def limits(self) -> tuple[Array, Array]:
-        """How far the moves go, A d ≤ b."""
-
-    @property
-    def is_of_intercept(self) -> bool:
-        """Whether no move but that of an intercept changes a predictor."""
-        return False
-
-    def is_felt(self, rows: Index) -> Mask:
-        """Which predictors of some rows may move, by more than rounding: (r,)."""
-        moves = self.moves(rows)
-        moved, parts = np.abs(moves @ self.directions), np.abs(moves) @ np.abs(self.directions)
-        return np.any(moved.max(axis=2, initial=0.0) > SAME * parts.max(axis=2, initial=0.0), axis=0)
-
-    def reach(self, rows: Index) -> Array:
-        """How far the predictors of some rows may be from those of the fit: (r,), infinite if without end."""
-        felt = self.is_felt(rows)
-        far = np.where(felt, np.inf, 0.0)
-        if not felt.any():
-            return far
-        A, b = self.limits()
-
-        def farthest(move: Array) -> float:
-            found = linprog(-move, A @ self.directions, b, bounds=(None, None))
-            return -float(found.fun) if found.status == 0 else np.inf
-
-        ends = (self.moves(rows[felt]) @ self.directions).transpose(1, 0, 2)
-        far[felt] = [max(farthest(sign * move) for move in own for sign in (1, -1)) for own in ends]
-        return far
-
-
 @dataclass(frozen=True, eq=False)
 class Face(Optima):
     """The optima of one output."""
@@ -139,20 +88,12 @@ class Face(Optima):
     @classmethod
     def of(cls, fit: Fit, *output: int) -> Face:
         own: Any = (slice(None), *output)
-        problem, free = fit.problem, np.flatnonzero(_open_columns(fit)[own])
-        held = problem.weights > 0
-        if problem.loss.jumps:  # straight rows may move
-            held &= _bends(fit)[own].all(axis=1)
-        if isinstance(problem.loss, PiecewiseLinear):
-            least, most = interval_of_duals(fit)
-            tie = ON_BOUND * size_of_duals(fit)
-            held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
-        Z = _linalg.as_columns(_linalg.active_columns(problem.X, free)).dense()
-        return cls(fit, output, free, held, np.hstack([Z, np.ones((len(Z), int(np.any(problem.intercept))))]))
+        free = np.flatnonzero(_open_columns(fit)[own])
+        return cls(fit, output, free, _held_rows(fit, own), _rows_on(fit, free))
 
     @cached_property
     def directions(self) -> Array:
-        return _null_space(self.Z[self.held])
+        return null_space(self.Z[self.held])
 
     @property
     def is_point(self) -> bool:
@@ -170,10 +111,10 @@ class Face(Optima):
         return self.Z[None, rows]
 
     def limits(self) -> tuple[Array, Array]:
-        A, b = (np.concatenate(both) for both in zip(self._pieces(), self.signs(), strict=True))
+        A, b = (np.concatenate(both) for both in zip(self.pieces(), self.signs(), strict=True))
         return A, b
 
-    def _pieces(self) -> tuple[Array, Array]:
+    def pieces(self) -> tuple[Array, Array]:
         """Rows that stay on their pieces, A d ≤ b."""
         fit, room = self.fit, ~self.held & (self.fit.problem.weights > 0)
         if not room.any():
@@ -208,6 +149,31 @@ class Face(Optima):
         return A, np.maximum(side * fit.coef[own][kinked], 0.0)
 
 
+def _held_rows(fit: Fit, own: Any = slice(None)) -> Mask:
+    """Rows whose predictor is the same in all optima: (n,)."""
+    held: Mask = fit.problem.weights > 0
+    if fit.problem.loss.jumps:  # straight rows may move
+        held = held & _bends(fit)[own].all(axis=1)
+    if isinstance(fit.problem.loss, PiecewiseLinear):
+        least, most = interval_of_duals(fit)
+        tie = ON_BOUND * size_of_duals(fit)
+        held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
+    return held
+
+
+def _rows_on(fit: Fit, free: Index) -> Array:
+    """Rows on some coefficients, and the intercept if there is one: (n, f)."""
+    Z = _linalg.as_columns(_linalg.active_columns(fit.problem.X, free)).dense()
+    return np.hstack([Z, np.ones((len(Z), int(np.any(fit.problem.intercept))))])
+
+
+def _of_program(fit: Fit) -> ProgramFace:
+    """The optima beside a polyhedral penalty that is no sum over coefficients."""
+    everything = np.arange(len(fit.coef))
+    face = Face(fit, (), everything, _held_rows(fit), _rows_on(fit, everything))
+    return ProgramFace.of(fit, face.held, face.pieces())
+
+
 @dataclass(frozen=True, eq=False)
 class Together(Optima):
     """The optima of coupled outputs, which move alike in rows that are held: the loss does not feel it."""
@@ -218,7 +184,7 @@ class Together(Optima):
     @cached_property
     def directions(self) -> Array:
         apart = self._apart(pairwise(range(len(self.faces))), self.faces[0].held)
-        return _null_space(apart.reshape(-1, apart.shape[-1]))
+        return null_space(apart.reshape(-1, apart.shape[-1]))
 
     @property
     def is_point(self) -> bool:
@@ -242,14 +208,6 @@ class Together(Optima):
     def limits(self) -> tuple[Array, Array]:
         A, b = zip(*(face.signs() for face in self.faces), strict=True)
         return scipy.linalg.block_diag(*A), np.concatenate(b)
-
-
-def _null_space(Z: Array) -> Array:
-    """A basis of the moves that change none of some rows: (f, k)."""
-    sizes = np.abs(Z).max(axis=0, initial=0.0)
-    sizes[sizes == 0] = 1.0
-    R = np.linalg.qr(Z / sizes, mode="r")  # of the same null space, and smaller
-    return scipy.linalg.null_space(R) / sizes[:, None]
 
 
 def is_determined(fit: Fit) -> bool:
@@ -277,8 +235,10 @@ def reach_of_optima(fit: Fit, rows: Index, faces: Sequence[Optima] | None = None
     return np.sum([np.zeros(len(rows)), *(face.reach(rows) for face in faces)], axis=0)
 
 
-def _faces(fit: Fit, is_definite: bool) -> list[Face]:
+def _faces(fit: Fit, is_definite: bool) -> list[Any]:
     """The optima of each output, where there may be several."""
+    if _is_of_program(fit) and (is_straight(fit) or _has_straight_pieces(fit)):
+        return [_of_program(fit)]
     if is_straight(fit):
         return [Face.of(fit)]
     if isinstance(fit.problem.loss, PiecewiseLinear) or not _has_patterns(fit):
@@ -341,9 +301,18 @@ def _open_columns(fit: Fit) -> Mask:
 def is_straight(fit: Fit) -> bool:
     """Whether nothing curves some coefficient: a loss of straight pieces, and no ℓ2 part."""
     problem = fit.problem
-    if not isinstance(problem.loss, PiecewiseLinear) or not isinstance(problem.penalty, SeparablePenalty):
+    known = isinstance(problem.penalty, SeparablePenalty) or _is_of_program(fit)
+    if not isinstance(problem.loss, PiecewiseLinear) or not known:
         return False
-    return problem.has_one_output and bool(np.any(problem.separable.strengths(fit.coef.shape)[1] == 0))
+    return problem.has_one_output and bool(np.any(penalty_ridge(fit) == 0))
+
+
+def _is_of_program(fit: Fit) -> bool:
+    """Whether the penalty is polyhedral, and no sum over coefficients with a kink at zero each."""
+    problem = fit.problem
+    polyhedral = isinstance(problem.penalty.without_ridge(), Polyhedral)
+    known = polyhedral and not isinstance(problem.penalty, SeparablePenalty)
+    return known and problem.has_one_output and _linalg.has_columns(problem.X)
 
 
 def interval_of_duals(fit: Fit) -> tuple[Array, Array]:

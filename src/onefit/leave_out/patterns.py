@@ -202,7 +202,21 @@ def solves_without(fit: Fit, eta: Array) -> Mask:
         some = rows[first : first + size]
         moved = _moved(fit, curvature, rescaled, some, slopes[some])
         solves[some] = _rows_stay(fit, moved) & _penalty_stays(fit, moved)
+        if is_straight(fit) and not isinstance(problem.penalty, SeparablePenalty):
+            solves[some] = _determined(fit, moved, solves[some])
     return solves
+
+
+def _determined(fit: Fit, moved: _Moved, asked: Mask) -> Mask:
+    """Which of the solutions that are asked for are the only ones, by what holds them strictly."""
+    found = asked.copy()
+    for k in np.flatnonzero(asked):
+        i = moved.rows[k]
+        own = Fit(fit.problem.without(i), moved.coef[:, k], fit.intercept)
+        pinned = fit.pinned & (np.arange(fit.problem.n) != i)
+        own.known(eta=moved.eta[:, k], gradient=moved.gradient[:, k], pinned=pinned)
+        found[k] = is_determined(own)
+    return found
 
 
 def _moved(fit: Fit, curvature: Curvature, rescaled: Rescaling, rows: Index, slopes: Array) -> _Moved:

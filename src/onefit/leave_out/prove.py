@@ -24,7 +24,8 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, ScalarCurvature, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import Optima, is_straight, open_faces, reach_of_optima
+from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima
+from onefit.leave_out.optima import Optima
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear

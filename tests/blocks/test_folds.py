@@ -8,7 +8,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, Lasso
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit
 
-from onefit import ElasticNetLOO, LassoLOO
+from onefit import ElasticNetLOO, LassoLOO, loo
 from onefit.blocks import folds
 from onefit.risk.means import clustered
 
@@ -121,3 +121,30 @@ def test_the_two_ways_agree(monkeypatch):
     alone = LassoLOO(cv=4).fit(X, y)
     np.testing.assert_allclose(together.risk_path_, alone.risk_path_, rtol=1e-11)
     assert together.alpha_ == alone.alpha_
+
+
+def _levels(n=60):
+    """Levels of a factor, one of which has a single row, and a response of theirs."""
+    rng = np.random.default_rng(0)
+    level = np.append(rng.integers(0, 4, n - 1), 4)[rng.permutation(n)]
+    D = (level[:, None] == np.arange(5)).astype(float)
+    return D, D @ [1.0, 2.0, -1.0, 0.0, 6.0] + 0.3 * rng.normal(size=n)
+
+
+def test_refits_with_several_optima_are_not_called_exact():
+    """Without its only row a level has the intercept for a prediction, which the others leave open."""
+    X, y = _levels()
+    found = LassoLOO([0.2, 0.02, 0.002], cv=5, selection="min", early_stopping=False).fit(X, y)
+    risks = _refits(found, list(KFold(5).split(X)), X, y).mean(axis=1)
+    assert np.all(np.abs(found.risk_path_ - risks) <= found.approx_error_path_ + 1e-7 * risks)
+    assert "bounded" in found.guarantee_path_
+    assert np.any(found.approx_error_path_ > 0.01)
+
+
+def test_columns_that_hardly_differ_are_not_told_by_sums():
+    X, y = _data()
+    X = np.hstack([X, X[:, :1] + 1e-9 * X[:, 1:2]])
+    found = LassoLOO(ALPHAS, cv=5, selection="min", early_stopping=False).fit(X, y)
+    for alpha, risk in zip(found.alphas_, found.risk_path_, strict=True):
+        model = LassoLOO([alpha]).fit(X, y)
+        assert risk == pytest.approx(loo(model, X, y, groups=KFold(5), exact=True).value, rel=1e-9)

@@ -8,7 +8,7 @@ has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import accumulate
@@ -26,6 +26,7 @@ from onefit.blocks.tuning import longer, visited
 from onefit.cost import Work
 from onefit.leave_out.exchange import KinkedModels
 from onefit.leave_out.sets import Folds
+from onefit.numerics import EXACT, ON_BOUND, rounding_of_slack
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
@@ -111,15 +112,20 @@ class NetWithoutSets:
             own[found.support] = found.beta
         return coefs
 
-    def left_out(self, coefs: Array, alphas: Array) -> Array:
-        """Left-out linear predictors of the tested rows, by fit coefficients (J, p): (J, t)."""
-        p, found = coefs.shape[1], []
+    def levels(self, coefs: Array) -> Array:
+        """Intercepts of fits to all rows: (J,)."""
+        return np.asarray(self.whole.y_means[0] - coefs @ self.whole.means)
+
+    def left_out(self, coefs: Array, alphas: Array) -> tuple[Array, Mask]:
+        """Left-out linear predictors of the tested rows, by fits (J, p): (J, t), and whether ``told``."""
+        p, found, sure = coefs.shape[1], [], np.ones(len(alphas), dtype=bool)
         together = exchange_work(p).seconds < path_work(p).seconds
         without = self._by_exchange(coefs, alphas) if together else (self.path(s, alphas) for s in self.stays)
         for tested, sums, own in zip(self.sets.tested, self.stays, without, strict=True):
             X = _linalg.as_design(self.rows.X).dense_rows(tested)
             found.append(_linalg.product(own, (X - sums.means).T) + sums.y_means[0])
-        return np.hstack(found)
+            sure &= told(sums, own, *self.strengths(sums, alphas))
+        return np.hstack(found), sure
 
     def _by_exchange(self, coefs: Array, alphas: Array) -> Iterator[Array]:
         """Coefficients without each set, all strengths together: (J, p) each."""
@@ -140,6 +146,27 @@ class NetWithoutSets:
         K = gram[:, None] + l2[..., None, None] * np.eye(p)
         bound = np.broadcast_to(l1.ravel(), (p, l1.size))
         return ModelsOfSums(start=start, bound=bound, K=K.reshape(-1, p, p), f=np.repeat(cross, J, axis=0).T)
+
+
+def told(sums: RowSums, coefs: Array, l1: Array, l2: Array) -> Mask:
+    """Strengths whose solutions (J, p) are the only ones, and known to what counts as exact: (J,).
+
+    A zero whose correlation is on its bound may join at no cost.  There is one solution if such columns and
+    those of the support do not depend on one another; how nearly they do tells how many digits sums leave.
+    """
+    gram = sums.gram
+    on = coefs != 0
+    pull = np.abs(sums.cross[:, 0] - coefs @ gram - l2[:, None] * coefs)
+    on |= pull >= (1.0 - ON_BOUND) * l1[:, None]
+    patterns, at = np.unique(on, axis=0, return_inverse=True)
+    sure = np.zeros(len(on), dtype=bool)
+    for k, pattern in enumerate(patterns):
+        own = np.flatnonzero(at.ravel() == k)
+        K = np.array(gram[np.ix_(pattern, pattern)], order="F")
+        K[np.diag_indices_from(K)] += l2[own].min()
+        L = _linalg.cholesky(K)
+        sure[own] = L is not None and rounding_of_slack(_linalg.condition(L)) <= EXACT
+    return sure
 
 
 def exchange_work(p: int) -> Work:
@@ -179,6 +206,7 @@ def search_net_without_sets(
     models: NetWithoutSets,
     grid: Grid,
     judgement: Judgement,
+    otherwise: Callable[[float, Array, float], Verdict],
     selection: Selection = "bagged_se",
     *,
     early_stopping: bool = True,
@@ -192,29 +220,43 @@ def search_net_without_sets(
         On the scale of ``sklearn.linear_model.ElasticNet``.
     judgement : Judgement
         Of the same sets.
+    otherwise : callable
+        Judges a strength, with its coefficients and intercept, that sums do not tell.
     selection : "bagged_se", "bagged", "min" or "1se"
     early_stopping : bool, default True
         End the path where its risk is clearly past the minimum.
     """
-    weights, rows = judgement.unit_weights, models.sets.rows
-    strengths, coefs, losses = (
-        np.empty(0),
-        np.empty((0, len(models.whole.means))),
-        np.empty((0, len(weights))),
-    )
+    weights, known = judgement.unit_weights, dict[float, tuple[Array, Verdict]]()
     more = grid.values
-    while len(more) > len(strengths):
-        anew = more[~np.isin(more, strengths)]
-        found = models.path(models.whole, anew)
-        own = np.stack([judgement.losses_of(rows, eta) for eta in models.left_out(found, anew)])
-        order = np.argsort(-np.concatenate([strengths, anew]), kind="stable")
-        coefs, losses = np.vstack([coefs, found])[order], np.vstack([losses, own])[order]
-        strengths, sums = more, _sums_of_losses(losses, weights)
+    while len(more) > len(known):
+        anew = np.array([one for one in more.tolist() if one not in known])
+        known |= zip(anew.tolist(), _judged(models, anew, judgement, otherwise), strict=True)
+        strengths = more
+        sums = _sums_of_losses(np.stack([known[one][1].losses for one in strengths.tolist()]), weights)
         more = longer(grid, strengths, sums.risks)
-    seen = visited(grid, strengths, sums, early_stopping)
-    verdicts = [Verdict(own, np.zeros_like(own), 0.0, proven=True) for own in losses[seen]]
-    levels = models.whole.y_means[0] - coefs[seen] @ models.whole.means
-    return of_verdicts(strengths[seen], verdicts, weights, coefs[seen], levels, selection)
+    seen = strengths[visited(grid, strengths, sums, early_stopping)]
+    coefs = np.stack([known[one][0] for one in seen.tolist()])
+    verdicts = [known[one][1] for one in seen.tolist()]
+    return of_verdicts(seen, verdicts, weights, coefs, models.levels(coefs), selection)
+
+
+def _judged(
+    models: NetWithoutSets,
+    alphas: Array,
+    judgement: Judgement,
+    otherwise: Callable[[float, Array, float], Verdict],
+) -> Iterator[tuple[Array, Verdict]]:
+    """Coefficients of strengths, and what they are worth."""
+    coefs = models.path(models.whole, alphas)
+    predictors, sure = models.left_out(coefs, alphas)
+    for alpha, coef, level, eta, is_told in zip(
+        alphas.tolist(), coefs, models.levels(coefs).tolist(), predictors, sure, strict=True
+    ):
+        if is_told:
+            losses = judgement.losses_of(models.sets.rows, eta)
+            yield coef, Verdict(losses, np.zeros_like(losses), 0.0, proven=True)
+        else:
+            yield coef, otherwise(alpha, coef, level)
 
 
 def _sums_of_losses(losses: Array, weights: Array) -> LossSums:

@@ -36,6 +36,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
+from onefit.numerics import KNOWN
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
@@ -291,15 +292,24 @@ class SelfTuned(Penalized):
         rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
         models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept))
         grid = self._grid(sample, ratio)
+
+        def left_out(strength: float, coef: Array, level: Array | float, max_error: float = KNOWN) -> LeftOut:
+            fit = Fit(self._problem(sample, strength, ratio), coef, np.asarray(level))
+            return judgement.thoroughly(solve(fit), max_error)
+
         result = search_net_without_sets(
-            models, grid, judgement, self.selection, early_stopping=self.early_stopping
+            models,
+            grid,
+            judgement,
+            lambda *fit: judgement.verdict(left_out(*fit)),
+            self.selection,
+            early_stopping=self.early_stopping,
         )
 
         def at_choice() -> tuple[SearchResult, LeftOut]:
             best = result.best
-            problem = self._problem(sample, float(result.strengths[best]), ratio)
-            chosen = solve(Fit(problem, result.coefs[best], result.levels[best]))
-            return result, judgement.thoroughly(chosen, 0.0)
+            strength = float(result.strengths[best])
+            return result, left_out(strength, result.coefs[best], result.levels[best], 0.0)
 
         return Candidate(ratio, result, at_choice)
 

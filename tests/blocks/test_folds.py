@@ -1,4 +1,4 @@
-"""Paths without sets of rows on sums over the rows that stay: against refits."""
+"""Paths without rows or sets of them on sums over the rows, signs free or not: against refits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, Lasso
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, LeaveOneOut, ShuffleSplit
 
 from onefit import ElasticNetLOO, LassoLOO, loo
 from onefit.blocks import folds
@@ -148,3 +148,55 @@ def test_columns_that_hardly_differ_are_not_told_by_sums():
     for alpha, risk in zip(found.alphas_, found.risk_path_, strict=True):
         model = LassoLOO([alpha]).fit(X, y)
         assert risk == pytest.approx(loo(model, X, y, groups=KFold(5), exact=True).value, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", [LassoLOO, ElasticNetLOO])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("cv", [None, KFold(4)], ids=["rows", "folds"])
+def test_every_strength_without_coefficients_below_zero_is_that_of_refits(model, fit_intercept, cv):
+    X, y = _data(40, 8)
+    X[:, ::3] *= -1.0  # so that some want to be below zero
+    own = model(alphas=ALPHAS, cv=cv, positive=True, fit_intercept=fit_intercept, early_stopping=False)
+    found = own.set_params(selection="min").fit(X, y)
+    assert np.any(found.coef_path_ > 0)
+    assert np.all(found.coef_path_ >= 0)
+    risks = _refits(found, list((cv or LeaveOneOut()).split(X)), X, y).mean(axis=1)
+    np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-7)
+    assert found.loo_.value == pytest.approx(risks.min(), rel=1e-7)
+    assert set(found.guarantee_path_) == {"exact"}
+
+
+@pytest.mark.parametrize("cv", [None, 5])
+def test_the_automatic_path_begins_where_no_coefficient_is_above_zero(cv):
+    X, y = _data(60, 4)
+    found = LassoLOO(positive=True, cv=cv).fit(np.column_stack([-X[:, 0], X[:, 1:]]), y)
+    assert np.all(found.coef_path_[0] == 0)
+    assert np.any(found.coef_path_[1] > 0)
+    nothing = LassoLOO(positive=True, cv=cv, alphas=5).fit(-np.abs(y)[:, None], np.abs(y))
+    assert nothing.coef_[0] == 0
+
+
+def test_tall_tables_without_coefficients_below_zero():
+    X, y = _data(2000, 30)
+    X[:, ::3] *= -1.0
+    found = LassoLOO(positive=True, selection="min").fit(X, y)
+    net = Lasso(found.alpha_, positive=True, tol=1e-13)
+    np.testing.assert_allclose(found.coef_, net.fit(X, y).coef_, atol=1e-7)
+    for row in range(0, 2000, 100):
+        rest = np.delete(np.arange(2000), row)
+        own = net.fit(X[rest], y[rest]).predict(X[[row]])[0]
+        assert found.loo_.predictions[row] == pytest.approx(own, abs=1e-6)
+    assert np.all(found.loo_.bounds < 1e-6)
+
+
+def test_dependent_columns_without_coefficients_below_zero():
+    rng = np.random.default_rng(3)
+    kinds = np.arange(60) % 6
+    X = (kinds[:, None] == np.arange(6)).astype(float)
+    X = np.column_stack([X, X[:, 0] + X[:, 1], rng.normal(size=60)])
+    y = np.abs(rng.normal(size=6))[kinds] * 3 + X[:, -1] + 0.3 * rng.normal(size=60)
+    for cv in (None, KFold(5)):
+        own = LassoLOO(alphas=[1e-3, 1e-2, 0.1], cv=cv, positive=True, early_stopping=False)
+        found = own.fit(X, y)
+        risks = _refits(found, list((cv or LeaveOneOut()).split(X)), X, y).mean(axis=1)
+        np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-5)

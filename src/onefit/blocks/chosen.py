@@ -12,7 +12,7 @@ Where the pattern stays nothing is left, and the step is exact for squared loss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, final
 
 import numpy as np
@@ -72,6 +72,8 @@ class Pattern:
         W with W Wᵀ its inverse; None where it has none.
     level : float
         1/Σd, or 0.
+    nonnegative : bool
+        Whether no coefficient goes below zero.
     """
 
     coef: Array
@@ -81,6 +83,7 @@ class Pattern:
     gram: Array
     root: Array | None
     level: float
+    nonnegative: bool = False
 
     @classmethod
     def of(cls, found: Quadratic, coef: Array, l1: Array, l2: Array) -> Self:
@@ -123,7 +126,8 @@ class Pattern:
         gradient = self.slope + product(changes + back, self.gram[support]) - slopes[:, None] * Z
         zero = np.ones(gradient.shape, dtype=bool)
         zero[:, support] = crossed
-        excess = np.sign(gradient) * np.maximum(np.abs(gradient) - kept * (1.0 + ON_BOUND), 0.0)
+        size = -gradient if self.nonnegative else np.abs(gradient)  # what the kinks have to hold
+        excess = np.sign(gradient) * np.maximum(size - kept * (1.0 + ON_BOUND), 0.0)
         put_back = np.zeros_like(gradient)
         put_back += product(back, self.gram[support])
         left = np.where(zero, excess, put_back)
@@ -196,7 +200,16 @@ class ChosenStrength:
         return cls(path, np.inf, pattern)
 
     @classmethod
-    def of_squares(cls, sums: RowSums, coef: Array, l1: float, l2: float, *, mean_scaled: bool) -> Self:
+    def of_squares(
+        cls,
+        sums: RowSums,
+        coef: Array,
+        l1: float,
+        l2: float,
+        *,
+        mean_scaled: bool,
+        nonnegative: bool = False,
+    ) -> Self:
         """A squared-loss fit, which sums over the rows know all of.
 
         Parameters
@@ -208,6 +221,8 @@ class ChosenStrength:
             Strengths on the scale of the sum.
         mean_scaled : bool
             Whether a refit without row i keeps the share 1 − w_i/W of the penalty.
+        nonnegative : bool, default False
+            Whether no coefficient goes below zero.
         """
         penalty = ElasticNet(l1 + l2, l1 / (l1 + l2)) if l1 > 0 else L2(l2)
         models = Models(Squared(), SquaredError(), (penalty,), sums.has_intercept, mean_scaled)
@@ -220,9 +235,12 @@ class ChosenStrength:
         if l1 > 0 and mean_scaled and (l2 == 0 or sums.has_equal_weights):
             drift, kept = np.zeros((len(coef), 1)), np.array([judge.shrink * l2])
             drift[judge.support, 0] = judge.shift / sums.weight
-            patterns = Patterns.of(sums, coef[:, None], drift, np.array([l1]), kept)
+            own = sums, coef[:, None], drift, np.array([l1]), kept
+            patterns = Patterns.of(*own, nonnegative=nonnegative)
         # the curvature is the same everywhere, so that it is all one how wide rows are
-        return cls(path, 1.0, cls.of(path, found).pattern, patterns, rounding_of_slack(judge.condition))
+        pattern = cls.of(path, found).pattern
+        pattern = pattern and replace(pattern, nonnegative=nonnegative)
+        return cls(path, 1.0, pattern, patterns, rounding_of_slack(judge.condition))
 
     def widest_of(self, block: Block) -> Largest:
         """Largest squared length of a row of a block."""

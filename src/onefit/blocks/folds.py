@@ -19,12 +19,11 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.left_out_path import LossSums
-from onefit.blocks.optima import optima
+from onefit.blocks.optima import ModelsOfSums, optima
 from onefit.blocks.rows import Block
 from onefit.blocks.sums import RowSums
 from onefit.blocks.tuning import longer, visited
 from onefit.cost import Work
-from onefit.leave_out.exchange import KinkedModels
 from onefit.leave_out.sets import Folds
 from onefit.numerics import EXACT, ON_BOUND, rounding_of_slack
 from onefit.tuning.grid import Grid
@@ -38,39 +37,6 @@ ROUNDS = 3.0  # in which patterns are exchanged, about, and of which the first i
 CALLS_OF_A_STEP = 80.0  # from one strength of a path to the next
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ModelsOfSums(KinkedModels):
-    """Quadratic models that share nothing.
-
-    Attributes
-    ----------
-    K : (a, q, q) array
-    f : (q, a) array
-        Each minimises ½ xᵀKx − fᵀx + Σ bound |x|.
-    """
-
-    K: Array
-    f: Array
-
-    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
-        own, inside, f = self.K[which], on.T, self.f[:, which]
-        rhs = np.where(on, f - self.bound[:, which] * signs, 0.0).T
-        system = np.where(inside[:, :, None] & inside[:, None, :], own, 0.0)
-        np.einsum("aqq->aq", system)[...] += ~inside
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            x = _linalg.solve_each(system, rhs[..., None])
-            free = np.where(on, x[..., 0].T, f - (own @ x)[..., 0].T)
-        return free, np.zeros(which.size), np.ones(which.size)  # no row of their own
-
-    def solved(self) -> tuple[Array, Mask]:
-        """Minima (q, a), and where they are sure: settled on a pattern that is definite."""
-        found = self.minima()
-        on = (found.x != 0) | (self.bound == 0)
-        rhs = np.where(on, self.f - self.bound * np.sign(found.x), 0.0)
-        _, sure = _linalg.solve_inside(self.K, rhs.T, on.T)
-        return found.x, found.settled & sure
-
-
 @dataclass(frozen=True, eq=False)
 class NetWithoutSets:
     """A lasso or an elastic net of one response, and the same without each of some sets of rows.
@@ -82,12 +48,14 @@ class NetWithoutSets:
     sets : Folds
     l1_ratio : float
     has_intercept : bool
+    nonnegative : bool
     """
 
     rows: Block
     sets: Folds
     l1_ratio: float
     has_intercept: bool
+    nonnegative: bool = False
 
     @cached_property
     def stays(self) -> list[RowSums]:
@@ -108,7 +76,8 @@ class NetWithoutSets:
     def path(self, sums: RowSums, alphas: Array) -> Array:
         """Coefficients at each strength, one after the other: (J, p)."""
         coefs = np.zeros((len(alphas), len(sums.means)))
-        for own, found in zip(coefs, optima(sums, *self.strengths(sums, alphas)), strict=True):
+        solved = optima(sums, *self.strengths(sums, alphas), nonnegative=self.nonnegative)
+        for own, found in zip(coefs, solved, strict=True):
             own[found.support] = found.beta
         return coefs
 
@@ -124,7 +93,7 @@ class NetWithoutSets:
         for tested, sums, own in zip(self.sets.tested, self.stays, without, strict=True):
             X = _linalg.as_design(self.rows.X).dense_rows(tested)
             found.append(_linalg.product(own, (X - sums.means).T) + sums.y_means[0])
-            sure &= told(sums, own, *self.strengths(sums, alphas))
+            sure &= told(sums, own, *self.strengths(sums, alphas), nonnegative=self.nonnegative)
         return np.hstack(found), sure
 
     def _by_exchange(self, coefs: Array, alphas: Array) -> Iterator[Array]:
@@ -145,10 +114,16 @@ class NetWithoutSets:
         start = np.where(varies[:, None], coefs, 0.0).reshape(-1, p).T
         K = gram[:, None] + l2[..., None, None] * np.eye(p)
         bound = np.broadcast_to(l1.ravel(), (p, l1.size))
-        return ModelsOfSums(start=start, bound=bound, K=K.reshape(-1, p, p), f=np.repeat(cross, J, axis=0).T)
+        return ModelsOfSums(
+            start=start,
+            bound=bound,
+            nonnegative=self.nonnegative,
+            K=K.reshape(-1, p, p),
+            f=np.repeat(cross, J, axis=0).T,
+        )
 
 
-def told(sums: RowSums, coefs: Array, l1: Array, l2: Array) -> Mask:
+def told(sums: RowSums, coefs: Array, l1: Array, l2: Array, *, nonnegative: bool = False) -> Mask:
     """Strengths whose solutions (J, p) are the only ones, and known to what counts as exact: (J,).
 
     A zero whose correlation is on its bound may join at no cost.  There is one solution if such columns and
@@ -156,8 +131,8 @@ def told(sums: RowSums, coefs: Array, l1: Array, l2: Array) -> Mask:
     """
     gram = sums.gram
     on = coefs != 0
-    pull = np.abs(sums.cross[:, 0] - coefs @ gram - l2[:, None] * coefs)
-    on |= pull >= (1.0 - ON_BOUND) * l1[:, None]
+    pull = sums.cross[:, 0] - coefs @ gram - l2[:, None] * coefs
+    on |= (pull if nonnegative else np.abs(pull)) >= (1.0 - ON_BOUND) * l1[:, None]
     patterns, at = np.unique(on, axis=0, return_inverse=True)
     sure = np.zeros(len(on), dtype=bool)
     for k, pattern in enumerate(patterns):

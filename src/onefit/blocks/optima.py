@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from onefit import cost
+from onefit import _linalg, cost
 from onefit._linalg import factor_solve, positive_eigenpairs
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.blocks.left_out_path import Directions
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.exchange import PATIENCE
+from onefit.exceptions import SolverError
+from onefit.leave_out.exchange import PATIENCE, KinkedModels
 from onefit.numerics import EPS
 from onefit.solvers.active_set import ActiveSet
 
@@ -51,7 +52,40 @@ class Optimum(NamedTuple):
         return factor_solve(self.factor, rhs)
 
 
-def optima(sums: RowSums, l1: Array, l2: Array) -> Iterator[Optimum]:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelsOfSums(KinkedModels):
+    """Quadratic models that share nothing.
+
+    Attributes
+    ----------
+    K : (a, q, q) array
+    f : (q, a) array
+        Each minimises ½ xᵀKx − fᵀx + Σ bound |x|.
+    """
+
+    K: Array
+    f: Array
+
+    def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
+        own, inside, f = self.K[which], on.T, self.f[:, which]
+        rhs = np.where(on, f - self.bound[:, which] * signs, 0.0).T
+        system = np.where(inside[:, :, None] & inside[:, None, :], own, 0.0)
+        np.einsum("aqq->aq", system)[...] += ~inside
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            x = _linalg.solve_each(system, rhs[..., None])
+            free = np.where(on, x[..., 0].T, f - (own @ x)[..., 0].T)
+        return free, np.zeros(which.size), np.ones(which.size)  # no row of their own
+
+    def solved(self) -> tuple[Array, Mask]:
+        """Minima (q, a), and where they are sure: settled on a pattern that is definite."""
+        found = self.minima()
+        on = (found.x != 0) | (self.bound == 0)
+        rhs = np.where(on, self.f - self.bound * np.sign(found.x), 0.0)
+        _, sure = _linalg.solve_inside(self.K, rhs.T, on.T)
+        return found.x, found.settled & sure
+
+
+def optima(sums: RowSums, l1: Array, l2: Array, *, nonnegative: bool = False) -> Iterator[Optimum]:
     """Optima at every strength, with one response.
 
     Parameters
@@ -60,14 +94,25 @@ def optima(sums: RowSums, l1: Array, l2: Array) -> Iterator[Optimum]:
         Centred where there is an intercept.
     l1, l2 : (J,) arrays
         On the scale of the sum, strongest first.
+    nonnegative : bool, default False
+        Whether no coefficient goes below zero.
+
+    Raises
+    ------
+    SolverError
+        If nonnegative coefficients are not found, where columns depend on one another.
     """
     gram, cross = sums.gram, sums.cross[:, 0]
     nothing = np.zeros(0)
-    found: Optimum | None = Optimum(nothing.astype(np.intp), nothing, nothing, np.zeros((0, 0)))
+    last = Optimum(nothing.astype(np.intp), nothing, nothing, np.zeros((0, 0)))
+    found: Optimum | None = last
     active: ActiveSet | None = None
     for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
-        found = found and _exchanged(sums, one, two, found)
+        found = found and _exchanged(sums, one, two, found, nonnegative=nonnegative)
+        if found is None and nonnegative:
+            found = _one_by_one(sums, one, two, last)
         if found is not None:
+            last = found
             yield found
             continue
         if active is None:
@@ -77,12 +122,32 @@ def optima(sums: RowSums, l1: Array, l2: Array) -> Iterator[Optimum]:
         yield Optimum(support, signs, active.coef[support], np.tril(active.factor.upper.T))
 
 
-def _exchanged(sums: RowSums, l1: float, l2: float, start: Optimum) -> Optimum | None:
+def _one_by_one(sums: RowSums, l1: float, l2: float, last: Optimum) -> Optimum:
+    """The optimum without coefficients below zero, down from the pattern of another one."""
+    start = np.zeros((len(sums.means), 1))
+    start[last.support, 0] = last.beta
+    K = sums.gram + l2 * np.eye(len(start))
+    models = ModelsOfSums(
+        start=start, bound=np.full_like(start, l1), nonnegative=True, K=K[None], f=sums.cross[:, [0]]
+    )
+    x, sure = models.solved()
+    if not sure.all():
+        raise SolverError("columns that depend on one another: no nonnegative coefficients were found")
+    support = np.flatnonzero(x[:, 0])
+    factor = np.linalg.cholesky(K[np.ix_(support, support)])
+    return Optimum(support, np.ones(support.size), x[support, 0], np.asfortranarray(factor))
+
+
+def _exchanged(
+    sums: RowSums, l1: float, l2: float, start: Optimum, *, nonnegative: bool = False
+) -> Optimum | None:
     """The optimum from the pattern of another one; None where it is not found at little cost."""
     cross, lengths, length = sums.cross[:, 0], np.sqrt(sums.gram.diagonal()), float(np.sqrt(sums.squares[0]))
     support, signs = start.support, start.signs
     least, waited = len(cross) + 1, 0
-    while waited < PATIENCE and cost.Work(len(support) ** 3 / 3.0).seconds < WORTH_UPDATING:
+    while waited < PATIENCE:
+        if not nonnegative and cost.Work(len(support) ** 3 / 3.0).seconds >= WORTH_UPDATING:
+            return None
         rows = sums.gram[support]
         K = rows[:, support]
         K.flat[:: len(K) + 1] += l2
@@ -97,7 +162,8 @@ def _exchanged(sums: RowSums, l1: float, l2: float, start: Optimum) -> Optimum |
             continue
         correlations = cross - beta @ rows
         rounding = 8.0 * EPS * lengths * (length + float(lengths[support] @ np.abs(beta)))
-        beyond = np.abs(correlations) > l1 * (1.0 + EXCESS) + rounding
+        pull = correlations if nonnegative else np.abs(correlations)
+        beyond = pull > l1 * (1.0 + EXCESS) + rounding
         beyond[support] = False
         enters = np.flatnonzero(beyond)
         if enters.size == 0:

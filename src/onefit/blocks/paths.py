@@ -29,7 +29,9 @@ from onefit.numerics import EPS_SINGLE
 SINGLE = 2e-5
 
 
-def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Array, tuple[Directions, ...]]:
+def solve_net(
+    sums: RowSums, alphas: Array, l1_ratio: float, *, nonnegative: bool = False
+) -> tuple[Array, Array, tuple[Directions, ...]]:
     """Coefficients, what refits take off them, and leverages at every strength.
 
     Parameters
@@ -39,13 +41,15 @@ def solve_net(sums: RowSums, alphas: Array, l1_ratio: float) -> tuple[Array, Arr
     alphas : (J,) array
         On the scale of ``sklearn.linear_model.ElasticNet``, strongest first.
     l1_ratio : float
+    nonnegative : bool, default False
+        Whether no coefficient goes below zero.
     """
     p, J = len(sums.means), len(alphas)
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
     coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
     supports, follow = list[Index](), PathLeverages(p)
-    for j, found in enumerate(optima(sums, l1, l2)):
+    for j, found in enumerate(optima(sums, l1, l2, nonnegative=nonnegative)):
         support = found.support
         supports.append(np.sort(support))
         coefs[support, j] = found.beta
@@ -166,7 +170,9 @@ def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:
     return replace(path, is_smooth=True)
 
 
-def net_path(sums: RowSums, alphas: Array, l1_ratio: float = 1.0) -> LeftOutPath:
+def net_path(
+    sums: RowSums, alphas: Array, l1_ratio: float = 1.0, *, nonnegative: bool = False
+) -> LeftOutPath:
     """Lasso or elastic net at every strength, exactly.
 
     Parameters
@@ -177,12 +183,20 @@ def net_path(sums: RowSums, alphas: Array, l1_ratio: float = 1.0) -> LeftOutPath
         On the scale of ``sklearn.linear_model.ElasticNet``, strongest first.
     l1_ratio : float
         In (0, 1].
+    nonnegative : bool, default False
+        Whether no coefficient goes below zero.
     """
-    return _path(sums, *solve_net(sums, alphas, l1_ratio))
+    return _path(sums, *solve_net(sums, alphas, l1_ratio, nonnegative=nonnegative))
 
 
 def net_path_exactly(
-    path: LeftOutPath, sums: RowSums, alphas: Array, l1_ratio: float, which: Index
+    path: LeftOutPath,
+    sums: RowSums,
+    alphas: Array,
+    l1_ratio: float,
+    which: Index,
+    *,
+    nonnegative: bool = False,
 ) -> LeftOutPath:
     """Solve rows whose pattern changes anew, at some strengths of a path.
 
@@ -192,7 +206,8 @@ def net_path_exactly(
         return path
     own = sums.weight * alphas[which]
     kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
-    patterns = Patterns.of(sums, path.coefs[:, which], path.drifts[:, which], l1_ratio * own, kept)
+    coefs, drifts = path.coefs[:, which], path.drifts[:, which]
+    patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
     return replace(path, exactly=((which, patterns),), single=False)
 
 

@@ -50,6 +50,8 @@ class Patterns:
         W.
     base_leverage : float
         1/W, or 0 without an intercept.
+    nonnegative : bool
+        Whether no coefficient goes below zero.
     """
 
     supports: Elimination
@@ -59,9 +61,12 @@ class Patterns:
     reach: Array
     weight: float
     base_leverage: float
+    nonnegative: bool = False
 
     @classmethod
-    def of(cls, sums: RowSums, coefs: Array, drifts: Array, l1: Array, l2: Array) -> Patterns:
+    def of(
+        cls, sums: RowSums, coefs: Array, drifts: Array, l1: Array, l2: Array, *, nonnegative: bool = False
+    ) -> Patterns:
         """Eliminate the supports.
 
         Parameters
@@ -71,6 +76,7 @@ class Patterns:
             β and K'⁻¹ ∇P / W.
         l1, l2 : (J,) arrays
             Strengths on the scale of the sum; l2 as a refit keeps it.
+        nonnegative : bool, default False
         """
         p = len(coefs)
         inside = coefs != 0
@@ -91,7 +97,7 @@ class Patterns:
         diagonal = np.diagonal(H, axis1=1, axis2=2).T
         leant = np.where(inside, diagonal, sums.gram.diagonal()[:, None] + l2 - diagonal)
         reach = np.sqrt(np.maximum(leant, 0.0))
-        return cls(supports, base, drift, pulls, reach, sums.weight, sums.base_leverage)
+        return cls(supports, base, drift, pulls, reach, sums.weight, sums.base_leverage, nonnegative)
 
     def left_out(
         self, Z: Array, y: Array, weights: Array, on_patterns: Array, slack: Array
@@ -134,7 +140,8 @@ class Patterns:
             ahead *= step[own]
             ahead += (towards * self.base[at])[:, None]
             ahead += np.outer(towards * self.drift[at], weights)
-            np.abs(ahead, out=ahead, where=~inside[:, None])
+            if not self.nonnegative:
+                np.abs(ahead, out=ahead, where=~inside[:, None])
             moves = ahead > np.outer(np.where(inside, 0.0, self.supports.l1[at]), kept)
             some, first = np.unique(own, return_index=True)
             changed[some] |= np.logical_or.reduceat(moves, first, axis=0)
@@ -147,7 +154,8 @@ class Patterns:
         room = self.reach * inner + np.abs(self.drift) * weights.max(initial=0.0)
         beside = np.abs(Z).max(axis=1, initial=0.0)[:, None] * np.abs(step).max(axis=1, initial=0.0)
         start, held = np.abs(self.base), self.supports.l1 * (1.0 - weights.max(initial=0.0) / self.weight)
-        inside = start <= room * SURE, start + (room + beside) * SURE > held
+        off = self.base if self.nonnegative else start
+        inside = start <= room * SURE, off + (room + beside) * SURE > held
         j, k = np.nonzero(np.where(self.supports.inside, *inside).T)
         return j, k
 
@@ -173,4 +181,5 @@ class Patterns:
             np.einsum("pa,pa->a", on_support, pull),
         )
         start = np.where(inside, self.base[:, j], 0.0)
-        return QuadraticModels(tableau=tableau, start=start, bound=supports.l1 * keep)
+        bound = supports.l1 * keep
+        return QuadraticModels(tableau=tableau, start=start, bound=bound, nonnegative=self.nonnegative)

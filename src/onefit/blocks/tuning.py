@@ -43,6 +43,7 @@ def tune_net(
     selection: Selection = "bagged_se",
     *,
     early_stopping: bool = True,
+    nonnegative: bool = False,
 ) -> tuple[float, TunedPath]:
     """Lasso or elastic net, with several shares of the ℓ1 part: the chosen one and its path.
 
@@ -56,14 +57,19 @@ def tune_net(
     selection : "bagged_se", "bagged", "min" or "1se"
     early_stopping : bool, default True
         End each path where its risk is clearly past the minimum.
+    nonnegative : bool, default False
+        Whether no coefficient goes below zero.
     """
 
     def along(ratio: float) -> Callable[[Array], LeftOutPath]:
-        return lambda alphas: net_path(sums, alphas, ratio)
+        return lambda alphas: net_path(sums, alphas, ratio, nonnegative=nonnegative)
 
     def exactly(paths: list[LeftOutPath], strengths: list[Array], which: list[Index]) -> list[LeftOutPath]:
         own = zip(paths, strengths, (ratio for ratio, _ in grids), which, strict=True)
-        return [net_path_exactly(path, sums, alphas, ratio, at) for path, alphas, ratio, at in own]
+        return [
+            net_path_exactly(path, sums, alphas, ratio, at, nonnegative=nonnegative)
+            for path, alphas, ratio, at in own
+        ]
 
     paths = [along(ratio) for ratio, _ in grids]
     found = _tuned(rows, [grid for _, grid in grids], paths, selection, early_stopping, exactly)

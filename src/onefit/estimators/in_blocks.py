@@ -123,7 +123,13 @@ def _needing_all_rows(model: SelfTuned) -> list[str]:
 
 def has_passes(model: SelfTuned) -> bool:
     """Whether two passes over the rows tune a model: squared loss, and a penalty that columns share alike."""
-    return not _needing_all_rows(model) and _is_of_squares(model, kinked=model._mean_scaled)
+    kinked = model._mean_scaled
+    return _treats_alike(model, {"positive"} if kinked else set()) and _is_of_squares(model, kinked=kinked)
+
+
+def _treats_alike(model: SelfTuned, besides: set[str]) -> bool:
+    """Whether no parameter is set that needs all rows at once, besides some."""
+    return besides.issuperset(_needing_all_rows(model))
 
 
 def _is_of_squares(model: SelfTuned, *, kinked: bool) -> bool:
@@ -155,7 +161,7 @@ def goes_on_sums(model: SelfTuned, sample: Sample) -> bool:
 
     They are where columns are fewer than these rows, and share the penalty alike.
     """
-    alike = [name for name in _needing_all_rows(model) if name not in {"cv", "scoring"}] == []
+    alike = _treats_alike(model, {"cv", "scoring", "positive"})
     of_one = sample.target.ndim == 1 and sample.offset is None
     if sample.sets is None or not alike or not of_one or not _is_of_squares(model, kinked=True):
         return False
@@ -185,8 +191,15 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
     ratio, alpha = 0.0, 1.0
     if model._mean_scaled:
         ratios = model._ratios(about_means.spread)
-        grids = [(ratio, _kinked_grid(model, sums, ratio)) for ratio in ratios]
-        ratio, path = tune_net(rows, sums, grids, model.selection, early_stopping=model.early_stopping)
+        grids = [(ratio, kinked_grid(model, sums, ratio)) for ratio in ratios]
+        ratio, path = tune_net(
+            rows,
+            sums,
+            grids,
+            model.selection,
+            early_stopping=model.early_stopping,
+            nonnegative=model.positive,
+        )
         alpha = sums.weight
     else:
         grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
@@ -198,13 +211,16 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         ratio * alpha,
         (1.0 - ratio) * alpha,
         mean_scaled=model._mean_scaled,
+        nonnegative=model.positive,
     )
     return TunedOnRows(ratio, path, chosen, SquaredError(), sums.count)
 
 
-def _kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
+def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
+    """Strengths of a mean of squares and a penalty with an ℓ1 part, from sums over the rows."""
     check_eps(model.eps)
-    null = strength_of_single_coefficients(mixed(ratio), sums.cross[:, 0] / sums.weight)
+    pull = np.maximum(sums.cross[:, 0], 0.0) if model.positive else sums.cross[:, 0]
+    null = strength_of_single_coefficients(mixed(ratio), pull / sums.weight)
     curvature = sums.gram.diagonal()
     ridge = np.full(len(curvature), (1.0 - ratio) * sums.weight)
     return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -26,12 +26,14 @@ from onefit.estimators.in_blocks import (
     goes_on_sums,
     has_curved_passes,
     has_passes,
+    kinked_grid,
     tune_curved,
     tune_rows,
     tune_source,
 )
 from onefit.estimators.linear_model import has_classes
 from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
@@ -164,9 +166,9 @@ class SelfTuned(Penalized):
         sample = self._sample(X, y, sample_weight, groups, offset)
         judgement = self._judgement(sample)
         if self._goes_in_blocks(sample, judgement):
-            with self._jobs(), _linalg.one_thread():
+            with self._jobs(), _linalg.one_thread(), suppress(SolverError):
                 self._tune_in_blocks(sample, judgement)
-            return self
+                return self
         if self.alpha_per_target and sample.target[0].size > 1:
             self._tune_each(sample, judgement)
             return self
@@ -227,8 +229,7 @@ class SelfTuned(Penalized):
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
         alone = judgement.sets is None and judgement.score is None and sample.clusters is None
-        single = alone and sample.target.ndim == 1 and sample.offset is None
-        if not single:
+        if not (alone and sample.target.ndim == 1 and sample.offset is None):
             return False
         if has_passes(self):
             return goes_in_passes(self, sample)
@@ -269,7 +270,8 @@ class SelfTuned(Penalized):
         if of_squares and self._is_plain_ridge(ratio) and not self._mean_scaled:
             return self._by_spectrum(sample, ratio)
         if goes_on_sums(self, sample):
-            return self._on_sums(sample, judgement, ratio)
+            with suppress(SolverError):  # nonnegative coefficients of dependent columns
+                return self._on_sums(sample, judgement, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
         in_dual = self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
@@ -290,8 +292,7 @@ class SelfTuned(Penalized):
         """Every strength by refits without the sets, on sums over the rows."""
         assert sample.sets is not None
         rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
-        models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept))
-        grid = self._grid(sample, ratio)
+        models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept), self.positive)
 
         def left_out(strength: float, coef: Array, level: Array | float, max_error: float = KNOWN) -> LeftOut:
             fit = Fit(self._problem(sample, strength, ratio), coef, np.asarray(level))
@@ -299,7 +300,7 @@ class SelfTuned(Penalized):
 
         result = search_net_without_sets(
             models,
-            grid,
+            kinked_grid(self, models.whole, ratio),
             judgement,
             lambda *fit: judgement.verdict(left_out(*fit)),
             self.selection,
@@ -308,8 +309,7 @@ class SelfTuned(Penalized):
 
         def at_choice() -> tuple[SearchResult, LeftOut]:
             best = result.best
-            strength = float(result.strengths[best])
-            return result, left_out(strength, result.coefs[best], result.levels[best], 0.0)
+            return result, left_out(result.strengths[best], result.coefs[best], result.levels[best], 0.0)
 
         return Candidate(ratio, result, at_choice)
 

@@ -58,10 +58,13 @@ class KinkedModels(ABC):
         Their signs are those to start with.
     bound : (q, a) array
         What the kinks can hold; zero where there is none.
+    nonnegative : bool
+        Whether kinks hold whatever would go below zero.
     """
 
     start: Array
     bound: Array
+    nonnegative: bool = False
 
     @abstractmethod
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
@@ -101,7 +104,7 @@ class KinkedModels(ABC):
         least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
             free, found.tau[todo], found.inverse_slack[todo] = self._free(todo, on, signs)
-            x, on, signs, moved = exchanged(on, signs, free, bound)
+            x, on, signs, moved = exchanged(on, signs, free, bound, nonnegative=self.nonnegative)
             finite, changes = np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0)
             waited = np.where(changes < least, 0, waited + 1)
             least = np.minimum(least, changes)
@@ -130,7 +133,8 @@ class KinkedModels(ABC):
             x[:, todo] += length * (np.where(on[:, todo], free, 0.0) - x[:, todo])
             x[first[stops], todo[stops]] = 0.0
             on[first[stops], todo[stops]] = False
-            beyond = np.where(on[:, todo], 0.0, np.abs(free) - bound[:, todo] * (1.0 + ON_BOUND))
+            pull = free if self.nonnegative else np.abs(free)
+            beyond = np.where(on[:, todo], 0.0, pull - bound[:, todo] * (1.0 + ON_BOUND))
             most = beyond.argmax(axis=0)
             enters = finite & ~stops & (beyond[most, here] > 0)
             signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
@@ -153,7 +157,9 @@ class QuadraticModels(KinkedModels):
         return free, tau, inverse_slack
 
 
-def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array, Mask, Array, Mask]:
+def exchanged(
+    on: Mask, signs: Array, free: Array, bound: Array, *, nonnegative: bool = False
+) -> tuple[Array, Mask, Array, Mask]:
     """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
 
     Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
@@ -166,6 +172,8 @@ def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array,
         The minima on them, and off them what the kinks hold there.
     bound : array
         What the kinks can hold.
+    nonnegative : bool, default False
+        Whether they hold whatever would go below zero.
 
     Returns
     -------
@@ -176,7 +184,7 @@ def exchanged(on: Mask, signs: Array, free: Array, bound: Array) -> tuple[Array,
     moved : bool array
         What leaves or enters.
     """
-    beyond = np.abs(free)
+    beyond = free.copy() if nonnegative else np.abs(free)
     beyond -= bound * (1.0 + ON_BOUND)
     moved: Mask = np.where(on, free * signs < 0, beyond > 0)
     moved &= ~on | (bound > 0)

@@ -70,6 +70,26 @@ def test_bounds_of_the_first_round_hold(loss, penalty, store):
         assert abs(eta - without(fit, i).eta[i]) <= bound + CERTIFIED
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_columns_that_are_hardly_filled_are_multiplied_as_they_are_stored(fit_intercept):
+    rng = np.random.default_rng(4)
+    X = sp.csr_array(rng.poisson(0.04, (120, 150)) * rng.uniform(0.5, 2.0, (120, 150)))
+    y = (X[:, :20].sum(axis=1) - 0.5 + rng.logistic(size=120) > 0).astype(float)
+    problem = Problem(Logistic(), L1(0.3), X, y, rng.uniform(0.5, 2.0, 120), np.array(fit_intercept))
+    fit = solve(Fit.at_start(problem)).fit
+    table = Watched.of(fit).table()
+    assert not table._stored.is_nearly_full
+    x, slopes = rng.normal(size=(table.Z.shape[1], 3)), rng.normal(size=(120, 3))
+    np.testing.assert_allclose(table.times(x), table.Z @ x, atol=1e-12)
+    np.testing.assert_allclose(table.transposed_times(slopes), table.Z.T @ slopes, atol=1e-12)
+    refits, ends = [], proximal.iterate(Watched.of(fit), np.arange(120), 1.0)
+    for i, eta, bound in proximal.look(Watched.of(fit), np.arange(120)):
+        refits.append(without(fit, i).eta[i])
+        assert abs(eta - refits[-1]) <= bound + CERTIFIED
+    np.testing.assert_allclose(ends.eta[ends.settled], np.array(refits)[ends.settled], atol=1e-6)
+    assert ends.settled.mean() > 0.8
+
+
 @pytest.mark.parametrize(("loss", "penalty"), FITS)
 def test_mixed_steps_settle_where_the_refits_are_in_fewer_rounds(loss, penalty, monkeypatch):
     fit, rounds = sparse_counts(loss, penalty, np.asarray), []

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index, Mask
-from onefit.leave_out.tableau import Tableau
+from onefit.leave_out.tableau import Tableau, WorkingSet
 from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
@@ -150,6 +150,25 @@ class QuadraticModels(KinkedModels):
     """Those that are problems of a tableau, one each."""
 
     tableau: Tableau
+
+    @classmethod
+    def at_fit(cls, table: WorkingSet, rows: Index) -> QuadraticModels:
+        """The problems without each of some rows, expanded at the fit, whose pattern they start from."""
+        fit, inside, z = table.fit, table.inside, table.Z[rows].T
+        # where the row alone holds a direction up it has leverage one, and lets go of it at once
+        d, slopes = (1.0 - LETS_GO) * fit.hessian[rows], fit.gradient[rows]
+        x, held = table.parameters(fit.coef, float(fit.intercept)), np.zeros(len(inside))
+        held[: len(table.columns)] = -fit.loss_gradient[table.columns]
+        pull, f = table.eliminated(z), fit.problem.lost_shares(rows)
+        change = slopes * pull
+        if np.any(f):
+            drift = table.eliminated(np.where(inside, table.held + table.l2 * x, 0.0)[:, None])
+            change += drift * f
+        own, leverage = (np.einsum("qa,qa->a", z[inside], part[inside]) for part in (change, pull))
+        change += np.where(inside, x, held)[:, None]
+        tableau = Tableau(table.elimination, change[None], pull, 1.0 - f[None], d, own[None], leverage)
+        start = np.repeat(np.where(inside, x, 0.0)[None], len(rows), axis=0).T  # in the order of products
+        return cls(tableau=tableau, start=start, bound=np.multiply.outer(1.0 - f, table.l1).T)
 
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

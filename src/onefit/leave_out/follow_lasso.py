@@ -20,9 +20,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.leave_out.exchange import LETS_GO, QuadraticModels
+from onefit.leave_out.exchange import QuadraticModels
 from onefit.leave_out.optimality import Optimality
-from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
+from onefit.leave_out.tableau import Watched
 
 ROUNDS = 4  # times that columns which turn out to join may be added
 
@@ -97,7 +97,7 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
         if table is None:
             continue
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
-            models = _models(table, rows[part], f[part])
+            models = QuadraticModels.at_fit(table, rows[part])
             found = models.minima()
             own_coef, level[part] = table.coefficients(found.x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
@@ -126,20 +126,3 @@ def _merged(ends: LassoEnds, which: Index, again: LassoEnds) -> LassoEnds:
     level[which], own[which], exchanges[which] = again.intercept, again.own, again.exchanges
     came[which], solved[which] = again.came, again.solved
     return LassoEnds(again.columns, coef, level, own, exchanges, came, solved)
-
-
-def _models(table: WorkingSet, rows: Index, f: Array) -> QuadraticModels:
-    """The problems without each of some rows, in terms of the fit."""
-    fit, inside, z = table.fit, table.inside, table.Z[rows].T
-    # where the row alone holds a direction up it has leverage one, and lets go of it at once
-    d, slopes = (1.0 - LETS_GO) * fit.hessian[rows], fit.gradient[rows]
-    x, held = table.parameters(fit.coef, float(fit.intercept)), np.zeros(len(inside))
-    held[: len(table.columns)] = -fit.loss_gradient[table.columns]
-    pull = table.eliminated(z)
-    drift = table.eliminated(np.where(inside, table.held + table.l2 * x, 0.0))
-    change = slopes * pull + np.outer(drift, f)
-    own, leverage = (np.einsum("qa,qa->a", z[inside], part[inside]) for part in (change, pull))
-    base, keep = np.where(inside, x, held)[:, None] + change, 1.0 - f
-    tableau = Tableau(table.elimination, base[None], pull, keep[None], d, own[None], leverage)
-    start = np.repeat(np.where(inside, x, 0.0)[:, None], len(rows), axis=1)
-    return QuadraticModels(tableau=tableau, start=start, bound=np.multiply.outer(table.l1, keep))

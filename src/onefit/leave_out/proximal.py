@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +27,9 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out import prove
 from onefit.leave_out.exchange import QuadraticModels
-from onefit.leave_out.proximal_proof import gradients_left, measure
+from onefit.leave_out.proximal_proof import Proof
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
-from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import CALM, falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
@@ -40,7 +37,6 @@ from onefit.solvers.mixing import MIXED, ChordStep, mixed
 ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
-OPEN = 1e-5  # share of the gradients of the rows from which an end is none: steps end below a tenth of it
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 
 
@@ -86,8 +82,7 @@ def look(watched: Watched, rows: Index) -> Iterator[tuple[int, float, float]]:
     for some in _in_chunks(rows, n):
         run = RowProblems.at_fit(table, some)
         run.go(np.inf)
-        fine = run.judge(watched.eligible)[1]
-        eta, bounds = run.eta[some, np.arange(some.size)], np.where(fine, run.bounds(), np.inf)
+        eta, bounds = run.eta[some, np.arange(some.size)], Proof(run, watched.eligible).bounds
         known = run.settled & np.isfinite(eta)
         yield from zip(some[known].tolist(), eta[known].tolist(), bounds[known].tolist(), strict=True)
 
@@ -127,10 +122,10 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
             which = rows[some]
             run = RowProblems.of(table, which, ends, some) if moved else RowProblems.at_fit(table, which)
             run.go(SETTLED * max(tol, 1.0))
-            own, fine = run.judge(watched.eligible)
-            run.hand_over(ends, some, fine)
-            joining |= own
-            missed.append(some[run.settled & ~fine])
+            proof = Proof(run, watched.eligible)
+            run.hand_over(ends, some, proof)
+            joining |= proof.joining
+            missed.append(some[run.settled & ~proof.fine])
         part = np.concatenate(missed)
         if part.size == 0 or not joining.any():
             break
@@ -153,6 +148,7 @@ class RowProblems:
     is_fresh: bool  # whether all problems are at the fit
     settled: Mask = field(init=False)
     failed: Mask = field(init=False)
+    goes_on: bool = field(init=False, default=True)  # with more than one round
     seen: list[ChordStep] = field(default_factory=list)  # the last steps, oldest first
     seen_of: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # and of which problems
 
@@ -160,15 +156,15 @@ class RowProblems:
     def at_fit(cls, table: WorkingSet, rows: Index) -> RowProblems:
         """Start from the fit."""
         fit, m = table.fit, len(rows)
-        beta = np.repeat(fit.coef[table.columns, None], m, axis=1)
+        beta = np.repeat(fit.coef[None, table.columns], m, axis=0).T  # columns stay together, as in products
         run = cls._at(table, rows, beta, np.full(m, float(fit.intercept)))
-        run.eta, run.is_fresh = np.repeat(fit.eta[:, None], m, axis=1), True
+        run.eta, run.is_fresh = np.repeat(fit.eta[None], m, axis=0).T, True
         return run
 
     @classmethod
     def of(cls, table: WorkingSet, rows: Index, ends: Ends, part: Index) -> RowProblems:
         """Start where the iterations have come to."""
-        beta = np.ascontiguousarray(ends.coef[np.ix_(part, table.columns)].T)
+        beta = ends.coef[np.ix_(part, table.columns)].T
         run = cls._at(table, rows, beta, ends.intercept[part])
         run.eta = run.predict(run.stacked)
         return run
@@ -192,8 +188,8 @@ class RowProblems:
 
     def predict(self, x: Array) -> Array:
         """Linear predictors, (n, m)."""
-        level = 0.0 if self.table.fit.problem.intercept else float(self.table.fit.intercept)
-        return _linalg.product(self.table.Z, x) + level
+        eta = self.table.times(x)
+        return eta if self.table.fit.problem.intercept else eta + float(self.table.fit.intercept)
 
     def weighted(self, values: Array, active: Index) -> Array:
         """Values by row times the weights of some problems, each without its own row: (n, a)."""
@@ -215,6 +211,7 @@ class RowProblems:
     def go(self, tol: float) -> None:
         """Iterate until every problem has settled, or does not."""
         unit = float(np.max(np.abs(self.table.fit.eta), initial=0.0)) + 1e-3
+        self.goes_on = tol < np.inf
         for _ in range(ROUNDS):
             active = np.flatnonzero(~self.settled & ~self.failed)
             if active.size == 0:
@@ -228,35 +225,34 @@ class RowProblems:
         """Derivatives of the weighted losses: (n, a)."""
         return self.weighted(self.table.fit.problem.loss_at("gradient", self.eta[:, active]), active)
 
-    def gradient(self, active: Index, slopes: Array | None = None) -> Array:
+    def gradient(self, active: Index) -> Array:
         """Gradient of loss and ℓ2 part: (q, a)."""
-        table, fit = self.table, self.table.fit
-        if slopes is None and self.is_fresh and self.weights is None:
-            own = self.rows[active]
-            along = (table.Z.T @ fit.gradient)[:, None] - table.Z[own].T * fit.gradient[own]
-        else:
-            along = _linalg.product(table.Z.T, self.slopes(active) if slopes is None else slopes)
+        table = self.table
+        along = table.transposed_times(self.slopes(active))
         return along + (table.l2[:, None] * self.keep[active]) * self.stacked[:, active]
 
     def _round(self, active: Index) -> Array:
         """One step of some problems; by how much their predictors moved."""
-        x = self.stacked[:, active]
-        target, found = self._model_minimum(active, x, self.gradient(active))
+        x, all_of_them = self.stacked[:, active], active.size == len(self.rows)
+        target, found = self._model_minimum(active, x)
         bad = ~np.isfinite(target).all(axis=0)
         target[:, bad] = x[:, bad]
-        target = self._mixed(active, x, target)
-        ahead = self.predict(target)
-        here = self.eta[:, active]
+        if self.goes_on:
+            target = self._mixed(active, x, target)
+        ahead, here = self.predict(target), self.eta if all_of_them else self.eta[:, active]
         length = self._lengths(active, x, target, ahead)
         self.failed[active] |= bad | ~found | (length == 0.0)
-        change = ahead - here
-        moved = length * np.abs(change).max(axis=0)
-        new = x + length * (target - x)
-        self.beta[:, active] = new[: len(self.beta)]
+        short = np.flatnonzero(length != 1.0)
+        target[:, short] = x[:, short] + length[short] * (target - x)[:, short]
+        ahead[:, short] = here[:, short] + length[short] * (ahead - here)[:, short]
+        self.beta[:, active] = target[: len(self.beta)]
         if self.table.fit.problem.intercept:
-            self.intercept[active] = new[-1]
-        self.eta[:, active] = np.where(length == 1.0, ahead, here + length * change)
-        self.is_fresh = False
+            self.intercept[active] = target[-1]
+        moved, self.is_fresh = farthest(ahead, here), False
+        if all_of_them:
+            self.eta = ahead
+        else:
+            self.eta[:, active] = ahead
         moved[found & self.is_model] = 0.0
         return np.where(length == 1.0, moved, np.inf)
 
@@ -278,7 +274,8 @@ class RowProblems:
 
     def travelled(self, eta: Array, active: Index) -> Array:
         """How far any row with weight is from the fit: (a,)."""
-        moved = np.abs(eta - self.table.fit.eta[:, None])
+        moved = eta - self.table.fit.eta[:, None]
+        np.abs(moved, out=moved)
         if self.weights is not None:
             return np.where(self.weights[:, active] > 0, moved, 0.0).max(axis=0)
         moved[self.table.fit.problem.weights == 0] = 0.0
@@ -295,7 +292,9 @@ class RowProblems:
         length, far = np.ones(len(active)), np.arange(len(active))
         R = problem.self_concordance()
         if R is not None and not problem.loss.jumps and self.weights is None:
-            reach = np.maximum(self.travelled(ahead, active), self.travelled(self.eta[:, active], active))
+            reach = self.travelled(ahead, active)
+            if not self.is_fresh:
+                reach = np.maximum(reach, self.travelled(self.eta[:, active], active))
             far = np.flatnonzero(~(R * reach <= CALM))
         if far.size == 0:
             return length
@@ -311,89 +310,32 @@ class RowProblems:
 
     # --- the quadratic model -------------------------------------------------------------------------
 
-    def _model_minimum(self, active: Index, x: Array, gradient: Array) -> tuple[Array, Mask]:
+    def _model_minimum(self, active: Index, x: Array) -> tuple[Array, Mask]:
         """Minimum of each model, by changes of the pattern from that of x: (q, a), and whether it is one."""
-        table, own = self.table, self.rows[active]
-        z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
-        f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - gradient
-        keep = self.keep[active]
-        tableau, bound = Tableau.of(table, f, keep, z, d), np.multiply.outer(table.l1, keep)
-        models = QuadraticModels(tableau=tableau, start=x, bound=bound)
-        found = models.minima()
+        found = self._models(active, x).minima()
         return found.x, found.settled
 
-    # --- the end -------------------------------------------------------------------------------------
+    def _models(self, active: Index, x: Array) -> QuadraticModels:
+        table, own, keep = self.table, self.rows[active], self.keep[active]
+        if self.is_fresh and self.weights is None:
+            return QuadraticModels.at_fit(table, own)
+        z, d = table.Z[own].T, table.d[own]  # (q, a), (a,)
+        f = _linalg.product(table.K, x) - z * (d * np.einsum("qa,qa->a", z, x)) - self.gradient(active)
+        tableau, bound = Tableau.of(table, f, keep, z, d), np.multiply.outer(keep, table.l1).T
+        return QuadraticModels(tableau=tableau, start=x, bound=bound)
 
-    def hand_over(self, ends: Ends, part: Index, fine: Mask) -> None:
+    def hand_over(self, ends: Ends, part: Index, proof: Proof) -> None:
         """Write where the problems have come to, and whether they need no other columns there."""
         table, finite = self.table, np.isfinite(self.eta).all(axis=0)
         there, which = part[finite], np.flatnonzero(finite)
         ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
         ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
         ends.eta[there] = self.eta[self.rows[which], which]
-        ends.settled[part] = fine & finite & self._is_stationary
-        ends.bounds[part] = np.where(fine & finite, self.bounds(), np.inf)
+        ends.settled[part] = proof.fine & finite & proof.is_stationary
+        ends.bounds[part] = np.where(finite, proof.bounds, np.inf)
 
-    @property
-    def used(self) -> Mask:
-        """Coordinates that some problem has, or that the fit has: (q,)."""
-        return np.asarray(np.any(self.stacked != 0, axis=1) | self.table.inside)
 
-    def judge(self, eligible: Mask) -> tuple[Mask, Mask]:
-        """Columns off the working set that should join, and problems that have settled without them."""
-        fit, problem, table = self.table.fit, self.table.fit.problem, self.table
-        l1, _ = problem.separable.strengths(fit.coef.shape)
-        used = table.columns[self.used[: len(table.columns)]]  # what these leave is in the lengths of errors
-        correlations = _linalg.transposed_times(problem.X, self.end)
-        np.abs(correlations, out=correlations)
-        drift, off = self._drift(), eligible.copy()
-        off[used] = False
-        known = np.isfinite(drift) | ~off.any()
-        norms = _linalg.column_norms(problem.X, fit.hessian, centred=False)
-        farthest = float(np.max(drift, where=np.isfinite(drift), initial=0.0))
-        asked = off & ~(correlations.max(axis=1) + farthest * norms <= l1 * self.keep.min())
-        own, bound = correlations[asked], np.multiply.outer(l1[asked], self.keep)
-        violated = own > bound * (1.0 + ON_BOUND)
-        slack = np.multiply.outer(norms[asked], np.where(np.isfinite(drift), drift, 0.0))
-        self._unsure = ~known | (own + slack > bound).any(axis=0)
-        joining = np.zeros(len(off), dtype=bool)
-        joining[asked] = (violated & self.settled).any(axis=1)
-        joining[table.columns] = False
-        return joining, self.settled & ~violated.any(axis=0)
-
-    @cached_property
-    def end(self) -> Array:
-        """Slopes at the ends: (n, m)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.slopes(np.arange(len(self.rows)))
-
-    @cached_property
-    def left(self) -> Array:
-        """Gradients that the ends leave: (q, m)."""
-        return gradients_left(self)
-
-    @property
-    def _is_stationary(self) -> Mask:
-        """Whether an end leaves next to nothing of the gradients of its rows: (m,).
-
-        A model that has no curvature along a row that is all that held it settles anywhere.
-        """
-        with np.errstate(invalid="ignore", over="ignore"):
-            most = np.multiply.outer(*(np.linalg.norm(a, axis=0) for a in (self.table.Z, self.end)))
-            return np.asarray(np.all(np.abs(self.left) <= OPEN * most, axis=0))
-
-    @cached_property
-    def _lengths_of_errors(self) -> tuple[Array, Array, Array, Array]:
-        """Radius, ρ, M, and the row's own norm in A⁻¹, over the columns in use: (m,) each."""
-        return measure(self)
-
-    def _drift(self) -> Array:
-        R = self.table.fit.problem.self_concordance()
-        length, travelled, widest, _ = self._lengths_of_errors
-        return prove.drift(float(R or 0.0), length, travelled, widest)
-
-    def bounds(self) -> Array:
-        """How far each row's own predictor may be off: (m,)."""
-        with np.errstate(invalid="ignore"):
-            found = self._lengths_of_errors[3] * self._lengths_of_errors[0]
-        return np.where(np.isfinite(found) & ~self._unsure, found, np.inf)
+def farthest(one: Array, other: Array) -> Array:
+    """Largest distance of two columns, each: (a,)."""
+    apart = one - other
+    return np.abs(apart, out=apart).max(axis=0)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg.design import Columns
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.vertex import at_vertex, copies
@@ -114,6 +115,29 @@ class WorkingSet:
         out[inside] = _linalg.product(self.inverse, v[inside])
         out[~inside] = v[~inside] + _linalg.product(self.across, v[inside])
         return out
+
+    @cached_property
+    def _stored(self) -> Columns:
+        """The columns, not centred."""
+        return _linalg.as_columns(_linalg.active_columns(self.fit.problem.X, self.columns))
+
+    def times(self, x: Array) -> Array:
+        """Z x for some x (q, a): (n, a)."""
+        if self._stored.is_nearly_full:
+            return _linalg.product(self.Z, x)
+        k = len(self.columns)
+        eta = np.asfortranarray(self._stored.times(x[:k]))  # in the order of dense products
+        return np.add(eta, x[k:].sum(axis=0) - self.means @ x[:k], out=eta)
+
+    def transposed_times(self, slopes: Array) -> Array:
+        """Zᵀ s for some s (n, a): (q, a)."""
+        if self._stored.is_nearly_full:
+            return _linalg.product(self.Z.T, slopes)
+        k, level = len(self.columns), slopes.sum(axis=0)
+        along = np.empty((slopes.shape[1], len(self.inside))).T
+        along[:k] = self._stored.transposed_times(slopes) - np.multiply.outer(self.means, level)
+        along[k:] = level
+        return along
 
     @property
     def elimination(self) -> Elimination:
@@ -291,14 +315,14 @@ class Tableau:
         And τ (m, b), and 1 / (1 − w h) of the rows there (b,).
         """
         own = which if which.size < len(self.d) else slice(None)
-        table, keep = self.eliminated.of(own), self.keep[:, own]
+        table, keep, d = self.eliminated.of(own), self.keep[:, own], self.d[own]
         base, pull, at_base = self.base[..., own], self.pull[:, own], self.at_base[:, own]
         turned = table.inside & on & (signs != table.sign)
         if turned.any():
             known = np.where(turned, table.l1 * signs - table.held, 0.0) * keep[:, None]
             base = base - table.moved(known, list(_padded(turned)))
             at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
-        d, leverage, exchanged = self.d[own], self.leverage[own], on != table.inside
+        leverage, exchanged = self.leverage[own], on != table.inside
         if not exchanged.any():
             inverse_slack = 1.0 / (1.0 - d * leverage)
             tau = d * at_base * inverse_slack

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -1006,3 +1007,16 @@ def test_flat_risks_end_at_once(optimizer):
         expected = np.mean((response - response.mean()) ** 2) * (N / (N - 1)) ** 2
         assert -search.best_score_ == pytest.approx(expected, abs=1e-12)
         np.testing.assert_array_equal(search.gradient_, 0.0)
+
+
+def test_three_numbers_end_below_what_a_coarse_look_sees():
+    """From the middle alone a support vector machine stopped 2 % above."""
+    rng = np.random.default_rng(0)
+    X, y = load_diabetes(return_X_y=True)
+    rows = rng.choice(442, 80, replace=False)
+    X, y = 20.0 * X[rows], y[rows]
+    bounds = {"C": (0.1, 1e6), "gamma": (1e-5, 1e2), "epsilon": (0.1, 80.0)}
+    search = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False).fit(X, y)
+    middle = {name: float(np.sqrt(low * high)) for name, (low, high) in bounds.items()}
+    alone = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False, start=middle).fit(X, y)
+    assert search.best_score_ > alone.best_score_

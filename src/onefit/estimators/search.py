@@ -76,8 +76,9 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     gradient : {"exact", "2017"}, default "exact"
         That of the risk, or the approximate one of Beirami et al. (2017, eq. 16).
     n_starts : int, default 1
-        The first is the middle of the bounds; for one or two hyperparameters up to three valleys of a coarse
-        grid, each of which is gone down.  Further starts are random.
+        The first is up to three valleys of a coarse grid for one or two numbers; for more of them the lowest
+        of 25 points and the middle of the bounds; for vectors the middle.  Each is gone down.  Further starts
+        are random.
     start : dict, optional
         Hyperparameters to start from instead, by name; what it does not name starts in the middle.  A vector
         has one value a component: a feature, a group in sorted order, or a loss; or one for all.

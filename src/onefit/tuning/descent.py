@@ -28,6 +28,7 @@ from onefit.tuning.optimizers import (
 Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "constant", "adam", "stochastic"]
 
 COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
+SPREAD = 25  # points that three numbers or more start from, as many as two
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
 PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
@@ -102,7 +103,7 @@ def descend(objective: Objective, plan: DescentPlan) -> Minimum:
 
 
 def _starts(objective: Objective, plan: DescentPlan) -> Sequence[Array]:
-    """The one given, else the valleys of a coarse grid over one or two numbers, else the middle; then random.
+    """The one given, else the lowest of coarse points, else the middle; then random.
 
     Beside the middle of a simplex stand its vertices: one loss of a mixture may hide what the others can do.
     """
@@ -112,7 +113,9 @@ def _starts(objective: Objective, plan: DescentPlan) -> Sequence[Array]:
         first = [plan.start]
     elif sides.sum() in COARSE or not space.is_box:
         first = _valleys(objective, np.flatnonzero(sides))
-    else:
+    elif len(sides) == len(space.domains):
+        first = _lowest_and_middle(objective)
+    else:  # of vectors a few points tell nothing
         first = [space.middle]
     if plan.n_starts == 1:
         return first
@@ -136,6 +139,18 @@ def _valleys(objective: Objective, sides: Index) -> list[Array]:
         points.extend(own[valleys])
         found.extend(values[valleys])
     return [points[i] for i in np.argsort(found, kind="stable")[:MOST_VALLEYS]]
+
+
+def _lowest_and_middle(objective: Objective) -> list[Array]:
+    """The lowest of points spread over the bounds of three numbers or more, and the middle.
+
+    Either may lead into a kink that the other passes by.
+    """
+    space = objective.space
+    spread = space.spread(qmc.Halton(len(space.domains), scramble=False).random(SPREAD)[1:])
+    points = np.vstack([space.middle, spread])
+    lowest = int(np.argmin(_raced(objective, points)))
+    return [points[i] for i in dict.fromkeys((lowest, 0))]
 
 
 def _raced(objective: Objective, points: Array) -> Array:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.losses import Logistic, Poisson, Squared
+from onefit.losses import EpsilonInsensitive, Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
@@ -251,6 +251,29 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     assert walk.is_past_minimum()
 
 
+@pytest.mark.parametrize(("strengths", "stops_at"), [(9, 9), (11, 11), (13, 6), (100, 6)])
+def test_a_path_is_seen_to_an_end_nearer_than_what_was_waited(monkeypatch, strengths, stops_at):
+    monkeypatch.setattr(Judgement, "seconds_at_first", lambda *_: 1.0)
+    walk = Walk(Grid(np.geomspace(1.0, 0.1, strengths)), _judged(50))
+    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    for strength, rise in zip(walk.grid.values.tolist(), [0.0, *[1.0] * strengths], strict=False):
+        walk.strengths.append(strength)
+        walk.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
+        if walk.is_past_minimum():
+            break
+    assert len(walk.fits) == stops_at
+
+
+def test_a_path_whose_rest_takes_next_to_nothing_is_seen_to_its_end():
+    walk = Walk(Grid(np.geomspace(1.0, 0.1, 30)), _judged(50))
+    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    assert walk.judgement.seconds_at_first(fit) < 0.01
+    for strength, rise in zip(walk.grid.values.tolist(), [0.0, *[1.0] * 28, -0.1], strict=True):
+        walk.strengths.append(strength)
+        walk.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
+        assert not walk.is_past_minimum()
+
+
 @pytest.mark.parametrize("limit", [0.05, 0.5])
 def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit):
     def solve_path(problems):  # there is no solution below the limit
@@ -345,3 +368,31 @@ def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
         exact = leave_out(solve(Fit.at_start(at(strengths[j]))).fit, max_error=0.0)
         assert abs(judgement.losses(exact).mean() - result.risks[j]) <= result.approx_errors[j]
         assert result.guarantees[j] == "bounded"
+
+
+def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 6))
+    y = X[:, 0] + rng.standard_t(3, size=30)
+    judgement, strengths = Judgement(SquaredError(), y, np.ones(30)), np.array([300.0, 30.0, 1e-2, 1e-3])
+
+    def at(strength):
+        return Problem(EpsilonInsensitive(0.0), L2(strength), X, y, np.ones(30))
+
+    def left_out(fit):
+        return [(solve(Fit.at_start(fit.problem.without(i))).fit.eta[i] - y[i]) ** 2 for i in range(30)]
+
+    fits = [solve(Fit.at_start(at(strength))).fit for strength in strengths]
+    exact = np.array([left_out(fit) for fit in fits])
+    assert exact.mean(axis=1).argsort()[0] == 1
+    known = [Verdict(losses, np.zeros(30), 0.0, proven=True) for losses in exact]
+    known[1] = Verdict(exact[1] + 100.0, np.zeros(30), np.inf)  # a step that is far off
+    known[3] = Verdict(exact[3] - 100.0, np.zeros(30), 100.0, solved=20)  # and so is a sample
+    coefs, levels = np.stack([fit.coef for fit in fits]), np.stack([fit.intercept for fit in fits])
+    walked = of_verdicts(strengths, known, np.ones(30), coefs, levels, "min")
+    assert walked.best == 3
+    monkeypatch.setattr("onefit.tuning.race.AT_LEAST", 0.0)
+    monkeypatch.setattr("onefit.tuning.race.FITS", 0.0)
+    result, _ = race(walked, at, judgement, "min")
+    assert result.best == 1
+    np.testing.assert_allclose(result.risks[1], exact[1].mean(), rtol=1e-6)

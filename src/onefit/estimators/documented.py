@@ -15,7 +15,8 @@ TEXTS = {
         standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",
     "early_stopping": """early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
-        difference, and five strengths or a decade on.""",
+        difference, and five strengths or a decade on, unless what is left of it is no more than that, or
+        takes next to nothing.""",
     "eps": """eps : float, default 1e-3
         Length of the automatic path before strengths are added.""",
     "judged": """cv : int, splitter or iterable of (train, test), optional

@@ -226,6 +226,10 @@ class Judgement:
         """About what it takes to leave out all rows in tenths, but those that a verdict has seen."""
         return self._by_tenths_cost(fit, len(self.order), 0 if before is None else before.seen)
 
+    def seconds_at_first(self, fit: Fit) -> float:
+        """About what it takes to judge a strength before others: by some rows, or in tenths."""
+        return min(self.seconds(fit, FIRST), self.seconds_by_tenths(fit))
+
     def by_tenths(
         self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None
     ) -> Verdict:

@@ -22,7 +22,7 @@ from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.contest import OUT_OF_REACH, Contest, choose_strength
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.judgement import FIRST, LITTLE, Judgement
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -154,7 +154,8 @@ def search_path(
         How the strength is chosen: ``tuning.selection``.
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths or a decade beyond the best so
-        far, and worse than it by two standard errors of the paired difference.
+        far, and worse than it by two standard errors of the paired difference, with more strengths to come
+        than that and a cost that is worth saving.
     """
     walked, solution = Walk(grid, judgement), None
     for solution in walked.solutions(problem_at):
@@ -308,7 +309,7 @@ class Walk:
         """Whether the last risk is clearly above the smallest one."""
         best, last = smallest(np.array(self.risks)), len(self.risks) - 1
         decades = abs(float(np.log10(self.strengths[last] / self.strengths[best])))
-        far = last >= best + PATIENCE or decades >= DECADES
+        far = (last >= best + PATIENCE or decades >= DECADES) and not self._is_nearly_through(last - best)
         if far and (loose := [j for j in (best, last) if j in self.bracketed]):
             self._judge(loose)
             return self.is_past_minimum()
@@ -320,6 +321,14 @@ class Walk:
                 return self._closer(wanting) and self.is_past_minimum()
             self.past = is_clear and self._matters(best, rise)
         return self.past
+
+    def _is_nearly_through(self, waited: int) -> bool:
+        """Whether the rest of the grid is no more than what was waited past the best, or next to nothing.
+
+        A risk may fall again, as past the strength at which there are as many parameters as rows.
+        """
+        rest = len(self.grid.values) - len(self.fits)
+        return rest > 0 and (rest <= waited or self._cost_of_the_rest() <= LITTLE)
 
     def _matters(self, best: int, rise: float) -> bool:
         """Whether something better than the strongest penalty was found, or the risk rose by a share of it.
@@ -344,7 +353,7 @@ class Walk:
         decades = abs(float(np.log10(rest[-1] / self.strengths[-1]))) if rest.size else 0.0
         judged_ones = min(rest.size, np.ceil(decades / APART))
         fits = cost_along_path(fit, before).times(rest.size).seconds
-        return fits + judged_ones * self.judgement.seconds_by_tenths(fit)
+        return fits + judged_ones * self.judgement.seconds_at_first(fit)
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
         """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.

@@ -121,9 +121,12 @@ class _Race:
             self._choose()
 
     def finish(self) -> LeftOut:
-        """Judge the choice thoroughly, and choose again, until that stands."""
+        """Judge the choice thoroughly, and what is beside it, and choose again, until that stands."""
         best = self.result.best
-        while best not in self.finished:
+        while best not in self.finished or (beside := self._unbounded_beside(best)):
+            if best in self.finished:
+                best = [self._looked_at(j) for j in beside][-1]
+                continue
             if self.verdicts[best] is None:  # between two that were judged
                 best = self._looked_at(best)
                 continue

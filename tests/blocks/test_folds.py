@@ -200,3 +200,15 @@ def test_dependent_columns_without_coefficients_below_zero():
         found = own.fit(X, y)
         risks = _refits(found, list((cv or LeaveOneOut()).split(X)), X, y).mean(axis=1)
         np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")
+def test_single_rows_with_several_optima_are_not_called_exact():
+    """The same where single rows leave, which no fold is made of."""
+    X, y = _levels(40)
+    found = LassoLOO([0.2, 0.02, 0.002], selection="min", early_stopping=False).fit(X, y)
+    risks = _refits(found, list(KFold(40).split(X)), X, y).mean(axis=1)
+    off = np.abs(found.risk_path_ - risks)
+    assert off.max() > 0.05
+    assert np.all(off <= found.approx_error_path_ + 1e-7 * risks)
+    assert abs(found.loo_.value - risks[-1]) <= found.loo_.approx_error + 1e-7 * risks[-1]

@@ -16,9 +16,9 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.exchange import LETS_GO, QuadraticModels
+from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Elimination, Tableau
-from onefit.numerics import LEAST_SLACK, ON_BOUND
+from onefit.numerics import EPS, LEAST_SLACK, ON_BOUND
 
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
@@ -39,6 +39,8 @@ class Patterns:
     ----------
     supports : Elimination
         Of each strength.
+    gram : (p, p) array
+        Σ w z zᵀ.
     base, drift : (p, J) arrays
         Coefficients on the supports and correlations off them, and what a refit without a row of unit
         weight adds for the penalty that it takes along.
@@ -50,17 +52,21 @@ class Patterns:
         W.
     base_leverage : float
         1/W, or 0 without an intercept.
+    is_strict : bool
+        Whether an ℓ2 part leaves no refit a second optimum.
     nonnegative : bool
         Whether no coefficient goes below zero.
     """
 
     supports: Elimination
+    gram: Array
     base: Array
     drift: Array
     pulls: Array
     reach: Array
     weight: float
     base_leverage: float
+    is_strict: bool
     nonnegative: bool = False
 
     @classmethod
@@ -97,7 +103,8 @@ class Patterns:
         diagonal = np.diagonal(H, axis1=1, axis2=2).T
         leant = np.where(inside, diagonal, sums.gram.diagonal()[:, None] + l2 - diagonal)
         reach = np.sqrt(np.maximum(leant, 0.0))
-        return cls(supports, base, drift, pulls, reach, sums.weight, sums.base_leverage, nonnegative)
+        known = supports, sums.gram, base, drift, pulls, reach, sums.weight, sums.base_leverage
+        return cls(*known, bool(np.all(l2 > 0)), nonnegative)
 
     def left_out(
         self, Z: Array, y: Array, weights: Array, on_patterns: Array, slack: Array
@@ -121,10 +128,26 @@ class Patterns:
         changed = self._changed(Z, weights, off, slack) | ~np.isfinite(off)
         for part in np.array_split(np.argwhere(changed), max(1, changed.sum() * len(Z) // AT_HAND)):
             j, b = part.T
-            found = self._models(Z, y, weights, j, b).minima()
+            models = self._models(Z, y, weights, j, b)
+            found = models.minima()
             anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
             off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
+            if not self.is_strict:
+                tied = models.tied(found)
+                which = np.flatnonzero(found.settled & tied.any(axis=0))
+                free = (found.x != 0)[:, which] | tied[:, which]
+                solved[j[which], b[which]] = ~self._is_alone(Z[:, b[which]], weights[b[which]], free)
         return LeftOutResiduals(off, solved)
+
+    def _is_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
+        """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
+
+        A refit without such a row has other optima with other predictions for it.
+        """
+        own, z = free.T, np.where(free, Z, 0.0).T
+        K = np.where(own[:, :, None] & own[:, None, :], self.gram, 0.0)
+        forms = np.einsum("ap,apq,aq->a", z, np.linalg.pinv(K, rcond=len(Z) * EPS, hermitian=True), z)
+        return np.asarray(weights * (forms + self.base_leverage) >= 1.0 - HELD_ALONE)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
         """Rows whose pattern changes at some strengths: (J, b)."""

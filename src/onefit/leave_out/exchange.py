@@ -90,6 +90,13 @@ class KinkedModels(ABC):
         with np.errstate(invalid="ignore"):
             return np.asarray(found.settled & (np.abs(found.inverse_slack) * HELD_ALONE <= 1.0))
 
+    def tied(self, found: Minima) -> Mask:
+        """Zeros whose kinks hold all that they can, and which may therefore move at no cost: (q, a)."""
+        on = (found.x != 0) | (self.bound == 0)
+        free = self._free(np.arange(on.shape[1]), on, np.sign(found.x))[0]
+        pull = free if self.nonnegative else np.abs(free)
+        return np.asarray(~on & (pull >= self.bound * (1.0 - ON_BOUND)))
+
     def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
         """Nothing found yet, and the patterns and signs where the models start."""
         x, held = self.start[:, which], self.bound[:, which] > 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import onefit
 from onefit.fit import Fit
 from onefit.leave_out.engine import leave_out
 from onefit.losses import Huber, Quantile
@@ -83,3 +84,19 @@ def test_rows_on_straight_pieces_beside_bounds():
     off = np.abs([refit.eta[i] - found.eta[i] for i, refit in enumerate(refits)])
     assert off[9] > 1.0
     assert np.all(off <= found.bounds + SAME)
+
+
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")
+def test_a_nuclear_norm_beside_straight_pieces_is_not_called_exact_where_rows_do_not_hold_it():
+    """Without row 3 its predictor may be anything from 1 to 1.824 (by a conic program)."""
+    rows = (
+        "-1 1 1 1  2 -1 2 0  1 0 2 1  2 -1 0 2  -2 1 -1 0  -2 -1 2 0  2 2 -1 -2  2 2 0 1  1 -1 0 -2  2 0 0 -2"
+    )
+    X = np.array(f"{rows}  -2 2 0 0".split(), dtype=float).reshape(11, 4)
+    y = np.array([-1, 1, 2, 3, -2, 0, 1, 2, 2, 2, -3], dtype=float)
+    penalty = onefit.penalties.NuclearNorm((2, 2), 2.0)
+    model = onefit.GeneralizedLinear("absolute", penalty, fit_intercept=False).fit(X, y)
+    est = onefit.loo(model, X, y, exact=True)
+    assert est.guarantee == "rough"
+    assert np.isinf(est.bounds[3])
+    assert np.isfinite(est.bounds).sum() > 6

@@ -28,13 +28,14 @@ import scipy.linalg
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.curvature import Curvature, Pinned, factor
 from onefit.fit import Fit
 from onefit.leave_out.loose_programs import ProgramFace, penalty_ridge
 from onefit.leave_out.optima import SAME, Optima, null_space
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
-from onefit.numerics import CERTIFIED, ON_BOUND, TINY
-from onefit.penalties import Polyhedral, SeparablePenalty
+from onefit.numerics import CERTIFIED, INSIDE, ON_BOUND, TINY
+from onefit.penalties import Conic, Polyhedral, SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
 
 
@@ -215,7 +216,29 @@ def is_determined(fit: Fit) -> bool:
 
     Where the loss curves this is asked of columns on their bound alone: what is inside is seen by K.
     """
-    return not open_faces(fit)
+    return not open_faces(fit) and is_held(fit)
+
+
+def is_held(fit: Fit, K: Curvature | None = None) -> bool:
+    """Whether kinks strictly hold a fit of straight pieces beside a conic penalty: it is then the only one.
+
+    Rows inside their kinks have to determine what is free, and no group or singular value may join at no
+    cost.  Others, whose optima are found, or whose ℓ2 part leaves one optimum, are not asked.
+    """
+    penalty, gradient = fit.problem.penalty, fit.gradient
+    if not isinstance(fit.problem.loss, PiecewiseLinear) or not isinstance(penalty.without_ridge(), Conic):
+        return True
+    if np.all(penalty_ridge(fit) > 0) or not fit.problem.has_one_output:
+        return True
+    K = factor(fit) if K is None else K
+    K = K.inner if isinstance(K, Pinned) else K  # with any curvature on the rows that kinks hold
+    (least, most), tie = interval_of_duals(fit), ON_BOUND * max(size_of_duals(fit), TINY)
+    inside = (gradient > least + tie) & (gradient < most - tie)
+    if not K.is_definite or not inside[fit.pinned].all():
+        return False
+    size = float(np.abs(fit.coef).max(initial=0.0)) / max(float(np.abs(fit.loss_gradient).max()), TINY)
+    beyond = penalty.prox(fit.coef - size * (1.0 + INSIDE) * fit.loss_gradient, size)  # what would join
+    return penalty.tangent(beyond).size == fit.tangent.size
 
 
 def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Optima]:

@@ -24,13 +24,13 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, ScalarCurvature, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima
+from onefit.leave_out.loose import is_held, is_straight, open_faces, reach_of_optima
 from onefit.leave_out.optima import Optima
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, SNAP, TINY
-from onefit.penalties import Conic, Subspace
+from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
@@ -211,7 +211,7 @@ def bound_at(
         return far
     if room is not None:
         return np.full(len(rows), room)
-    if not _is_held(fit, K):
+    if not is_held(fit, K):
         return np.full(len(rows), np.inf)
     step = K.solve(gradient)
     change = np.abs(K.predict(step)).reshape(problem.n, -1).max(axis=1)
@@ -326,30 +326,15 @@ def _kinks_hold(fit: Fit, gradient: Direction) -> bool:
     return bool(within and left <= terms)
 
 
-def _duals_hold(fit: Fit, room: float = -ON_BOUND, rows: Mask | slice = slice(None)) -> bool:
-    """Whether duals are between the slopes of their kink; losses that tell none have looked at it.
-
-    ``room`` is the least distance to these that is asked for, as a share of the largest dual.
-    """
+def _duals_hold(fit: Fit) -> bool:
+    """Whether duals are between the slopes of their kink; losses that tell none have looked at it."""
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear):
         return True
-    slopes, tie = problem.loss.slopes(problem.y) * problem.weights[:, None], max(size_of_duals(fit), TINY)
-    low, high = slopes.min(axis=1) + room * tie, slopes.max(axis=1) - room * tie
-    return bool(np.all(((fit.gradient >= low) & (fit.gradient <= high))[rows]))
-
-
-def _is_held(fit: Fit, K: Curvature) -> bool:
-    """Whether rows strictly inside kinks determine a fit of straight pieces beside a conic penalty.
-
-    Others, whose optima are found, or whose ℓ2 part leaves one optimum, are not asked.
-    """
-    penalty, loss = fit.problem.penalty, fit.problem.loss
-    if not isinstance(loss, PiecewiseLinear) or not isinstance(penalty.without_ridge(), Conic):
-        return True
-    if np.all(penalty.ridge(fit.coef.shape) > 0):
-        return True
-    return K.is_definite and _duals_hold(fit, ON_BOUND, fit.pinned)
+    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+    tie = ON_BOUND * max(size_of_duals(fit), TINY)
+    low, high = slopes.min(axis=1) - tie, slopes.max(axis=1) + tie
+    return bool(np.all((fit.gradient >= low) & (fit.gradient <= high)))
 
 
 def _holds_off_its_pattern(fit: Fit) -> bool:

@@ -26,6 +26,7 @@ from onefit.curvature import Curvature, Direction, Products, factor
 from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
+from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.stationary import sizes_of_gradients
@@ -124,7 +125,8 @@ class FoldProblems:
     def tol(self) -> float:
         """Change of η that is none: relative to ‖g‖/‖D‖, which has the units of η."""
         fit = self.fit
-        unit = np.linalg.norm(fit.gradient) / max(float(np.linalg.norm(fit.hessian)), np.finfo(float).tiny)
+        with np.errstate(over="ignore"):  # of fits that are nothing but straight
+            unit = np.linalg.norm(fit.gradient) / max(float(np.linalg.norm(fit.hessian)), TINY)
         relative = SETTLED_QUADRATIC if fit.problem.loss.is_quadratic else SETTLED
         return float(relative * unit + 1e-11 * np.max(np.abs(fit.eta), initial=0.0))
 

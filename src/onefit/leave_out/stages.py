@@ -76,8 +76,6 @@ class State:
         assert found is not None
         return cls(fit, sets, curvature, yardstick, max_error, found, blocks, step)
 
-    # --- estimated leverages -------------------------------------------------------------------------
-
     @property
     def estimate(self) -> Iterated | None:
         """The curvature whose forms are estimates, so that nothing is proven of the first steps."""
@@ -95,7 +93,7 @@ class State:
 
     @property
     def is_asked_for_all(self) -> bool:
-        """Whether every set is to be as exact as can be, and none may be sampled."""
+        """Whether every set is to be as exact as can be, none sampled."""
         return self.max_error == 0
 
     @property
@@ -130,12 +128,12 @@ class State:
         if self.yardstick is None or self.is_asked_for_all:
             return np.zeros(found.count, dtype=bool)
         far = far_off(found, self.yardstick)
-        far[np.concatenate([found.failed, found.anew, self._without_weight()]).astype(np.intp)] = False
+        far[[*found.failed, *found.anew, *self._without_weight()]] = False
         return far
 
-    def _without_weight(self) -> Index:
+    def _without_weight(self) -> list[int]:
         """Sets of rows that have no weight at all."""
-        return np.flatnonzero(leaves_nothing(self.fit)) if self.sets is None else np.empty(0, dtype=np.intp)
+        return [] if self.sets is not None else np.flatnonzero(leaves_nothing(self.fit)).tolist()
 
     # --- stages --------------------------------------------------------------------------------------
 
@@ -226,12 +224,15 @@ class State:
                 stage.act(which)
 
     def tighten(self, affordable: float) -> None:
-        """Refine all sets that are not certified, if that takes no longer than some seconds."""
+        """Refine sets that are not certified, the worst first, for no longer than some seconds."""
+        once = {Way.ITERATE: self.starts, Way.REPEAT: self.starts, Way.FINER: self.finer}
         for stage in self.stages() if self.found.correction is None else ():
-            todo = np.setdiff1d(np.flatnonzero(self.errors() > 0), self.found.anew)
-            if 0 < todo.size * stage.each.seconds <= affordable:
-                stage.act(todo)
-                affordable -= stage.each.times(todo.size).seconds
+            own = self.errors()
+            own[[*self.found.anew, *once.get(stage.way, ())]] = 0.0
+            count = min(int(np.count_nonzero(own)), int(affordable / stage.each.seconds))
+            if count > 0:
+                stage.act(np.argsort(-own, kind="stable")[:count])
+                affordable -= stage.each.times(count).seconds
 
     @property
     def trusted(self) -> Array:
@@ -281,7 +282,7 @@ class State:
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
-        return [Stage(work, acts[way]) for work, way in self._ways]
+        return [Stage(work, way, acts[way]) for work, way in self._ways]
 
     @property
     def _tol(self) -> float:

@@ -41,6 +41,7 @@ class Stage(NamedTuple):
     """Something that can be done for sets that are not bounded well enough."""
 
     each: Work  # that a set takes, about
+    way: Way
     act: Callable[[Index], None]  # on some sets
 
 

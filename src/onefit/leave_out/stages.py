@@ -33,6 +33,7 @@ from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 FINER = 1e-4  # times the precision where nothing bounds an end
 FROM_AN_END = 0.4  # share of a refit that one takes from where a row has settled
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
+WORTH = 0.1  # share of the values that are not exact below which refining so few would change little
 
 
 @dataclass(eq=False)
@@ -89,8 +90,6 @@ class State:
         self.__dict__.pop("_ways", None)  # with a factor there are others
         self.prove()
 
-    # --- what is wanting -----------------------------------------------------------------------------
-
     @property
     def is_asked_for_all(self) -> bool:
         """Whether every set is to be as exact as can be, none sampled."""
@@ -134,8 +133,6 @@ class State:
     def _without_weight(self) -> list[int]:
         """Sets of rows that have no weight at all."""
         return [] if self.sets is not None else np.flatnonzero(leaves_nothing(self.fit)).tolist()
-
-    # --- stages --------------------------------------------------------------------------------------
 
     def prove(self) -> None:
         """Exact patterns, and bounds of the first step."""
@@ -227,6 +224,8 @@ class State:
         """Refine sets that are not certified, the worst first, for no longer than some seconds."""
         once = {Way.ITERATE: self.starts, Way.REPEAT: self.starts, Way.FINER: self.finer}
         for stage in self.stages() if self.found.correction is None else ():
+            if affordable < WORTH * np.count_nonzero(~self.found.certified) * stage.each.seconds:
+                break
             own = self.errors()
             own[[*self.found.anew, *once.get(stage.way, ())]] = 0.0
             count = min(int(np.count_nonzero(own)), int(affordable / stage.each.seconds))

@@ -15,6 +15,7 @@ from onefit.curvature import Dual
 from onefit.leave_out import engine
 
 iterated = importlib.import_module("onefit.curvature.iterated")
+products = importlib.import_module("onefit.curvature.products")
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ def test_a_path_chooses_as_with_factors(monkeypatch):
 
 
 def test_where_conjugate_gradients_do_not_settle_a_factor_is_made(monkeypatch):
-    monkeypatch.setattr(iterated, "MOST_PRODUCTS", 2)
+    monkeypatch.setattr(products, "MOST_PRODUCTS", 2)
     X, eta, _ = table()
     y = (eta > 0).astype(int)
     model = LogisticRegression(C=1e4, tol=1e-8, max_iter=10_000).fit(X, y)

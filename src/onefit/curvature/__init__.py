@@ -18,9 +18,10 @@ from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvatur
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
 from onefit.curvature.dual import Dual
-from onefit.curvature.iterated import Iterated, Products, by_products, conjugate_gradients
+from onefit.curvature.iterated import Iterated, by_products
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
+from onefit.curvature.products import Products, conjugate_gradients
 
 __all__ = [
     "Along",

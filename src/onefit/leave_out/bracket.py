@@ -17,7 +17,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.cost import Work
-from onefit.curvature.iterated import Products
+from onefit.curvature import Products
 from onefit.fit import Fit
 from onefit.leave_out.prove import concordance, largest_form
 from onefit.leave_out.result import LeftOut

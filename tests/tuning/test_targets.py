@@ -95,7 +95,7 @@ def test_a_choice_for_many_is_that_of_each_path(selection):
         close(found.risks[k], risks)
         close(found.paired_errors[k], paired)
         if contest is not None:
-            mine = found.contests[k]
+            mine = list(found.contests.each())[k]
             np.testing.assert_array_equal(mine.positions, contest.positions)
             close(mine.risks, contest.risks)
             close(mine.covariance, contest.covariance)

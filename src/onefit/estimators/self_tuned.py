@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,7 +43,7 @@ from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
 from onefit.sources import as_source
-from onefit.tuning.contest import Contest, Contests, contest
+from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult, search_path
@@ -181,7 +181,7 @@ class SelfTuned(Penalized):
         if held is None or others:
             seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
             held = contest(seen, judgement.unit_weights, self.selection)
-        self._take_path(result, [held])
+        self._take_path(result, Contests.of_one(held))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
         self._take_choice(sample, left_out)
@@ -257,7 +257,7 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path, [path.contest])
+        self._take_path(path, Contests.of_one(path.contest))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self.coef_, self.intercept_ = found.coefficients
@@ -329,7 +329,7 @@ class SelfTuned(Penalized):
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: JudgedPath, held: Sequence[Contest]) -> None:
+    def _take_path(self, result: JudgedPath, held: Contests) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
@@ -346,7 +346,7 @@ class SelfTuned(Penalized):
         self.approx_error_path_, self.guarantee_path_ = result.approx_errors, result.guarantees
         self.coef_path_ = result.coefs
         self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
-        self._contests: tuple[Any, ...] = tuple(Contests.of_each(held))
+        self._contests: tuple[Any, ...] = tuple(held)
 
     @property
     def confidence_set_(self) -> Any:

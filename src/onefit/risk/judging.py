@@ -61,7 +61,8 @@ def estimate(
     value, std_error, error = _risk(left_out, losses, spread, sample_weight, clusters)
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
-    far = (reach(response, target, eta, left_out.likely_bounds[order]) > FLAGGED) & ~certified
+    likely = np.where(certified, 0.0, left_out.likely_bounds[order])
+    far = reach(response, target, eta, likely) > FLAGGED
     return RiskEstimate(
         value=value,
         std_error=std_error,

@@ -189,13 +189,35 @@ class Contests(NamedTuple):
     selection: Selection
 
     @classmethod
-    def of_each(cls, held: Sequence[Contest]) -> Contests:
-        """Those of several responses, in their order."""
-        positions, paths, risks, roots, counts, selections = zip(*held, strict=True)
-        sizes, ranks = np.array([root.shape for root in roots]).T
-        joined = [np.concatenate(own) for own in (positions, paths, risks)]
-        flat = np.concatenate([root.ravel() for root in roots])
-        return cls(sizes, ranks, joined[0], joined[1], joined[2], flat, counts[0], selections[0])
+    def of_one(cls, held: Contest) -> Contests:
+        """That of a single response."""
+        sizes, ranks = np.array(held.root.shape)[:, None]
+        return cls(sizes, ranks, *held[:3], held.root.ravel(), held.n, held.selection)
+
+    @classmethod
+    def of_rivals(
+        cls, positions: Index, rivals: Array, roots: Array, n: int, selection: Selection
+    ) -> Contests:
+        """From risks (t, c), infinite where a strength takes no part, and roots (t, c, k) of their errors."""
+        inside, used = rivals < np.inf, (roots != 0).any(axis=1)
+        sizes, ranks = inside.sum(axis=1), used.sum(axis=1)
+        own = np.broadcast_to(positions, rivals.shape)[inside]
+        flat = roots[inside[:, :, None] & used[:, None, :]]
+        return cls(sizes, ranks, own, np.zeros_like(own), rivals[inside], flat, n, selection)
+
+    def shifted(self, by: int) -> Contests:
+        """The same on a path with so many strengths before the first."""
+        return self._replace(positions=self.positions + by)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Contests], order: Index) -> Contests:
+        """Those of all parts, of which the k-th in a row belongs to response ``order[k]``."""
+        whole = (np.concatenate(arrays) for arrays in zip(*(part[:6] for part in parts), strict=True))
+        sizes, ranks, positions, paths, risks, roots = whole
+        at = np.argsort(order)
+        own, flat = _in_order(sizes, at), _in_order(sizes * ranks, at)
+        known = sizes[at], ranks[at], positions[own], paths[own], risks[own], roots[flat]
+        return cls(*known, parts[0].n, parts[0].selection)
 
     def each(self) -> Iterator[Contest]:
         """The contest of each response."""
@@ -203,6 +225,13 @@ class Contests(NamedTuple):
         for size, rank, end, last in zip(self.sizes, self.ranks, ends, lasts, strict=True):
             own, root = slice(end - size, end), self.roots[last - size * rank : last].reshape(size, rank)
             yield Contest(self.positions[own], self.paths[own], self.risks[own], root, self.n, self.selection)
+
+
+def _in_order(counts: Index, order: Index) -> Index:
+    """Where the numbers of responses are that hold so many each, of the responses in this order."""
+    first = np.cumsum(counts) - counts
+    held = counts[order]
+    return np.repeat(first[order] - (np.cumsum(held) - held), held) + np.arange(held.sum())
 
 
 class Chosen(NamedTuple):
@@ -215,14 +244,14 @@ class Chosen(NamedTuple):
         Standard errors of the differences to the smallest risk.
     best : (t,) int array
         Position of the strength that was chosen.
-    contests : list of Contest
+    contests : Contests
     """
 
     risks: Array
     std_errors: Array
     paired_errors: Array
     best: Index
-    contests: list[Contest]
+    contests: Contests
 
 
 def choose_each(losses: Array, weights: Array, selection: Selection) -> Chosen:
@@ -249,12 +278,7 @@ def choose_each(losses: Array, weights: Array, selection: Selection) -> Chosen:
         chosen = bagged(rivals, roots, positions, BAGGINGS[selection])
     else:
         chosen = choose(risks, paired, selection)
-    contests = list[Contest]()
-    for own, root in zip(rivals, roots, strict=True):
-        inside, used = own < np.inf, (root != 0).any(axis=0)
-        places = positions[inside]
-        root = root[np.ix_(inside, used)]
-        contests.append(Contest(places, np.zeros_like(places), own[inside], root, len(weights), selection))
+    contests = Contests.of_rivals(positions, rivals, roots, len(weights), selection)
     return Chosen(risks, errors, paired, chosen, contests)
 
 

@@ -29,7 +29,7 @@ from onefit.numerics import LEAST_SLACK, rounding_of_slack
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.risk.means import means
-from onefit.tuning.contest import Chosen, Contest, choose_each
+from onefit.tuning.contest import Chosen, Contests, choose_each
 from onefit.tuning.grid import Grid
 from onefit.tuning.path import JudgedPath, SearchResult
 from onefit.tuning.ridge_coordinates import CentredDesign
@@ -205,22 +205,21 @@ class RidgeSpectrum:
         fit, t = self.fit(alpha), self.n_targets
         strengths, which = np.unique(np.broadcast_to(alpha, t), return_inverse=True)
         shares, slacks, factors = self.shrinkage(strengths)
-        eta = np.empty((self.problem.n, t))
-        y = self.problem.y.reshape(eta.shape)
+        eta, bounds = np.empty((self.problem.n, t)), np.zeros(self.problem.n)
+        y, rounding = self.problem.y.reshape(eta.shape), self.rounding(strengths, slacks)
         for part in self.blocks(1):
             own, projected = which[part], self._projected.T[part]
             kept = projected * shares[own]
-            residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])
-            np.subtract(y[:, part], residual[:, 0].T, out=eta[:, part])
+            residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])[:, 0]
+            np.subtract(y[:, part], residual.T, out=eta[:, part])
+            np.maximum(bounds, (rounding[own] * np.abs(residual)).max(axis=0), out=bounds)
         slack = np.bincount(which, minlength=len(strengths)) @ slacks / t
         if np.isnan(eta).any():  # a row alone fixes a direction: it has to be refitted
             return leave_out(fit)
         left_out, gone = eta.reshape(self.problem.y.shape), self.problem.weights == 0
         left_out[gone] = fit.eta[gone]
-        off = self.rounding(strengths, slacks)[which].T * np.abs(y - eta)
-        bounds = np.where(gone, 0.0, off.max(axis=1))
         ones = np.ones(self.problem.n)  # nothing was divided by a vanishing slack, to be wary of
-        return LeftOut(fit, left_out, bounds, np.where(gone, 0.0, 1.0 - slack), ones)
+        return LeftOut(fit, left_out, np.where(gone, 0.0, bounds), np.where(gone, 0.0, 1.0 - slack), ones)
 
     def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
         """Squared left-out error of each row of some responses at each strength: (t, J, n)."""
@@ -253,10 +252,10 @@ class EachTarget(JudgedPath):
     Attributes
     ----------
     best : (t,) int array
-    contests : list of Contest
+    contests : Contests
     """
 
-    contests: list[Contest]
+    contests: Contests
 
 
 class Tried(NamedTuple):
@@ -361,7 +360,7 @@ def search_ridge(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> S
         spectrum.levels(coefs).T.reshape(len(strengths), *shape),
         int(chosen.best[0]),
         tried.losses[0].T,
-        chosen.contests[0],
+        next(chosen.contests.each()),
     )
 
 
@@ -381,16 +380,14 @@ def _joined(grid: Grid, found: list[tuple[Index, int, int, Array, Chosen]]) -> E
     above = max(part[1] for part in found)
     strengths = grid.reaching(above, max(part[2] for part in found))
     t = sum(len(part[0]) for part in found)
-    paths, best, contests = np.full((4, len(strengths), t), np.nan), np.empty(t, dtype=np.intp), {}
+    paths, best, contests = np.full((4, len(strengths), t), np.nan), np.empty(t, dtype=np.intp), []
     for own, more, _, off, chosen in found:
         first = above - more
         at = slice(first, first + chosen.risks.shape[1])
         for path, values in zip(paths, (*chosen[:3], off), strict=True):
             path[at, own] = values.T
         best[own] = chosen.best + first
-        for k, one in zip(own.tolist(), chosen.contests, strict=True):
-            contests[k] = one._replace(positions=one.positions + first)
+        contests.append(chosen.contests.shifted(first))
     risks, errors, paired, off = paths
-    return EachTarget(
-        strengths, risks, errors, paired, off, None, None, best, [contests[k] for k in range(t)]
-    )
+    held = Contests.joined(contests, np.concatenate([part[0] for part in found]))
+    return EachTarget(strengths, risks, errors, paired, off, None, None, best, held)

@@ -6,6 +6,7 @@ Throughout the library: ``n`` rows, ``p`` columns, ``k`` free directions, ``c`` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,5 +16,6 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[np.intp]
+Sets: TypeAlias = Sequence[Index] | Index  # rows of each; an array, (f, b), where each has as many
 Sparse: TypeAlias = sp.spmatrix | sp.sparray
 Design: TypeAlias = Any  # Array | Sparse | onefit._linalg.RowGram: told apart in _linalg only

@@ -7,7 +7,7 @@ The loss is a sum, never a mean; other conventions are translated once, in the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,11 +15,24 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Design, Index, Mask
+from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
 from onefit.penalties import Penalty, SeparablePenalty
 from onefit.pieces import Pieces
+
+
+def members(sets: Sets) -> tuple[Index, Index]:
+    """Number of the set of each row, one set after the other, and these rows: (t,) each."""
+    if isinstance(sets, np.ndarray):
+        return np.repeat(np.arange(len(sets)), sets.shape[1]), sets.ravel()
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *sets])
+    return np.repeat(np.arange(len(sets)), [len(one) for one in sets]), rows.astype(np.intp)
+
+
+def some_sets(sets: Sets, which: Index) -> Sets:
+    """Those with these numbers."""
+    return sets[which] if isinstance(sets, np.ndarray) else [sets[k] for k in which]
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Balance:
         share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
         return (1.0 - raw / raw.sum()) / np.maximum(1.0 - share_of_class, 1e-8) - 1.0
 
-    def growths(self, removed: Sequence[Index] | None = None) -> Array:
+    def growths(self, removed: Sets | None = None) -> Array:
         """By how much the weights of each class grow in each refit: (c, f)."""
         if removed is None:
             return np.stack([self.growth(k) for k in range(int(self.classes.max()) + 1)])
@@ -296,12 +309,12 @@ class Problem:
         """Share of the penalty that leaves with each of some rows, when it leaves alone."""
         return self.weights[rows] / self.weights.sum() * self.mean_scaled
 
-    def reweighed(self, removed: Sequence[Index] | None = None) -> list[Reweighed]:
+    def reweighed(self, removed: Sets | None = None) -> list[Reweighed]:
         """List the parts of the objective that refits weigh anew, beside the rows that leave.
 
         Parameters
         ----------
-        removed : sequence of int arrays, optional
+        removed : Sets, optional
             Rows that leave together, one array a refit; by default every row alone.
         """
         parts = []
@@ -334,20 +347,21 @@ class Problem:
         weights = self.weights_without(removed)[:, 0]
         return replace(self, weights=weights, penalty=self.penalty.scaled(self.kept_share(rows)))
 
-    def weights_without(self, removed: Sequence[Index]) -> Array:
+    def weights_without(self, removed: Sets) -> Array:
         """Weights of all rows in the refit without each of some sets: (n, f)."""
         weights = np.repeat(self.weights[:, None], len(removed), axis=1)
         if self.balance is not None:
             weights *= 1.0 + self.balance.growths(removed)[self.balance.classes]
-        for k, rows in enumerate(removed):
-            weights[rows, k] = 0.0
+        numbers, rows = members(removed)
+        weights[rows, numbers] = 0.0
         return weights
 
     def kept_share(self, rows: int | Index) -> float:
         """Share of the penalty that a refit without these rows keeps."""
         return float(self.kept_shares([np.atleast_1d(rows)])[0])
 
-    def kept_shares(self, removed: Sequence[Index]) -> Array:
+    def kept_shares(self, removed: Sets) -> Array:
         """Share of the penalty that refits without each of some sets keep: (f,)."""
-        lost = self.lost_shares()
-        return 1.0 - np.array([lost[rows].sum() for rows in removed])
+        numbers, rows = members(removed)
+        lost = np.bincount(numbers, self.lost_shares(rows), len(removed))
+        return np.asarray(1.0 - lost, dtype=np.float64)

@@ -205,3 +205,28 @@ def test_the_share_of_the_weights_that_leaves():
     np.testing.assert_allclose(removed_share(folds, np.array([1.0, 2.0, 0.0, 5.0])), [3 / 8, 0, 5 / 8])
     with pytest.raises(ValueError, match="fold 0 removes all rows of positive weight"):
         removed_share(folds, np.array([1.0, 2.0, 0.0, 0.0]))
+
+
+def test_sets_of_one_size_may_be_an_array():
+    rows = np.array([[3, 1], [0, 2], [5, 4]])
+    folds, apart = Folds(rows, rows, 6), Folds(tuple(rows), tuple(rows), 6)
+    np.testing.assert_array_equal(folds.rows, apart.rows)
+    np.testing.assert_array_equal(folds.fold, apart.fold)
+    for which in (np.array([2, 0]), np.array([1]), np.array([], dtype=int)):
+        for found, expected in zip(folds.judged(which), apart.judged(which), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    own, judged, place = folds.judged(np.array([2, 0]))
+    assert (own.tolist(), judged.tolist(), place.tolist()) == ([0, 0, 1, 1], [5, 4, 3, 1], [4, 5, 0, 1])
+    with pytest.raises(ValueError, match="more than once"):
+        Folds(np.array([[0, 0]]), np.array([[0, 0]]), 6)
+
+
+def test_of_some_folds_the_values_that_they_judge():
+    splits = [
+        (np.arange(4, 8), np.array([0])),
+        (np.arange(3), np.array([3, 6])),
+        (np.arange(5), np.array([5])),
+    ]
+    folds = as_folds(splits, np.zeros((8, 1)))
+    own, rows, place = folds.judged(np.array([1, 2]))
+    assert (own.tolist(), rows.tolist(), place.tolist()) == ([0, 0, 1], [3, 6, 5], [1, 2, 3])

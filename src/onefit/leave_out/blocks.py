@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
 from onefit.numerics import LEAST_SLACK
+from onefit.problem import some_sets
+
+ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
 
@@ -142,15 +145,12 @@ class Blocks:
 
     def batches(self, some: Index) -> Iterator[Batch]:
         """Folds to be downdated: those that remove no more rows than there are free coordinates."""
-        sizes = np.array([len(self.folds.removed[k]) for k in some])
-        small, sizes = some[sizes * self.coupled <= self.free], sizes[sizes * self.coupled <= self.free]
-        _, kind = np.unique(np.stack([sizes, self.shrink[small]]), axis=1, return_inverse=True)
-        for number in range(int(kind.max(initial=-1)) + 1):
-            which = small[kind.ravel() == number]
-            size, shrink = len(self.folds.removed[which[0]]), float(self.shrink[which[0]])
-            per_row = self.fit.coef.size * self.coupled
-            for part in self.chunks(which, size * per_row):
-                rows = np.stack([np.sort(self.folds.removed[k]) for k in part])
+        small = some[self.folds.sizes[some] * self.coupled <= self.free]
+        sizes, shrinks = self.folds.sizes[small], self.shrink[small]
+        per_row = self.fit.coef.size * self.coupled
+        for size, shrink in sorted(set(zip(sizes.tolist(), shrinks.tolist(), strict=True))):
+            for part in self.chunks(small[(sizes == size) & (shrinks == shrink)], size * per_row):
+                rows = np.sort(np.asarray(some_sets(self.folds.removed, part)), axis=1)
                 yield Batch(part, rows, self.curvature_at(shrink)[0], shrink)
 
     def hat(self, curvature: Curvature, sets: int) -> Hat:
@@ -168,7 +168,7 @@ class Blocks:
         return {}
 
     def refits(self, which: Index) -> FoldProblems:
-        return FoldProblems.without(self.fit, self.base, [self.folds.removed[k] for k in which])
+        return FoldProblems.without(self.fit, self.base, some_sets(self.folds.removed, which))
 
     def tested(self, k: int) -> slice:
         """Where the values of fold k stand in ``eta``."""
@@ -195,32 +195,30 @@ class Blocks:
             _factor_anew(self, some, MAX_STEPS)
 
     def settle(
-        self, which: Index, refits: FoldProblems, end: End, reach: _Reach, own: LeftOutCurvature
+        self, which: Index, refits: FoldProblems, end: End, reach: _Reach, without: LeftOutCurvature
     ) -> None:
         """Take over the values of some folds that have settled, and bound them."""
         with np.errstate(over="ignore", invalid="ignore"):  # of those that went astray
-            bounds = _bounds(self.fit, refits, end.point, reach, own)
-        for j, k in enumerate(which):
-            if not end.settled[j]:
-                continue
-            place, rows = self.tested(int(k)), self.folds.tested[k]
-            self.eta[place] = end.point.eta[rows, ..., j]
-            self.bounds[place] = bounds(j, rows)
-            self.ends[int(k)] = Direction(end.point.coef[..., j], end.point.intercept[..., j])
+            bounds = _bounds(self.fit, refits, end.point, reach, without)
+        settled = np.flatnonzero(end.settled)
+        own, rows, place = self.folds.judged(which[settled])
+        self.eta[place] = end.point.eta[rows, ..., settled[own]]
+        self.bounds[place] = bounds(settled[own], rows)
+        coefs, levels = end.point.coef.T[settled], end.point.intercept.T[settled]
+        for k, coef, level in zip(which[settled].tolist(), coefs, levels, strict=True):
+            self.ends[k] = Direction(coef.T, np.asarray(level.T))
 
 
 class _Reach(NamedTuple):
     """Norms in A⁻¹ of the folds of a batch."""
 
     widest: Array  # (f,): M
-    forms: Callable[[int, Index], Array]  # z_iᵀ A⁻¹ z_i for fold j and rows that it removes
+    forms: ByRow  # z_iᵀ A⁻¹ z_i
     spread: Spread
 
 
-def _bounds(
-    fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, own: LeftOutCurvature
-) -> Callable[[int, Index], Array]:
-    """Bounds of the predictors at some points, by fold and rows."""
+def _bounds(fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, own: LeftOutCurvature) -> ByRow:
+    """Bounds of the predictors at some points."""
     problem, R = fit.problem, fit.problem.self_concordance()
     gradient = refits.gradient(point)
     gradient = Direction(np.where(fit.tangent.support[..., None], gradient.coef, 0.0), gradient.intercept)
@@ -228,7 +226,7 @@ def _bounds(
         stays = refits.pattern_stays(point)
         change = refits.base.predict(own.solve(gradient))
         change = np.abs(change).reshape(problem.n, -1, len(stays)).max(axis=1)
-        return lambda j, rows: np.where(stays[j], change[rows, j], np.inf)
+        return lambda own, rows: np.where(stays[own], change[rows, own], np.inf)
     if R is None or (R > 0 and problem.loss.jumps):
         return _nothing_is_known
     norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
@@ -238,15 +236,15 @@ def _bounds(
     if problem.loss.jumps:
         stays &= _pieces_stay(fit, refits, point, reach.widest * length)
 
-    def found(j: int, rows: Index) -> Array:
+    def found(own: Index, rows: Index) -> Array:
         with np.errstate(invalid="ignore"):
-            off = np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j]
-        return np.where(stays[j] & np.isfinite(off), off, np.inf)
+            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
+        return np.where(stays[own] & np.isfinite(off), off, np.inf)
 
     return found
 
 
-def _nothing_is_known(_: int, rows: Index) -> Array:
+def _nothing_is_known(_: Index, rows: Index) -> Array:
     return np.full(len(rows), np.inf)
 
 
@@ -282,10 +280,9 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
     norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
     bounds = _bound_steps(blocks, batch, _reach(blocks, batch, forms, kept, slack), norm)
-    for j, k in enumerate(which):
-        own, place = blocks.tested(k), np.searchsorted(batch.rows[j], blocks.folds.tested[k])
-        blocks.eta[own] = (fit.eta[batch.rows[j]] + moved[j])[place]
-        blocks.bounds[own] = bounds(j, blocks.folds.tested[k]) if possible[j] else np.inf
+    own, rows, place = blocks.folds.judged(which)
+    blocks.eta[place] = fit.eta[rows] + moved[own, batch.places(own, rows)]
+    blocks.bounds[place] = np.where(possible[own], bounds(own, rows), np.inf)
     blocks.reached[which] = possible
 
 
@@ -296,20 +293,20 @@ def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array
     own = forms.left_out(kept)
     spread = blocks.curvature_at(batch.shrink)[1].spread
     spread = Spread(*(part[batch.which] for part in spread))
-    return _Reach(widest, lambda j, rows: own[j, np.searchsorted(batch.rows[j], rows)], spread)
+    return _Reach(widest, lambda j, rows: own[j, batch.places(j, rows)], spread)
 
 
-def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> Callable[[int, Index], Array]:
-    """Bounds of the predictors one step away, by fold and rows."""
+def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> ByRow:
+    """Bounds of the predictors one step away."""
     problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
     if R is None or problem.loss.jumps or blocks.fit.is_kinked:
         return _nothing_is_known
     length = prove.radius_of_step(R, norm, reach.widest, reach.spread)
 
-    def found(j: int, rows: Index) -> Array:
-        if not np.isfinite(length[j]):
-            return np.full(len(rows), np.inf)
-        return np.asarray(np.sqrt(np.maximum(reach.forms(j, rows), 0.0)) * length[j])
+    def found(own: Index, rows: Index) -> Array:
+        with np.errstate(invalid="ignore"):
+            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
+        return np.where(np.isfinite(length[own]), off, np.inf)
 
     return found
 
@@ -333,8 +330,8 @@ def _by_products(blocks: Blocks, which: Index, tol: float, most: int) -> None:
     own, even = ByProducts.of(refits), Spread(np.ones(len(which)), np.ones(len(which)))
     end = repeat_steps(refits, own.solve, refits.at_fit(), most, tol)
     forms = own.products.forms_at_most()
-    widest = np.array([_widest(form, held) for form, held in zip(forms.T, refits.weights.T, strict=True)])
-    blocks.settle(which, refits, end, _Reach(widest, lambda j, rows: forms[rows, j], even), own)
+    widest = np.sqrt(np.max(forms, axis=0, where=refits.weights > 0, initial=0.0))
+    blocks.settle(which, refits, end, _Reach(widest, lambda k, rows: forms[rows, k], even), own)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
@@ -370,22 +367,19 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
     known = np.array([K.is_definite or (quadratic and not fit.is_kinked) for K in own.curvatures])
     if max_steps > 1:
         end.settled[:] &= known
-    forms = [None if quadratic else prove.widest_form(K.quadratic_forms()) for K in own.curvatures]
-    widest = np.array([_widest(form, refits.weights[:, j]) for j, form in enumerate(forms)])
+    forms = np.zeros((len(which), fit.problem.n))  # of quadratics none is asked for
+    if not quadratic:
+        forms = np.stack([prove.widest_form(K.quadratic_forms()) for K in own.curvatures])
+    widest = np.sqrt(np.max(forms, axis=1, where=refits.weights.T > 0, initial=0.0))
     even = Spread(np.ones(len(which)), np.ones(len(which)))
 
-    def of_rows(j: int, rows: Index) -> Array:
-        form = forms[j]
-        return np.full(len(rows), np.inf) if form is None else form[rows]
+    def of_rows(own: Index, rows: Index) -> Array:
+        return np.full(len(rows), np.inf) if quadratic else forms[own, rows]
 
     blocks.slack[which] = 1.0
     blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own)
     for k in which[~known].tolist():
         blocks.bounds[blocks.tested(k)] = np.inf
-
-
-def _widest(form: Array | None, weights: Array) -> float:
-    return 0.0 if form is None else float(np.sqrt(form[weights > 0].max(initial=0.0)))
 
 
 def sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:

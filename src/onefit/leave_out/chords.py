@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from onefit import _linalg, cost
-from onefit._typing import Array, Design, Index, Mask
+from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Products, factor
 from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
@@ -28,7 +28,7 @@ from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
-from onefit.problem import Problem
+from onefit.problem import Problem, some_sets
 from onefit.solvers.stationary import sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
@@ -83,7 +83,7 @@ class FoldProblems:
     fit : Fit
     base : Curvature
         That of the fit; only its products with X are used.
-    removed : sequence of int arrays
+    removed : Sets
         The rows that leave in each.
     keeps : (f,) array
         Factor on the penalty of each.
@@ -92,18 +92,18 @@ class FoldProblems:
 
     fit: Fit
     base: Curvature
-    removed: Sequence[Index]
+    removed: Sets
     keeps: Array
     weights: Array
 
     @classmethod
-    def without(cls, fit: Fit, base: Curvature, removed: Sequence[Index]) -> FoldProblems:
+    def without(cls, fit: Fit, base: Curvature, removed: Sets) -> FoldProblems:
         """Return the problems without each of some sets of rows."""
         return cls(fit, base, removed, fit.problem.kept_shares(removed), fit.problem.weights_without(removed))
 
     def of(self, which: Index) -> FoldProblems:
         """Some of them."""
-        removed = [self.removed[k] for k in which]
+        removed = some_sets(self.removed, which)
         return FoldProblems(self.fit, self.base, removed, self.keeps[which], self.weights[:, which])
 
     @property

@@ -30,6 +30,10 @@ class Batch:
     curvature: Curvature
     shrink: float
 
+    def places(self, own: Index, rows: Index) -> Index:
+        """Where rows, (t,), stand among those that their sets ``own`` remove."""
+        return np.asarray((self.rows[own] == rows[:, None]).argmax(axis=1))
+
 
 class Forms(NamedTuple):
     """H_GG and D_G of the folds of a batch.

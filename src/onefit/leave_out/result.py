@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Index, Mask, Sets
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
 from onefit.numerics import CERTIFIED, LEAST_SLACK
@@ -126,7 +126,7 @@ class LeftOut:
         return np.arange(len(self.eta)) if self.sets is None else self.sets.rows
 
     @property
-    def removed(self) -> tuple[Index, ...] | None:
+    def removed(self) -> Sets | None:
         """Rows of each set, or None where every row leaves alone."""
         return None if self.sets is None else self.sets.removed
 

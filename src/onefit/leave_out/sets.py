@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from onefit._typing import Array, Index, Mask
+from onefit._typing import Array, Index, Mask, Sets
+from onefit.problem import members
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,9 +17,9 @@ class Folds:
 
     Attributes
     ----------
-    removed : tuple of int arrays
+    removed : tuple of int arrays, or (folds, b) int array
         Rows that are not in the training set of each fold.
-    tested : tuple of int arrays
+    tested : tuple of int arrays, or (folds, b) int array
         Rows that are judged there: some or all of the removed ones.
     n : int
         Number of rows of the data.
@@ -39,12 +39,12 @@ class Folds:
     (array([0, 1, 2, 3, 4]), array([0, 0, 0, 1, 1]), True)
     """
 
-    removed: tuple[Index, ...]
-    tested: tuple[Index, ...]
+    removed: tuple[Index, ...] | Index
+    tested: tuple[Index, ...] | Index
     n: int
 
     def __post_init__(self) -> None:
-        if not self.removed:
+        if len(self.removed) == 0:
             raise ValueError("there is no fold: give at least one split into training and test rows")
         doubtful = _out_of_order(self.removed, self.tested, self.n)
         for k in np.flatnonzero(doubtful).tolist():
@@ -56,17 +56,30 @@ class Folds:
     @cached_property
     def rows(self) -> Index:
         """Tested rows of all folds, one fold after the other: (t,)."""
-        return np.concatenate(self.tested)
+        return members(self.tested)[1]
 
     @cached_property
     def fold(self) -> Index:
         """Number of the fold of each of ``rows``: (t,)."""
-        return np.repeat(np.arange(len(self)), [len(tested) for tested in self.tested])
+        return members(self.tested)[0]
 
     @cached_property
     def ends(self) -> Index:
         """Where the rows of each fold end in ``rows``: (folds,)."""
-        return np.cumsum([len(tested) for tested in self.tested])
+        return np.cumsum(np.bincount(self.fold, minlength=len(self)))
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of rows that each fold removes: (folds,)."""
+        return np.bincount(members(self.removed)[0], minlength=len(self))
+
+    def judged(self, which: Index) -> tuple[Index, Index, Index]:
+        """Of all values that some folds judge: place of the fold in ``which``, row, and place in ``rows``."""
+        ends = self.ends[which]
+        counts = ends - np.where(which > 0, self.ends[which - 1], 0)
+        own = np.repeat(np.arange(len(which)), counts)
+        place = np.arange(len(own)) + (ends - np.cumsum(counts))[own]
+        return own, self.rows[place], place
 
     @cached_property
     def is_partition(self) -> bool:
@@ -74,12 +87,14 @@ class Folds:
         return len(self.rows) == self.n and len(np.unique(self.rows)) == self.n
 
 
-def _out_of_order(removed: Sequence[Index], tested: Sequence[Index], n: int) -> Mask:
+def _out_of_order(removed: Sets, tested: Sets, n: int) -> Mask:
     """Folds that have to be looked at one by one: others than distinct rows that are removed and tested."""
-    same = np.array([a is b or np.array_equal(a, b) for a, b in zip(removed, tested, strict=True)])
-    sizes = np.array([len(rows) for rows in removed])
-    doubtful = ~same | (sizes == 0) | (sizes == n)
-    fold, rows = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(removed)
+    fold, rows = members(removed)
+    sizes = np.bincount(fold, minlength=len(removed))
+    doubtful = (sizes == 0) | (sizes == n)
+    if removed is not tested:
+        pairs = zip(removed, tested, strict=True)
+        doubtful |= [not (a is b or np.array_equal(a, b)) for a, b in pairs]
     order = np.lexsort([rows, fold])
     again = (np.diff(fold[order]) == 0) & (np.diff(rows[order]) == 0)
     doubtful[fold[order][1:][again]] = True
@@ -110,8 +125,8 @@ def removed_share(folds: Folds, weights: Array) -> Array:
     ValueError
         If all rows that are left have weight zero.
     """
-    fold = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds.removed])
-    leaving = weights[np.concatenate(folds.removed)]
+    fold, rows = members(folds.removed)
+    leaving = weights[rows]
     emptied = np.bincount(fold, leaving != 0, len(folds)) == np.count_nonzero(weights)
     if emptied.any():
         k = int(np.argmax(emptied))

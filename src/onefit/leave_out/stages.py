@@ -295,7 +295,7 @@ class State:
 
     @cached_property
     def _singles(self) -> Blocks:
-        single = tuple(np.arange(self.fit.problem.n)[:, None])
+        single = np.arange(self.fit.problem.n)[:, None]
         known = self.curvature if self.estimate is None else self.estimate
         blocks = Blocks.of(self.fit, known, Folds(single, single, self.fit.problem.n))
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
@@ -310,33 +310,29 @@ class State:
         return Paths(self.fit)
 
     def _take(
-        self, values: Mapping[int, tuple[Any, Any]], solved: Mapping[int, SolvedWithout], **known: Any
+        self, place: Index | slice, eta: Any, bounds: Any, solved: Mapping[int, SolvedWithout], **known: Any
     ) -> None:
-        """Put in the values and bounds of some sets, and what else is known now."""
-        found = self.found
-        eta, bounds = found.eta.copy(), found.bounds.copy()
-        for k, (value, bound) in values.items():
-            own = found.values_of(k)
-            eta[own], bounds[own] = value, bound
-        alone = solved if self.sets is None else {}
-        self.found = replace(found, eta=eta, bounds=bounds, solved={**found.solved, **alone}, **known)
+        """Put in values and bounds at some places, and what else is known now."""
+        found, alone = self.found, solved if self.sets is None else {}
+        known |= {"eta": found.eta.copy(), "bounds": found.bounds.copy()}
+        known["eta"][place], known["bounds"][place] = eta, bounds
+        self.found = replace(found, solved={**found.solved, **alone}, **known)
 
     def repeat_steps(self, which: Index) -> None:
         """Repeat steps of a fit without kinks, all sets together."""
         which = np.setdiff1d(which, list(self.starts))  # once is enough
         blocks = self.blocks if self.blocks is not None else self._singles
         blocks.iterate(which, self._tol, self._most_steps)
-        values = {}
-        for k in which.tolist():
-            if k not in blocks.ends:
-                continue
-            own = blocks.tested(k)
-            self.starts[k] = blocks.ends[k]
-            if np.all(blocks.bounds[own] <= np.maximum(self.found.bounds[own], 0.0)):
-                values[k] = blocks.eta[own], blocks.bounds[own]
-        solved = {k: SolvedWithout(eta[0], *blocks.ends[k]) for k, (eta, _) in values.items()}
-        finite = [k for k, (_, bounds) in values.items() if np.isfinite(bounds).all()]
-        self._take(values, solved, stepped=_with(self.found.stepped, finite))
+        which = np.array([k for k in which.tolist() if k in blocks.ends], dtype=np.intp)
+        self.starts |= {k: blocks.ends[k] for k in which.tolist()}
+        own, _, place = blocks.folds.judged(which)
+        worse = ~(blocks.bounds[place] <= np.maximum(self.found.bounds[place], 0.0))
+        which = which[np.bincount(own[worse], minlength=len(which)) == 0]
+        own, _, place = blocks.folds.judged(which)
+        eta, bounds = blocks.eta[place], blocks.bounds[place]
+        finite = which[np.bincount(own[~np.isfinite(bounds)], minlength=len(which)) == 0]
+        solved = {k: SolvedWithout(eta[j], *blocks.ends[k]) for j, k in enumerate(which.tolist())}
+        self._take(place, eta, bounds, solved, stepped=_with(self.found.stepped, finite))
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
@@ -344,18 +340,17 @@ class State:
         seconds = proximal.cost_of_look(self.fit).times(which.size).seconds
         if self._ways[0][1] is not Way.ITERATE or not 0 < seconds <= affordable:
             return 0.0
-        known = proximal.look(self._watched, which)
-        self._take({row: (eta, bound) for row, eta, bound in known}, {})
+        rows, eta, bounds = np.array(list(proximal.look(self._watched, which))).reshape(-1, 3).T
+        self._take(rows.astype(np.intp), eta, bounds, {})
         return seconds
 
     def _iterate(self, which: Index) -> None:
-        which = np.setdiff1d(which, list(self.starts))  # once is enough
-        if which.size:
+        if (which := np.setdiff1d(which, list(self.starts))).size:  # once is enough
             self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
 
     def _iterate_further(self, which: Index) -> None:
-        ended = [k for k in which.tolist() if k in self.starts and k in self.found.solved]
-        ended = [k for k in ended if k not in self.finer]  # once is enough
+        ready = self.starts.keys() & self.found.solved.keys() - self.finer  # once is enough
+        ended = [k for k in which.tolist() if k in ready]
         if ended and not self.is_asked_for_all:
             self.finer.update(ended)
             starts, tol = [self.starts[k] for k in ended], FINER * self._tol
@@ -363,18 +358,19 @@ class State:
 
     def _take_ends(self, which: Index, ends: proximal.Ends) -> None:
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
-        values = {k: (ends.eta[j], ends.bounds[j]) for j, k in enumerate(which.tolist())}
-        solved = {k: SolvedWithout(values[k][0], *self.starts[k]) for k in which[ends.settled].tolist()}
+        settled = zip(which[ends.settled].tolist(), ends.eta[ends.settled], strict=True)
+        solved = {k: SolvedWithout(eta, *self.starts[k]) for k, eta in settled}
         known = which[ends.settled & np.isfinite(ends.bounds)]
-        self._take(values, solved, stepped=_with(self.found.stepped, known))
+        self._take(which, ends.eta, ends.bounds, solved, stepped=_with(self.found.stepped, known))
 
     def follow(self, which: Index) -> None:
         """Follow rows along exact paths; where one ends without a proof, a refit starts."""
         solved, near = self._paths.follow(which)
         self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
-        values = {i: (one.eta, 0.0) for i, one in solved.items()}
-        values |= {i: (one.eta, np.inf) for i, one in near.items()}
-        self._take(values, solved, pivoted=_with(self.found.pivoted, list(solved)))
+        rows = np.array([*solved, *near], dtype=np.intp)
+        eta = [one.eta for one in (*solved.values(), *near.values())]
+        bounds = [0.0] * len(solved) + [np.inf] * len(near)
+        self._take(rows, eta, bounds, solved, pivoted=_with(self.found.pivoted, list(solved)))
 
     def _refit(self, which: Index) -> None:
         found, numbers = self.found, which.tolist()
@@ -382,11 +378,16 @@ class State:
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
         anew = refit_sets(self.fit, removed, judged, self.starts, self.progress)
         failed = [k for k in numbers if k not in anew]
-        values: dict[int, Any] = {k: (one.eta, one.bounds) for k, one in anew.items()}
-        values |= {k: (found.eta[found.values_of(k)], np.inf) for k in failed}
+        eta, bounds = found.eta.copy(), found.bounds.copy()
+        for k, one in anew.items():
+            eta[found.values_of(k)], bounds[found.values_of(k)] = one.eta, one.bounds
+        bounds[np.isin(found.fold, failed)] = np.inf
+        solved = {k: SolvedWithout(one.eta[0], one.coef, one.intercept) for k, one in anew.items()}
         self._take(
-            values,
-            {k: SolvedWithout(one.eta[0], one.coef, one.intercept) for k, one in anew.items()},
+            slice(None),
+            eta,
+            bounds,
+            solved,
             anew=_with(found.anew, list(anew)),
             stepped=np.setdiff1d(found.stepped, list(anew)),
             pivoted=np.setdiff1d(found.pivoted, list(anew)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from onefit._typing import Array, Index
+from onefit._typing import Array, Sets
 from onefit.validation.data import shown
 
 
@@ -202,7 +202,7 @@ def check_offset(given: Any, n: int) -> Array:
     return offset
 
 
-def check_classes_stay(removed: Sequence[Index], target: Array, weights: Array) -> None:
+def check_classes_stay(removed: Sets, target: Array, weights: Array) -> None:
     """Refuse splits whose training rows lack a class."""
     classes = np.unique(target[weights > 0])
     for k, rows in enumerate(removed):

@@ -63,7 +63,7 @@ class Sets:
         return Sets(*(part[which] for part in parts))
 
 
-def _padded(rows: tuple[Index, ...], weights: Tensor) -> tuple[Tensor, Tensor]:
+def _padded(rows: tuple[Index, ...] | Index, weights: Tensor) -> tuple[Tensor, Tensor]:
     numbers = [torch.as_tensor(part, device=weights.device) for part in rows]
     index = pad_sequence(numbers, batch_first=True, padding_value=-1)  # the last row, of no weight
     return index, weights[index] * (index >= 0)

@@ -296,3 +296,21 @@ def test_axes_of_length_one_go_where_outputs_are():
     assert _linalg.with_axes(values, like, last=1).shape == (6, 1, 4)
     assert _linalg.with_axes(values, values, last=1).shape == (6, 4)
     assert _linalg.with_axes(np.array(2.0), np.float64(1.0)).shape == ()
+
+
+@pytest.mark.parametrize("size", [1, 30, 128, 300])
+def test_a_mirrored_matrix_is_that_of_its_lower_triangle(size):
+    lower = np.random.default_rng(0).normal(size=(size, size))
+    expected = np.tril(lower) + np.tril(lower, -1).T
+    for stored in (lower, np.asfortranarray(lower)):
+        found = _linalg.mirrored(stored)
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.f_contiguous
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_a_product_of_mostly_zeros_is_that_of_all(share):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(40, 60)) * (rng.random((40, 60)) < share)
+    B = rng.normal(size=(60, 7))
+    np.testing.assert_allclose(_linalg.thin_product(A, B), A @ B, atol=1e-13)

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.leave_out.engine import leave_some_out
+from onefit.leave_out.engine import begin, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
@@ -72,7 +72,9 @@ def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty)
     assert found.solved == 0
     seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
-    whole = judgement.better(solution.fit, 750, found, lambda: solution, list)
+    whole = judgement.better(
+        solution.fit, 750, found, lambda: solution, list, lambda: judgement.begun(solution)
+    )
     assert whole.seen == 750
     assert not whole.misses.any()
     np.testing.assert_array_equal(whole.losses[seen], found.losses[seen])
@@ -105,7 +107,7 @@ def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
     judgement = Judgement(metric, problem.y, problem.weights)
     solution = solve(Fit.at_start(problem))
     rows = np.arange(1, 30, 3)
-    found = leave_some_out(*solution, rows, judgement.yardstick).eta
+    found = leave_some_out(begin(*solution, judgement.yardstick), rows, judgement.yardstick).eta
     refits = [float(solve(Fit.at_start(problem.without(int(i)))).fit.eta[i]) for i in rows]
     np.testing.assert_allclose(found, refits, rtol=1e-3, atol=1e-3)
 

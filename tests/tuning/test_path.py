@@ -175,6 +175,27 @@ def test_a_choice_between_strengths_that_all_rows_judged_is_judged_once():
     assert running.verdicts[between].left_out == len(judgement.order)
 
 
+def test_beside_strengths_that_all_tenths_judged_another_is_judged_so():
+    rng = np.random.default_rng(0)
+    words = sp.csr_array(rng.normal(size=(750, 900)) * (rng.random((750, 900)) < 0.02))
+    y, ones = words[:, :9].sum(axis=1) + rng.normal(size=750), np.ones(750)
+
+    def problem_at(strength):
+        return Problem(Squared(), L1(strength), words, y, ones)
+
+    judgement = Judgement(SquaredError(), y, ones)
+    fits = [solve(Fit.at_start(problem_at(strength))).fit for strength in (4.0, 3.0, 2.0)]
+    verdicts = [judgement.by_tenths(fits[0], None, 750), None, judgement.by_tenths(fits[2], None, 750)]
+    coefs, levels = (
+        np.stack(part) for part in zip(*((fit.coef, fit.intercept) for fit in fits), strict=True)
+    )
+    result = of_verdicts(np.array([4.0, 3.0, 2.0]), verdicts, ones, coefs, levels, "min")
+    entrants = [_Entrant(j, result, problem_at, judgement) for j in range(3)]
+    running = _Race(result, judgement, "min", verdicts, entrants)
+    running._looked_at(1)
+    assert running.verdicts[1].seen == 750  # alone they know a tenth more, and would look better
+
+
 def _running(result, judgement):
     entrants = [_Entrant(j, result, _rough, judgement) for j in range(len(result.verdicts))]
     return _Race(result, judgement, "min", list(result.verdicts), entrants)

@@ -26,6 +26,7 @@ from onefit._linalg.columns import (
     pairings,
     some_rows,
     stacked,
+    thin_product,
     times,
     transposed_times,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "solve_or_fit",
     "some_rows",
     "stacked",
+    "thin_product",
     "times",
     "times_upper",
     "transposed_times",

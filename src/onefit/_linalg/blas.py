@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from onefit._typing import Array
 
+TILE = 128  # rows and columns of a square that fits a fast cache
 LARGE = 1e8  # multiplications from which on several threads pay
 
 
@@ -85,8 +86,14 @@ def positive_eigenpairs(A: Array) -> tuple[Array, Array]:
 
 
 def mirrored(lower: Array) -> Array:
-    """A symmetric matrix, full, of which the lower triangle is read."""
-    return np.tril(lower) + np.tril(lower, -1).T
+    """A symmetric matrix, full, of which the lower triangle is read, in Fortran order."""
+    full = np.array(lower, order="F")
+    for start in range(0, len(full), TILE):
+        own, below = slice(start, start + TILE), slice(start + TILE, None)
+        corner = np.tril(full[own, own])
+        full[own, own] = corner + np.tril(corner, -1).T
+        full[own, below] = full[below, own].T
+    return full
 
 
 def centred_gram(G: Array, share: Array) -> Array:

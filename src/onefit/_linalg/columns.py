@@ -279,6 +279,16 @@ def densified(X: Any, most: int) -> Any:
     return as_columns(X).dense() if n * p <= most else X
 
 
+def thin_product(A: Array, B: Array) -> Array:
+    """A @ B for a dense A in C order of which most entries are zero."""
+    (n, k), at = A.shape, np.flatnonzero(A)
+    if at.size > NEARLY_FULL * A.size:
+        used = np.flatnonzero(A.any(axis=0))
+        return product(A[:, used], B[used])
+    ends = np.searchsorted(at, k * np.arange(n + 1))
+    return np.asarray(sp.csr_array((A.ravel()[at], at % k, ends), shape=(n, k)) @ B)
+
+
 def full_gram(X: Any, means: Array | None, d: Array) -> Array:
     """(X − 1 meansᵀ)ᵀ diag(d) (X − 1 meansᵀ), both triangles of it: (k, k)."""
     return mirrored(as_columns(X).weighted_gram(means, d))

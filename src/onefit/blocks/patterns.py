@@ -16,8 +16,9 @@ import numpy as np
 from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
+from onefit.leave_out.elimination import Elimination
 from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
-from onefit.leave_out.tableau import Elimination, Tableau
+from onefit.leave_out.tableau import Tableau
 from onefit.numerics import EPS, LEAST_SLACK, ON_BOUND
 
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once

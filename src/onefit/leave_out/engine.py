@@ -52,6 +52,7 @@ def leave_out(
     for_bounds: float | None = None,
     apart: Array | None = None,
     progress: Progress | None = None,
+    begun: State | None = None,
 ) -> LeftOut:
     """Linear predictors of rows without their sets, and bounds of their errors.
 
@@ -80,8 +81,11 @@ def leave_out(
         Predictors without parts of the rows, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
     progress : callable, optional
         Called with the number of sets solved anew and their total.
+    begun : State, optional
+        Of ``begin``, which may have left out some of the rows.
     """
-    state = State.of(fit, sets, curvature, yardstick, max_error)
+    state = begun or State.of(fit, sets, curvature, yardstick, max_error)
+    state.max_error = max_error
     if np.isinf(max_error):
         return state.found
     if affordable is None:
@@ -173,15 +177,20 @@ class SomeLeftOut(NamedTuple):
     proven: bool
 
 
-def leave_some_out(fit: Fit, curvature: Curvature | None, rows: Index, yardstick: Yardstick) -> SomeLeftOut:
-    """Leave some rows out.
+def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
+    """What is known at first, for one sample of the rows after another."""
+    state = State.of(fit, None, curvature, yardstick, KNOWN)
+    if not fit.is_kinked:  # patterns are looked at where the rows end
+        state.prove()
+    return state
+
+
+def leave_some_out(state: State, rows: Index, yardstick: Yardstick) -> SomeLeftOut:
+    """Leave some rows out, those of a sample that has begun.
 
     They are refined by the stages of the engine until what they leave is negligible beside an error of the
     mean that such a sample tells.
     """
-    state = State.of(fit, None, curvature, yardstick, max_error=KNOWN)
-    if not fit.is_kinked:  # patterns are looked at where the rows end
-        state.prove()
     stand_for = np.zeros(state.found.count)
     stand_for[rows] = 1.0
     limit = 0.0

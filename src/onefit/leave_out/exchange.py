@@ -166,7 +166,7 @@ class QuadraticModels(KinkedModels):
         d, slopes = (1.0 - LETS_GO) * fit.hessian[rows], fit.gradient[rows]
         x, held = table.parameters(fit.coef, float(fit.intercept)), np.zeros(len(inside))
         held[: len(table.columns)] = -fit.loss_gradient[table.columns]
-        pull, f = table.eliminated(z), fit.problem.lost_shares(rows)
+        pull, f = table.eliminated_rows(rows), fit.problem.lost_shares(rows)
         change = slopes * pull
         if np.any(f):
             drift = table.eliminated(np.where(inside, table.held + table.l2 * x, 0.0)[:, None])
@@ -210,11 +210,11 @@ def exchanged(
     moved : bool array
         What leaves or enters.
     """
-    beyond = free.copy() if nonnegative else np.abs(free)
-    beyond -= bound * (1.0 + ON_BOUND)
-    moved: Mask = np.where(on, free * signs < 0, beyond > 0)
-    moved &= ~on | (bound > 0)
-    place = np.nonzero(moved)  # few
-    signs = signs.copy()
+    pull = free if nonnegative else np.abs(free)
+    moved = pull > bound * (1.0 + ON_BOUND)
+    moved &= ~on
+    moved |= on & (free * signs < 0) & (bound > 0)
+    place = np.nonzero(moved.T)[::-1] if moved.flags.f_contiguous else np.nonzero(moved)  # few
+    signs = signs.copy(order="K")
     signs[place] = np.where(on[place], 0.0, np.sign(free[place]))
     return np.where(on & ~moved, free, 0.0), on ^ moved, signs, moved

@@ -104,6 +104,11 @@ def cost(fit: Fit, rows: int) -> Work:
     return tableau.times(1 if paths_share(fit) else rows).plus(each.times(rows))
 
 
+def cost_of_a_row(fit: Fit) -> Work:
+    """What one more row takes, about."""
+    return cost(fit, 2).plus(cost(fit, 1).times(-1.0))
+
+
 def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
     """The problem itself where its penalty is separable, or its lasso coordinates where it has some."""
     return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)

@@ -27,6 +27,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.cost import Work, newton_step
 from onefit.curvature import Curvature, Direction, Dual, Pinned, Primal, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
 from onefit.leave_out.loose import (
@@ -74,6 +75,12 @@ def is_patterned(fit: Fit) -> bool:
     problem = fit.problem
     kinked = fit.is_kinked or problem.loss.is_kinked
     return problem.has_flat_pieces and kinked
+
+
+def cost_of_patterns(fit: Fit) -> Work:
+    """What ``pattern_stays`` takes, about: a factor, and what it answers to every row."""
+    (n, p), k = fit.problem.X.shape, fit.tangent.size
+    return newton_step(n, p, k).plus(Work(float(n) * k * min(n, k)))
 
 
 def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> Mask:

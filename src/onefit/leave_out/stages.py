@@ -26,7 +26,7 @@ from onefit.leave_out.result import LeftOut, SolvedWithout
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.tableau import Watched
-from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, ways
+from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, looking_pays, ways
 from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 
@@ -140,7 +140,7 @@ class State:
         if self.sets is None:
             if self.step is not None and not self._is_blind and self.estimate is None:
                 bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
-            if step_is_exact(fit) and not np.isfinite(bounds).all():
+            if step_is_exact(fit) and not np.isfinite(bounds).all() and looking_pays(fit):
                 sure = found.slack >= LEAST_SLACK
                 sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, self._known)
                 bounds[sure] = 0.0

@@ -6,10 +6,8 @@ system of |Q| + 1 equations, the last for its own row (as in ``follow_lasso``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,65 +15,10 @@ from onefit import _linalg
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
+from onefit.leave_out.elimination import Elimination, Group, padded
 from onefit.leave_out.vertex import at_vertex, copies
 
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
-
-
-class Elimination(NamedTuple):
-    """Supports that are eliminated: one that all problems share, or one for each.
-
-    Attributes
-    ----------
-    inside : (q, 1) or (q, a) bool array
-    sign, l1 : arrays of its shape
-    H : (J, q, q) array
-        Minus the derivative of the outputs in the inputs.
-    at : (1,) or (a,) int array
-        Which of them is that of a problem.
-    """
-
-    inside: Mask
-    sign: Array
-    l1: Array
-    H: Array
-    at: Index
-
-    @property
-    def is_shared(self) -> bool:
-        return len(self.H) == 1 and self.inside.shape[1] == 1
-
-    @property
-    def held(self) -> Array:
-        """What the kinks hold of the coordinates of the supports."""
-        return np.where(self.inside, self.l1 * self.sign, 0.0)
-
-    def of(self, which: Index | slice) -> Elimination:
-        """Those of some problems."""
-        return self if self.is_shared else self.each(which)
-
-    def each(self, which: Index | slice) -> Elimination:
-        """Some of them, one after the other: a problem each."""
-        columns = self.inside[:, which], self.sign[:, which], self.l1[:, which]
-        return Elimination(*columns, self.H, self.at[which])
-
-    def moved(self, inputs: Array, groups: list[_Group]) -> Array:
-        """What inputs (m, q, a), zero but in the coordinates of some groups, take off the outputs."""
-        if not self.is_shared:
-            return self._moved_each(inputs, groups)
-        problems = inputs.swapaxes(1, 2)  # one product for all cases
-        used = np.flatnonzero(inputs.any(axis=(0, 2)))
-        flat = np.concatenate(problems)[:, used]
-        return _linalg.product(flat, self.H[0][:, used].T).reshape(problems.shape).swapaxes(1, 2)
-
-    def _moved_each(self, inputs: Array, groups: list[_Group]) -> Array:
-        moved = np.zeros(inputs.shape)
-        for some, Q, padding in groups:
-            if Q.size:
-                columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
-                own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
-                moved[..., some] = np.einsum("rsq,mrs->mqr", columns, own)
-        return moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +58,21 @@ class WorkingSet:
         out[inside] = _linalg.product(self.inverse, v[inside])
         out[~inside] = v[~inside] + _linalg.product(self.across, v[inside])
         return out
+
+    def eliminated_rows(self, rows: Index) -> Array:
+        """What some rows of Z, as right-hand sides, do to the outputs: (q, r)."""
+        if self._stored.is_nearly_full:
+            return self.eliminated(self.Z[rows].T)
+        k, onto = len(self.columns), self._onto_outputs
+        level = onto[k:].sum(axis=0) - self.means @ onto[:k]
+        return np.add(self._stored.some_rows(rows).times(onto[:k]), level).T
+
+    @cached_property
+    def _onto_outputs(self) -> Array:
+        """What each coordinate of a right-hand side does to the outputs: (q, q)."""
+        onto = np.where(self.inside[:, None], self.H.T, 0.0)
+        onto[~self.inside, ~self.inside] = 1.0
+        return onto
 
     @cached_property
     def _stored(self) -> Columns:
@@ -188,7 +146,7 @@ class WorkingSet:
         """The same with more columns, which are off the support."""
         X, means, l1, l2 = _centred(self.fit, self.d, columns)
         inside, e, k = self.inside, len(columns), len(self.columns)
-        across = _linalg.product(self.Z.T, self.d[:, None] * X)
+        across = self.transposed_times(self.d[:, None] * X)
         corner = _bent(self.fit, self.d, columns, means, self.shrink * l2)
         side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
         side[inside] = solved
@@ -217,7 +175,7 @@ class WorkingSet:
 def _bordered(A: Array, side: Array, under: Array, corner: Array, k: int) -> Array:
     """A matrix with more rows and columns behind the first k."""
     q, e = side.shape
-    whole, ahead, new, behind = np.empty((q + e, q + e)), slice(k), slice(k, k + e), slice(k + e, None)
+    whole, ahead, new, behind = np.empty((q + e, q + e)).T, slice(k), slice(k, k + e), slice(k + e, None)
     for to, of in ((ahead, slice(k)), (behind, slice(k, None))):
         whole[to, ahead], whole[to, behind] = A[of, :k], A[of, k:]
         whole[to, new], whole[new, to] = side[of], under[:, of]
@@ -320,14 +278,14 @@ class Tableau:
         turned = table.inside & on & (signs != table.sign)
         if turned.any():
             known = np.where(turned, table.l1 * signs - table.held, 0.0) * keep[:, None]
-            base = base - table.moved(known, list(_padded(turned)))
+            base = base - table.moved(known, list(padded(turned)))
             at_base = at_base - np.einsum("qa,mqa->ma", pull, known)
         leverage, exchanged = self.leverage[own], on != table.inside
         if not exchanged.any():
             inverse_slack = 1.0 / (1.0 - d * leverage)
             tau = d * at_base * inverse_slack
             return base + tau[:, None] * pull, tau, inverse_slack
-        groups = list(_padded(exchanged))
+        groups = list(padded(exchanged))
         inputs, tau, slack = _inputs(table, base, signs, keep, at_base, pull, d, leverage, exchanged, groups)
         free = tau[:, None] * pull
         free += base
@@ -348,7 +306,7 @@ def _inputs(
     d: Array,
     leverage: Array,
     exchanged: Mask,
-    groups: list[_Group],
+    groups: list[Group],
 ) -> tuple[Array, Array, Array]:
     """Inputs of the exchanged coordinates, τ and 1 / (1 − w h), a small system a problem."""
     cases, q, b = base.shape
@@ -376,25 +334,3 @@ def _inputs(
         inputs[:, Q[k, m], some[k]] = x[:-1, k, m]
         tau[:, some] = x[..., size]
     return inputs, tau[:-1], tau[-1]
-
-
-class _Group(NamedTuple):
-    """Problems whose systems are padded to the same size: which, their coordinates (r, size), the padding."""
-
-    which: Index
-    coordinates: Index
-    padding: Mask
-
-
-def _padded(chosen: Mask) -> Iterator[_Group]:
-    """Problems in groups of about as many chosen coordinates."""
-    count = np.count_nonzero(chosen, axis=0)
-    order = np.argsort(count, kind="stable")
-    edges = np.searchsorted(count[order], [2, 5, 10, 20, 40, 80, 160])
-    k, j = np.nonzero(chosen.T)
-    packed = np.zeros((len(count), count.max(initial=0)), dtype=np.intp)
-    packed[k, np.arange(k.size) - (np.cumsum(count) - count)[k]] = j
-    for some in np.split(order, edges):
-        if some.size:
-            size = int(count[some].max())
-            yield _Group(some, packed[some, :size], np.arange(size) >= count[some][:, None])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
 from onefit._typing import Index
-from onefit.cost import Work
+from onefit.cost import Work, pivots_of_a_row
 from onefit.fit import Fit
 from onefit.leave_out import proximal
 from onefit.leave_out.chords import chord_cost
-from onefit.leave_out.follow import cost as following
-from onefit.leave_out.follow import has_paths, paths_share
+from onefit.leave_out.follow import cost_of_a_row, has_paths, paths_share
+from onefit.leave_out.patterns import cost_of_patterns
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.sets import Folds
 from onefit.pieces import Pieces
@@ -59,9 +60,17 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
         elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
             found.append((by_products or cost_of_chords(fit, sets), Way.REPEAT))
     if sets is None and has_paths(fit):
-        first, second = following(fit, 1), following(fit, 2)
-        found.append((second.plus(first.times(-1.0)), Way.FOLLOW))
+        found.append((cost_of_a_row(fit), Way.FOLLOW))
     return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
+
+
+def looking_pays(fit: Fit) -> bool:
+    """Whether looking at the patterns without all rows takes less than following those that keep theirs."""
+    if fit.problem.loss.is_kinked or not paths_share(fit):
+        return True
+    n, k = fit.problem.n, fit.tangent.size
+    kept = n * math.exp(-pivots_of_a_row(n, k))  # pivots come by chance
+    return cost_of_patterns(fit).seconds < kept * cost_of_a_row(fit).seconds
 
 
 def cost_of_chords(fit: Fit, sets: Folds | None) -> Work:

@@ -202,7 +202,7 @@ class _WeightedNet(NamedTuple):
             start,
             error,
             sweeps,
-            precompute=_linalg.full_gram(columns.X, means, d),
+            precompute=_linalg.full_gram(columns.X, means, d).T,  # symmetric, in the order of C
             Xy=columns.transposed_times(d * centred),
         )
         return coef, level - (0.0 if means is None else float(means @ coef))

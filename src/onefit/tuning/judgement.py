@@ -19,7 +19,14 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike, chances
-from onefit.leave_out.engine import affords_all, cost_of_some, cost_of_telling, in_passing, leave_some_out
+from onefit.leave_out.engine import (
+    affords_all,
+    begin,
+    cost_of_some,
+    cost_of_telling,
+    in_passing,
+    leave_some_out,
+)
 from onefit.leave_out.factor_free import (
     PARTS,
     goes_by_column,
@@ -29,6 +36,7 @@ from onefit.leave_out.factor_free import (
     rough_cost,
 )
 from onefit.leave_out.sets import Folds
+from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.numerics import EPS, EXACT, KNOWN, TINY, resolution
@@ -118,10 +126,20 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
 
-    def thoroughly(self, solution: Solution, max_error: float = KNOWN, apart: Array | None = None) -> LeftOut:
+    def begun(self, solution: Solution) -> State:
+        """What is known of the rows at first, from which samples and all rows may go on."""
+        return begin(*solution, self.yardstick)
+
+    def thoroughly(
+        self,
+        solution: Solution,
+        max_error: float = KNOWN,
+        apart: Array | None = None,
+        begun: State | None = None,
+    ) -> LeftOut:
         """Left-out predictors to a fraction of the standard error of the risk.
 
-        ``apart`` are those of a verdict by tenths.
+        ``apart`` are those of a verdict by tenths, ``begun`` what samples have left.
         """
         fit, curvature = solution
         return leave_out(
@@ -132,6 +150,7 @@ class Judgement:
             yardstick=self.yardstick,
             for_bounds=cost_of_telling(fit, self.sets),
             apart=apart,
+            begun=begun,
         )
 
     # --- what a strength is worth -----------------------------------------------------------------------
@@ -282,12 +301,17 @@ class Judgement:
         return Verdict(losses, np.zeros(len(losses)), off, count, proven=proven)
 
     def sample(
-        self, solution: Solution, count: int, before: Verdict | None = None, stepped: Array | None = None
+        self,
+        solution: Solution,
+        count: int,
+        before: Verdict | None = None,
+        stepped: Array | None = None,
+        begun: State | None = None,
     ) -> Verdict:
         """Judge by so many rows or more that are solved without themselves; only where ``is_sampled``.
 
         Those of a smaller sample ``before`` are not solved again; ``stepped`` are the losses of all rows
-        after a step, where they are at hand.
+        after a step, and ``begun`` is what they go on from, where these are at hand.
         """
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
         n, covariates = len(self.order), self._covariates(solution.fit, stepped)
@@ -298,7 +322,7 @@ class Judgement:
         if before is not None and before.off is not None:
             off, known, proven = before.off.copy(), before.losses.copy(), before.proven
         todo = rows[np.isnan(off[rows])]
-        anew = leave_some_out(*solution, todo, self.yardstick)
+        anew = leave_some_out(begun or self.begun(solution), todo, self.yardstick)
         off[todo], known[todo] = anew.off, self._of_rows(todo, anew.eta)
         known[np.isinf(off)] = np.nan
         change = np.abs(np.diff(covariates)[:, 0])
@@ -324,6 +348,7 @@ class Judgement:
         before: Verdict | None,
         solved: Callable[[], Solution],
         stepped: Callable[[], Array],
+        begun: Callable[[], State],
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves.
 
@@ -332,7 +357,7 @@ class Judgement:
         if self._pays_by_tenths(fit, count, before):
             curvature = None if goes_by_column(fit) else solved().curvature
             return self.by_tenths(fit, curvature, count, before)
-        return self.sample(solved(), count, before, stepped())
+        return self.sample(solved(), count, before, stepped(), begun())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:
         """About what it takes to judge by so many rows."""

@@ -19,7 +19,7 @@ from onefit.fit import Fit
 from onefit.gradients import Cotangent
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.draws import alike
-from onefit.leave_out.engine import leave_some_out
+from onefit.leave_out.engine import begin, leave_some_out
 from onefit.leave_out.patterns import leaves_nothing
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import leave_kinks_out, one_step
@@ -212,7 +212,9 @@ class LeaveOneOutJudge(Judge):
         order = np.random.default_rng(0).permutation(len(self.weights))
         rows = order[:count]
         measure = yardstick(self.metric, self.target, self.weights)
-        known = self.metric.losses(self.target[rows], leave_some_out(fit, None, rows, measure).eta)
+        known = self.metric.losses(
+            self.target[rows], leave_some_out(begin(fit, None, measure), rows, measure).eta
+        )
         inside = self.metric.losses(self.target, fit.eta)[:, None]
         chance = alike(len(order), len(rows))
         return float(self.weights @ from_sample(known, rows, chance, inside, self.weights).losses)

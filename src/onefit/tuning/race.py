@@ -18,6 +18,7 @@ from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
+from onefit.leave_out.stages import State
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
@@ -84,6 +85,11 @@ class _Entrant:
         return self.judgement.is_sampled(self.fit)
 
     @cached_property
+    def begun(self) -> State:
+        """What single rows are left out from."""
+        return self.judgement.begun(self.solution)
+
+    @cached_property
     def stepped(self) -> Array:
         """Losses of all rows after a step."""
         known = self.path.verdicts[self.place]
@@ -138,8 +144,9 @@ class _Race:
 
     def _looked_at(self, j: int) -> int:
         """Judge a strength as those that it is held against were; returns the choice after that."""
-        count = max(known.left_out for known in judged(self.verdicts).values())
-        if count < len(self.judgement.order):
+        others = judged(self.verdicts).values()
+        count, by_tenths = max(known.left_out for known in others), any(known.seen for known in others)
+        if by_tenths or count < len(self.judgement.order):
             self._judge(j, count)
         else:
             self.verdicts[j] = self._thorough(j)
@@ -222,7 +229,7 @@ class _Race:
         if self._is_in_part(j):
             one, known = self.entrants[j], self.verdicts[j]
             self.verdicts[j] = self.judgement.better(
-                one.fit, count, known, lambda: one.solution, lambda: one.stepped
+                one.fit, count, known, lambda: one.solution, lambda: one.stepped, lambda: one.begun
             )
         else:
             self.verdicts[j] = self._thorough(j)
@@ -246,7 +253,8 @@ class _Race:
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
-        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart)
+        begun = self.entrants[j].begun if self.judgement.sets is None else None
+        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart, begun)
         if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))

@@ -68,7 +68,7 @@ class CentredDesign:
         lower = _linalg.as_columns(self.X).weighted_gram(self.means if self.centred else None, self.weights)
         constant = _linalg.column_norms(self.X, self.weights, centred=self.centred) == 0
         lower[constant], lower[:, constant] = 0.0, 0.0
-        return np.asfortranarray(_linalg.mirrored(lower))
+        return _linalg.mirrored(lower)
 
     def row_gram(self, column_weights: Array) -> Array:
         """X̃ diag(column_weights) X̃ᵀ: (n, n)."""

@@ -1,0 +1,67 @@
+"""The tableau that left-out problems share: what rows do to it, and what is asked of a fit beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.fit import Fit
+from onefit.leave_out import leave_out
+from onefit.leave_out.engine import begin, leave_some_out
+from onefit.leave_out.tableau import Watched
+from onefit.leave_out.ways import looking_pays
+from onefit.losses import Squared
+from onefit.metrics import SquaredError
+from onefit.penalties import L1, ElasticNet
+from onefit.problem import Problem
+from onefit.solvers.solve import solve
+from onefit.tuning.judgement import Judgement
+
+
+def _fit(n, p, penalty, store=sp.csr_array, *, intercept=True):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.06)
+    y = X[:, :5].sum(axis=1) + 0.3 * rng.normal(size=n)
+    weights = rng.uniform(0.5, 2.0, n)
+    problem = Problem(Squared(), penalty, store(X), y, weights, np.asarray(intercept), mean_scaled=True)
+    return solve(Fit.at_start(problem)).fit
+
+
+@pytest.mark.parametrize("penalty", [L1(0.3), ElasticNet(0.3, 0.5)])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("store", [sp.csr_array, np.asarray])
+def test_rows_do_to_the_outputs_what_their_dense_copies_do(penalty, intercept, store):
+    table = Watched.of(_fit(90, 120, penalty, store, intercept=intercept)).table()
+    rows = np.array([3, 80, 41])
+    np.testing.assert_allclose(table.eliminated_rows(rows), table.eliminated(table.Z[rows].T), atol=1e-10)
+
+
+def test_patterns_are_looked_at_where_rows_keep_theirs():
+    assert looking_pays(_fit(200, 20, L1(1.0)))
+    full = _fit(60, 300, L1(0.01))
+    assert not looking_pays(full)
+    found = leave_out(full, max_error=0.0)
+    refits = [solve(Fit.at_start(full.problem.without(int(i)))).fit.eta[i] for i in range(0, 60, 7)]
+    np.testing.assert_allclose(found.eta[::7], refits, atol=1e-6)
+    assert found.certified.all()
+
+
+def test_samples_of_a_fit_go_on_from_one_tableau(monkeypatch):
+    built, of = [], Watched.of.__func__
+    monkeypatch.setattr(Watched, "of", classmethod(lambda cls, fit: built.append(fit) or of(cls, fit)))
+    solution = solve(_fit(90, 200, L1(0.1)))
+    judgement = Judgement(SquaredError(), solution.fit.problem.y, solution.fit.problem.weights)
+    begun = judgement.begun(solution)
+    one = judgement.sample(solution, 48, begun=begun)
+    two = judgement.sample(solution, 70, one, begun=begun)
+    whole = judgement.thoroughly(solution, begun=begun)
+    assert len(built) == 1
+    fresh = begin(*solution, judgement.yardstick)
+    rows = np.flatnonzero(np.isfinite(two.off))
+    assert rows.size >= 70
+    np.testing.assert_allclose(
+        two.losses[rows], judgement.losses_of(rows, leave_some_out(fresh, rows, judgement.yardstick).eta)
+    )
+    refits = [solve(Fit.at_start(solution.fit.problem.without(i))).fit.eta[i] for i in range(90)]
+    np.testing.assert_allclose(whole.eta[whole.certified], np.array(refits)[whole.certified], atol=1e-7)

@@ -22,9 +22,11 @@ from onefit.curvature import (
     Primal,
     factor,
     factor_scalar,
+    in_single,
 )
 from onefit.fit import Fit
 from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
+from onefit.numerics import rounding_of_slack
 from onefit.penalties import (
     L1,
     L2,
@@ -602,6 +604,28 @@ def test_every_product_in_the_dual(pins, bend, fit_intercept):
     curvature = factor(fit)
     assert isinstance(curvature.inner if pins else curvature, Dual)
     _check_products(fit, curvature, tol=1e-7)
+
+
+@pytest.mark.parametrize("bend", ["weights", "ones"])
+def test_forms_in_single_precision_are_as_near_as_their_condition_says(bend, fit_intercept):
+    fit = _point(L2(np.linspace(0.3, 2.0, 140)), p=140, fit_intercept=fit_intercept, bend=bend)
+    curvature = factor(fit)
+    rough = in_single(curvature)
+    assert rough is not curvature
+    assert not curvature.is_factored
+    off = np.abs(rough.quadratic_forms() - factor(fit).quadratic_forms()) * fit.hessian
+    assert 0.0 < off.max() <= rounding_of_slack(rough.condition)
+    _check_hats(rough, factor(fit).hat_matrix(), np.array([3, 0, 40]), 1e-7)  # whatever else is in double
+    assert in_single(curvature) is curvature  # now it has a factor
+
+
+def test_what_single_precision_does_not_tell_is_told_in_double():
+    fit = _point(L2(1e-6), p=140, fit_intercept=False)
+    X = fit.problem.X.copy()
+    X[1] = X[0]  # what is left of the second one beside the first is next to nothing
+    curvature = factor(Fit(replace(fit.problem, X=X), fit.coef, fit.intercept).known(tangent=fit.tangent))
+    assert in_single(curvature) is curvature
+    assert np.isfinite(curvature.quadratic_forms()).all()
 
 
 @pytest.mark.parametrize("p", [12, 140])

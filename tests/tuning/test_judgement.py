@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,6 +17,7 @@ from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.problem import Problem
+from onefit.solvers import coordinate_descent
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import TENTHS, Judgement
 
@@ -53,6 +56,46 @@ def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio
     rows = np.arange(0, 60, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
     found = left_out_roughly(*solution, rows)
+    assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+@pytest.mark.parametrize("strength", [0.3, 300.0])
+def test_single_precision_judges_a_strength_where_a_factor_is_dear(strength):
+    """And says how far it may be off: bounds hold; the factor in double precision is for the choice alone."""
+    problem = replace(_problem(1000, 3000, L2(strength), 0.01, store=sp.csr_array), weights=np.ones(1000))
+    metric = LogLoss(np.array([0, 1]))
+    judgement = Judgement(metric, problem.y, np.ones(1000))
+    solution = solve(Fit.at_start(problem))
+    rough = judgement.by_step(solution)
+    assert not solution.curvature.is_factored
+    exact = leave_out(solution.fit, max_error=np.inf)
+    np.testing.assert_allclose(rough.losses, judgement.losses(exact), rtol=1e-3, atol=1e-5)
+    known = judgement.roughly(solution)
+    assert np.isfinite(known.bounds).all() == (strength > 1)
+    for i in np.flatnonzero(np.isfinite(known.bounds))[::200]:
+        refit = solve(Fit.at_start(problem.without(np.array([i])))).fit.eta[i]
+        assert abs(refit - known.eta[i]) <= known.bounds[i]
+
+
+def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch):
+    """A step that is not there after many sweeps is left to the next one, which has a better model."""
+    problem, most, sweep = (
+        _problem(200, 400, L1(0.05), 0.1, store=sp.csr_array),
+        [],
+        coordinate_descent.enet_path,
+    )
+    solution = solve(Fit.at_start(problem))
+
+    def watched(*args, **known):
+        most.append(known["max_iter"])
+        return sweep(*args, **known)
+
+    monkeypatch.setattr(coordinate_descent, "enet_path", watched)
+    rows = np.arange(0, 200, 10)
+    found = left_out_roughly(*solution, rows)
+    assert most
+    assert max(most) < coordinate_descent.MOST_SWEEPS
+    refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 

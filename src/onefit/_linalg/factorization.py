@@ -13,21 +13,27 @@ from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index, Mask
 
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
+NOISE = 500.0  # rounding units that a squared pivot must have, relative to the diagonal it came from
 
 
 def cholesky(K: Array) -> Array | None:
     """Lower Cholesky factor of a symmetric matrix (lower triangle read), or None if it has none.
 
     A factor whose smallest squared pivot is below rounding, relative to the diagonal it came from,
-    counts as none: what is read from it would be noise.
+    counts as none: what is read from it would be noise.  In single precision, if K is.
     """
     if K.shape[0] == 0:
         return K
     diagonal = K.diagonal().copy()
-    factor, failed = lapack.dpotrf(K, lower=1, clean=1)
-    if failed != 0 or not np.all(factor.diagonal() ** 2 > 1e-13 * diagonal):
+    factor, failed = _lapack("potrf", K)(K, lower=1, clean=1)
+    if failed != 0 or not np.all(factor.diagonal() ** 2 > NOISE * np.finfo(K.dtype).eps * diagonal):
         return None
     return factor
+
+
+def _lapack(name: str, A: Array) -> Any:
+    """A function of LAPACK in the precision of a matrix."""
+    return getattr(lapack, ("s" if A.dtype == np.float32 else "d") + name)
 
 
 def condition(L: Array) -> float:
@@ -56,7 +62,7 @@ def inverse_diagonal(L: Array) -> Array:
     """Diagonal of (L Lᵀ)⁻¹."""
     if L.shape[0] == 0:
         return np.empty(0)
-    inverse = lapack.dtrtri(L, lower=1)[0]
+    inverse = _lapack("trtri", L)(L, lower=1)[0]
     return np.einsum("ij,ij->j", inverse, inverse)
 
 

@@ -22,6 +22,7 @@ from onefit.curvature.iterated import Iterated, by_products
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
 from onefit.curvature.products import Products, conjugate_gradients
+from onefit.curvature.single import in_single
 
 __all__ = [
     "Along",
@@ -43,4 +44,5 @@ __all__ = [
     "curved_along",
     "factor",
     "factor_scalar",
+    "in_single",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
-from onefit.numerics import EPS
+from onefit.numerics import EPS, EPS_SINGLE
 from onefit.problem import InnerProducts
 
 FLAT = 1e-4  # a leverage this faint is lost in the 1 it is taken off, but for twelve digits
@@ -59,19 +60,24 @@ class Dual(OfColumns):
             G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
         return _linalg.centred_gram(G, self._share)
 
-    @cached_property
-    def _cholesky(self) -> Array:
+    def _factored(self, precision: type[np.floating[Any]]) -> tuple[Array | None, float]:
+        """The factor of M, if it has one in this precision, and its largest diagonal element."""
         own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
-        M = own * self._root
-        M *= self._root[:, None]
+        root = self._root.astype(precision, copy=False)
+        M = own * root if precision is np.float64 else own.astype(precision) * root
+        M *= root[:, None]
         M = M.T  # symmetric, and in the order that factors take
         M[np.diag_indices_from(M)] += 1.0
-        L = _linalg.cholesky(M)
+        return _linalg.cholesky(M), float(M.diagonal().max(initial=1.0))
+
+    @cached_property
+    def _cholesky(self) -> Array:
+        L, largest = self._factored(np.float64)
         if L is None:  # M ≥ I but for rounding, which is relative to its largest entries
-            largest = float(np.max(M.diagonal()))
+            least = largest * len(self._root) * EPS
             raise SolverError(
                 f"the penalty is so weak beside the rows, by a factor of {largest:.1g}, that rounding "
-                f"decides what is fitted: make it at least {largest * len(M) * EPS:.1g} times as strong"
+                f"decides what is fitted: make it at least {least:.1g} times as strong"
             )
         return L
 
@@ -92,16 +98,28 @@ class Dual(OfColumns):
 
     @cached_property
     def _forms(self) -> Array:
+        return self._forms_by(self._cholesky)
+
+    def _forms_by(self, L: Array) -> Array:
+        """Forms by the factor of M, in any precision."""
         forms, well, flat = self._gram.diagonal().copy(), self._well, self._flat
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)
-            explained[self._bent] = 1.0 - _linalg.inverse_diagonal(self._cholesky)
+            explained[self._bent] = 1.0 - _linalg.inverse_diagonal(L).astype(np.float64, copy=False)
             forms[well] = explained[well] / self.d[well]
         if flat.size:
             across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
-            half = _linalg.half_solve(self._cholesky, across)
+            half = _linalg.half_solve(L.astype(np.float64, copy=False), across)
             forms[flat] -= np.einsum("ij,ij->i", half, half)
         return forms + self._offset
+
+    def forms_in_single(self) -> tuple[Array, float] | None:
+        """Forms by a factor in single precision, in half the time, where there is one, and its condition.
+
+        The condition is in units of the rounding of double precision.
+        """
+        L, _ = self._factored(np.float32)
+        return None if L is None else (self._forms_by(L), _linalg.condition(L) * EPS_SINGLE / EPS)
 
     def solve(self, gradient: Direction) -> Direction:
         profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature
-from onefit.curvature.iterated import FEW_PROBES, fit_cost
+from onefit.curvature import Curvature, in_single
+from onefit.curvature.iterated import FEW_PROBES, fit_cost, takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
@@ -31,6 +31,7 @@ from onefit.leave_out.stages import State
 from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
+from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
@@ -117,7 +118,8 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
 
     For races along a path: patterns are not checked.
     """
-    state = State.of(fit, None, curvature, yardstick, IN_A_RACE, FEW_PROBES)
+    known = in_single(curvature) if _is_for_forms_alone(fit) else curvature
+    state = State.of(fit, None, known, yardstick, IN_A_RACE, FEW_PROBES)
     found = state.found
     if step_is_exact(fit) and not fit.is_kinked:
         state.prove()
@@ -134,6 +136,14 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     else:
         state.shorten(state.trusted)
     return state.found
+
+
+def _is_for_forms_alone(fit: Fit) -> bool:
+    """Whether a factor takes long, and nothing but the forms of the rows asks for it."""
+    takes, problem = Seconds.of(fit), fit.problem
+    if takes.factored <= IN_PASSING or not problem.refits_keep_the_rest or takes_far_less(fit):
+        return False
+    return problem.has_one_output and takes.singly < takes.by_factor
 
 
 def affordable_for(fit: Fit) -> float:

@@ -15,6 +15,7 @@ from onefit.solvers.truncated import Seconds
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
 SHARPEST = 1e-8  # error of steps that they may still wait for
+SWEEPS = 100  # of a step, at most, where the next one has a better model
 PARTS = 10  # of the rows, each of which leaves together
 
 
@@ -57,7 +58,8 @@ def _moved_by_column(start: Fit, rows: Index) -> Array:
     """
     here = start.eta[rows]
     before, last, near = here, 0.0, 0.5 * coordinate_descent.gap(start)
-    for _, fit in coordinate_descent.nearer(start, SHARPEST):
+    sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
+    for _, fit in coordinate_descent.nearer(start, SHARPEST, sweeps):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series

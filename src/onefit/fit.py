@@ -121,4 +121,4 @@ class Fit:
 
     def moved(self, coef: Array, intercept: Array) -> Fit:
         """Return the same problem at other coefficients."""
-        return replace(self, coef=coef, intercept=intercept)
+        return Fit(self.problem, coef, intercept)

@@ -10,7 +10,8 @@ from onefit.fit import Fit
 from onefit.leave_out.blocks import Blocks
 from onefit.leave_out.forms import WithoutFolds
 from onefit.leave_out.sets import Folds
-from onefit.losses import Logistic, Multinomial
+from onefit.leave_out.stages import State
+from onefit.losses import Logistic, Multinomial, Poisson
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
@@ -48,3 +49,20 @@ def test_sets_that_have_settled_are_left_behind_and_end_at_their_refits(classes,
     for k in ended[::5]:
         refit = solve(Fit(fit.problem.without(sets[k]), fit.coef, fit.intercept)).fit
         np.testing.assert_allclose(blocks.eta[blocks.tested(k)], refit.eta[sets[k]], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_where_a_penalty_shrinks_steps_begin_with_the_factor_of_a_refit_and_bounds_hold(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = rng.poisson(np.exp(0.5 * X[:, 0])).astype(float)
+    weights = rng.uniform(0.2, 3.0, 60) if weighted else np.ones(60)
+    fit, K = solve(Fit.at_start(Problem(Poisson(), L2(5.0), X, y, weights, mean_scaled=True)))
+    state = State.of(fit, None, K, None, 0.1)
+    state.repeat_steps(np.arange(60))
+    assert len(state.found.stepped) == 60
+    if not weighted:
+        assert next(iter(state._singles.curvatures.values()))[0] is state.step.curvature
+    refits = [solve(Fit(fit.problem.without(i), fit.coef, fit.intercept)).fit.eta[i] for i in range(60)]
+    assert np.all(np.abs(state.found.eta - refits) <= state.found.bounds + 1e-9)
+    assert np.max(state.found.bounds) < 1e-3

@@ -172,3 +172,20 @@ def test_samples_hold_the_exact_risk_in_95_per_cent(strength):
             assert found.solved < 120
             held.append(abs(np.average(found.losses - exact, weights=weights)) <= found.error)
     assert binomtest(int(np.sum(held)), len(held), 0.95, alternative="less").pvalue > 0.01
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson()])
+def test_where_closer_bounds_tell_the_risk_no_row_is_solved(loss):
+    problem = _problem(400, 10, L2(1.0), loss=loss)
+    solution = solve(Fit.at_start(problem))
+    metric = LogLoss(np.array([0, 1])) if isinstance(loss, Logistic) else Deviance(loss)
+    judgement = Judgement(metric, problem.y, problem.weights)
+    found = judgement.better(
+        solution.fit, 48, None, lambda: solution, list, lambda: judgement.begun(solution)
+    )
+    assert (found.solved, found.proven) == (0, True)
+    assert not found.misses.any()
+    exact = judgement.losses(leave_out(solution.fit, max_error=0, curvature=solution.curvature))
+    off = abs(np.average(found.losses - exact, weights=problem.weights))
+    deviation = np.sqrt(np.cov(exact, aweights=problem.weights) / 400)
+    assert off <= found.error <= 0.1 * deviation * 1.1

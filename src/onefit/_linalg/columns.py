@@ -206,7 +206,7 @@ def as_columns(X: Any) -> Columns:
 
 def as_design(X: Any) -> Design:
     """Say what can be done with an array, a sparse matrix, or a design."""
-    return X if isinstance(X, Design) else as_columns(X)
+    return X if not isinstance(X, np.ndarray) and isinstance(X, Design) else as_columns(X)
 
 
 def has_columns(X: Any) -> bool:

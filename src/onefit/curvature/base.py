@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,6 +12,8 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.fit import Fit
+
+IN_CACHE = 2**15  # numbers of a block that stays near the processor
 
 
 class Direction(NamedTuple):
@@ -157,6 +160,16 @@ class ScalarCurvature(Curvature):
     @abstractmethod
     def hat_matrix(self) -> Array:
         """Z K⁻¹ Zᵀ: (n, n)."""
+
+    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Its columns, some at a time and each once, (n, b), which the caller may overwrite."""
+        whole = self.hat_matrix()
+        return ((columns, whole[:, columns]) for columns in self._some_columns)
+
+    @property
+    def _some_columns(self) -> Iterator[slice]:
+        size = max(1, IN_CACHE // self.n)
+        return (slice(j, min(j + size, self.n)) for j in range(0, self.n, size))
 
     def hat_columns(self, rows: Index) -> Array:
         unit = np.zeros((self.n, len(rows)))

@@ -40,7 +40,7 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
 
 def factor_scalar(fit: Fit, tangent: Tangent, shrink: float = 1.0) -> ScalarCurvature:
     """Factor the curvature of a fit with a single output."""
-    tangent = replace(tangent, hessian=tangent.hessian * shrink)
+    tangent = tangent if shrink == 1.0 else replace(tangent, hessian=tangent.hessian * shrink)
     intercept = bool(fit.problem.intercept)
     if not fit.pinned.any():
         return _one_output(fit.problem, tangent, fit.hessian, intercept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,10 +77,22 @@ class OfFactor(OfColumns):
         free = self._factored.solve(gradient - np.outer(self._centre, total))
         return _linalg.times(self._active, free) - self._centre @ free + total * self._offset
 
-    def hat_matrix(self) -> Array:
+    @property
+    def _half(self) -> Array:
+        """Rows whose inner products are those of the centred rows in K⁻¹: (n, k)."""
         Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
-        half = self._factored.half(Z)
+        return self._factored.half(Z)
+
+    def hat_matrix(self) -> Array:
+        half = self._half
         return _linalg.product(half, half.T) + self._offset
+
+    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
+        half = self._half
+        for columns in self._some_columns:
+            block = _linalg.product(half, half[columns].T)
+            block += self._offset
+            yield columns, block
 
     def sandwich(self, middle: Array) -> Sandwich:
         offset, k, factored = self._offset, len(self.hessian), self._factored
@@ -134,7 +147,8 @@ class Primal(OfFactor):
             K[constant], K[:, constant] = 0.0, 0.0
         if self.hessian.ndim == 2:
             return K + self.hessian
-        K[np.diag_indices_from(K)] += self.hessian
+        diagonal = np.einsum("kk->k", K)  # a view
+        diagonal += self.hessian
         return K
 
     @property

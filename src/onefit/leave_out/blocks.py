@@ -49,6 +49,7 @@ from onefit.problem import some_sets
 ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
+SAME_SHRINK = 1e-11  # between two of them that are one
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,7 @@ class Blocks:
     ----------
     fit : Fit
     base : Curvature
+        With the penalty's curvature times ``base_shrink``.
     folds : Folds
     eta : (t,) or (t, c) array
         Left-out linear predictors of ``folds.rows``, in their order.
@@ -81,9 +83,10 @@ class Blocks:
     slack: Array
     reached: Mask
     ends: dict[int, Direction]
+    base_shrink: float = 1.0
 
     @classmethod
-    def of(cls, fit: Fit, curvature: Curvature | None, folds: Folds) -> Blocks:
+    def of(cls, fit: Fit, curvature: Curvature | None, folds: Folds, base_shrink: float = 1.0) -> Blocks:
         """Nothing is known yet.
 
         Raises
@@ -92,10 +95,10 @@ class Blocks:
             If a fold removes all rows of positive weight.
         """
         removed_share(folds, fit.problem.weights)  # refuses sets without which nothing is left
-        base = factor(fit) if curvature is None else curvature
+        base = factor(fit, shrink=base_shrink) if curvature is None else curvature
         eta = np.empty((len(folds.rows), *fit.problem.outputs))
         bounds, slack = np.full(len(folds.rows), np.inf), np.ones(len(folds))
-        return cls(fit, base, folds, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {})
+        return cls(fit, base, folds, eta, bounds, slack, np.zeros(len(folds), dtype=bool), {}, base_shrink)
 
     @property
     def coupled(self) -> int:
@@ -118,6 +121,9 @@ class Blocks:
         levels = np.unique(lost.round(12))
         if len(levels) > MAX_SHRINKS:
             levels = np.unique(np.quantile(lost, (np.arange(MAX_SHRINKS) + 0.5) / MAX_SHRINKS))
+        levels = np.where(
+            np.isclose(levels, 1.0 - self.base_shrink, 0.0, SAME_SHRINK), 1.0 - self.base_shrink, levels
+        )
         return 1.0 - levels[np.abs(lost[:, None] - levels).argmin(axis=1)]
 
     @cached_property
@@ -132,7 +138,7 @@ class Blocks:
 
     def curvature_at(self, shrink: float) -> tuple[Curvature, Rescaling]:
         if shrink not in self.curvatures:
-            own = self.base if shrink == 1.0 else factor(self.fit, shrink=shrink)
+            own = self.base if shrink == self.base_shrink else factor(self.fit, shrink=shrink)
             self.curvatures[shrink] = own, rescaling(self.fit, own, self.folds, shrink)
         return self.curvatures[shrink]
 
@@ -288,7 +294,7 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
 
 def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> _Reach:
     """Norms in A⁻¹ for the sets of a batch."""
-    largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink)
+    largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink / blocks.base_shrink)
     widest = np.sqrt(largest / np.maximum(slack, LEAST_SLACK))  # with less nothing is claimed
     own = forms.left_out(kept)
     spread = blocks.curvature_at(batch.shrink)[1].spread

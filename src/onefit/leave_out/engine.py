@@ -27,7 +27,7 @@ from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import FEWEST, is_regular, sample
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.stages import State
+from onefit.leave_out.stages import WORTH, State
 from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
@@ -109,7 +109,8 @@ def leave_out(
         state.take_all_cheaper_than(FEWEST)
     if yardstick is not None and max_error > 0:
         sample(state, yardstick, left)
-        state.tighten(IN_PASSING)
+        is_known = of_mean and state.errors().sum() <= allowed(state.found, yardstick, KNOWN)
+        state.tighten(IN_PASSING, 1.0 if is_known else WORTH)  # a few values change little of what is known
     return state.found
 
 
@@ -130,8 +131,8 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
     elif not fit.is_kinked:
         state.prove()
         state.prove_closely(IN_PASSING)
-        which = state.wanting().which
-        if which.size and cost_of_chords(fit, None).times(fit.problem.n).seconds < IN_PASSING:
+        repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < IN_PASSING
+        if repeats and (which := state.wanting().which).size:
             state.repeat_steps(which)
     else:
         state.shorten(state.trusted)
@@ -193,6 +194,12 @@ def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()
     return state
+
+
+def told_by_bounds(state: State, affordable: float) -> LeftOut | None:
+    """Steps for all rows, where bounds within some seconds are enough for their mean; None where not."""
+    state.prove_closely(affordable)
+    return state.found if state.errors().sum() <= state.room else None
 
 
 def leave_some_out(state: State, rows: Index, yardstick: Yardstick) -> SomeLeftOut:

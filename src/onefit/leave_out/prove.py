@@ -154,27 +154,41 @@ def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array
     where t is R times the widest move, and ‖Z₋ᵢᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j as A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ.  Most
     rows hardly move, so that this is far less than if all moved as the widest may.
     """
-    curvature, R, rescaled = step.curvature, concordance(fit), step.rescaled
-    assert isinstance(curvature, ScalarCurvature)
+    R, spread, d = concordance(fit), step.rescaled.spread, fit.hessian
     assert R
-    d, spread, own_rows = fit.hessian, rescaled.spread, np.arange(len(eta))
-    moved = curvature.hat_matrix()
-    moved[own_rows, own_rows] = 0.0
-    moved[fit.problem.weights == 0] = 0.0
-    across = np.square(np.abs(moved).max(axis=0))
-    moved *= step.gradient + d * (eta - fit.eta)
-    for direction, amount in zip(rescaled.directions, rescaled.amounts, strict=True):
-        moved += np.multiply.outer(curvature.predict(direction), amount)
-    moved[own_rows, own_rows] = 0.0
-    np.square(moved, out=moved)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        travelled = np.sqrt(moved.max(axis=0))
+        across, travelled, fourth = _moves_of_others(fit, step, eta)
         t = np.clip(R * travelled, TINY, LARGEST_EXPONENT)
-        left = R * np.sqrt(d @ np.square(moved, out=moved)) * bent(t) / t
+        left = R * np.sqrt(fourth) * bent(t) / t
         left = left * spread.high + spread.off * _length_of_step(fit, step, eta)
         widest = np.sqrt(largest_form(fit, step.forms) + d * across / slack)
         found = radius(R, left, travelled, widest, spread.low) * np.sqrt(step.forms / slack)
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+
+
+def _moves_of_others(fit: Fit, step: Step, eta: Array) -> tuple[Array, Array, Array]:
+    """Of each row that leaves: its largest squared form with another, and how these move, (n,) each.
+
+    That is the largest move, and the sum of the fourth powers in D.
+    """
+    curvature, rescaled, rows = step.curvature, step.rescaled, np.arange(len(eta))
+    assert isinstance(curvature, ScalarCurvature)
+    d, without_weight = fit.hessian, np.flatnonzero(fit.problem.weights == 0)
+    slope, found = step.gradient + d * (eta - fit.eta), np.empty((3, len(eta)))
+    shifts = [curvature.predict(direction) for direction in rescaled.directions]
+    for columns, moved in curvature.hat_blocks():
+        own = rows[columns], rows[: moved.shape[1]]
+        moved[own] = 0.0
+        moved[without_weight] = 0.0
+        found[0, columns] = np.square(np.abs(moved).max(axis=0))
+        moved *= slope[columns]
+        for shift, amount in zip(shifts, rescaled.amounts, strict=True):
+            moved += np.multiply.outer(shift, amount[columns])
+        moved[own] = 0.0
+        np.square(moved, out=moved)
+        found[1, columns] = np.sqrt(moved.max(axis=0))
+        found[2, columns] = d @ np.square(moved, out=moved)
+    return found[0], found[1], found[2]
 
 
 def bound_at(

@@ -220,11 +220,11 @@ class State:
             if needed and which.size * stage.each.seconds <= count * anew.each.seconds:
                 stage.act(which)
 
-    def tighten(self, affordable: float) -> None:
-        """Refine sets that are not certified, the worst first, for no longer than some seconds."""
+    def tighten(self, affordable: float, least: float = WORTH) -> None:
+        """Refine sets that are not certified, the worst first, for some seconds that do for such a share."""
         once = {Way.ITERATE: self.starts, Way.REPEAT: self.starts, Way.FINER: self.finer}
         for stage in self.stages() if self.found.correction is None else ():
-            if affordable < WORTH * np.count_nonzero(~self.found.certified) * stage.each.seconds:
+            if affordable < least * np.count_nonzero(~self.found.certified) * stage.each.seconds:
                 break
             own = self.errors()
             own[[*self.found.anew, *once.get(stage.way, ())]] = 0.0
@@ -296,8 +296,8 @@ class State:
     @cached_property
     def _singles(self) -> Blocks:
         single = np.arange(self.fit.problem.n)[:, None]
-        known = self.curvature if self.estimate is None else self.estimate
-        blocks = Blocks.of(self.fit, known, Folds(single, single, self.fit.problem.n))
+        shrink = self.fit.problem.usual_shrink if self.fit.tangent.is_curved else 1.0
+        blocks = Blocks.of(self.fit, self._known, Folds(single, single, self.fit.problem.n), shrink)
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
         return blocks
 

@@ -75,17 +75,17 @@ class Loss(Parametrised, ABC):
     @property
     def has_kinks(self) -> bool:
         """Whether the first derivative jumps: straight or curved pieces meet in kinks."""
-        return self.pieces in {Pieces.STRAIGHT, Pieces.KINKED}
+        return self.pieces in (Pieces.STRAIGHT, Pieces.KINKED)
 
     @property
     def is_quadratic(self) -> bool:
         """Whether a Newton step is exact, as long as all rows stay on their pieces or kinks."""
-        return self.pieces in {Pieces.QUADRATIC, Pieces.STRAIGHT}
+        return self.pieces in (Pieces.QUADRATIC, Pieces.STRAIGHT)
 
     @property
     def is_smooth(self) -> bool:
         """Whether the second derivative is known to be continuous."""
-        return self.pieces in {Pieces.QUADRATIC, Pieces.SMOOTH}
+        return self.pieces in (Pieces.QUADRATIC, Pieces.SMOOTH)
 
     @property
     def jumps(self) -> bool:

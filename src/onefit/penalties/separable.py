@@ -88,7 +88,9 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
     def value(self, coef: Array) -> float:
         l1, l2 = self.strengths(coef.shape)
         held = coef != 0  # an infinite strength on a zero costs nothing
-        return float(np.sum(l1[held] * np.abs(coef[held]) + 0.5 * l2[held] * coef[held] ** 2))
+        if not held.all():
+            l1, l2, coef = l1[held], l2[held], coef[held]
+        return float(np.sum(l1 * np.abs(coef) + 0.5 * l2 * coef**2))
 
     def prox(self, coef: Array, step: float) -> Array:
         l1, l2 = self.strengths(coef.shape)
@@ -122,6 +124,8 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
         an ℓ1 strength have no kink and no sign to keep: 0.
         """
         l1, _ = self.strengths(coef.shape)
+        if not l1.any():
+            return np.zeros(coef.shape)
         violated = np.abs(loss_gradient) > l1 * (1.0 + slack)
         signs = np.where(coef != 0, np.sign(coef), np.where(violated, -np.sign(loss_gradient), 0.0))
         return np.where(l1 > 0, signs, 0.0)
@@ -130,6 +134,8 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
 def broadcast(alpha: Strength, shape: tuple[int, ...]) -> Array:
     """Return one number a coefficient, from one in all, one a feature or one a coefficient."""
     strength = np.asarray(alpha, dtype=np.float64)
+    if strength.ndim == 0:  # the usual case, and a view takes ten times as long to make
+        return np.full(shape, strength)
     return np.broadcast_to(strength.T, shape[::-1]).T  # one a feature is the same for all outputs
 
 

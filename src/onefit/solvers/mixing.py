@@ -35,19 +35,28 @@ def mixed(steps: Sequence[ChordStep]) -> Array:
         Of the same problems, and at least one.
     """
     *before, last = steps
-    axes, found = tuple(range(last.step.ndim - 1)), last.target.copy()
+    found = last.target.copy()
     if not before:
         return found
     apart = [last.step - one.step for one in before]
     images = [last.image - one.image for one in before]
-    A = np.array([[np.sum(x * y, axis=axes) for y in images] for x in apart]).transpose(2, 0, 1)
-    b = np.array([np.sum(x * last.image, axis=axes) for x in apart]).T
+    A, b = _products(apart, images), _products(apart, [last.image])[..., 0]
     lengths = np.einsum("fii->fi", A)
     known = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b).all(axis=1) & (lengths > 0).all(axis=1)
     scale, shares = 1.0 / np.sqrt(lengths[known]), np.zeros_like(b)
     inside = scale[:, :, None] * A[known] * scale[:, None, :]
-    inverse = np.linalg.pinv(inside, rcond=DEPENDENT, hermitian=True)
-    shares[known] = scale * (inverse @ (scale * b[known])[..., None])[..., 0]
+    values, axes = np.linalg.eigh(inside)
+    told = np.abs(values) > DEPENDENT * np.abs(values).max(axis=1, keepdims=True)
+    along = (axes.swapaxes(1, 2) @ (scale * b[known])[..., None])[..., 0]
+    along = np.divide(along, values, out=np.zeros_like(along), where=told)
+    shares[known] = scale * (axes @ along[..., None])[..., 0]
     for share, one in zip(shares.T, before, strict=True):
         found -= share * np.where(known, last.target - one.target, 0.0)
     return found
+
+
+def _products(some: Sequence[Array], others: Sequence[Array]) -> Array:
+    """Inner products of steps with images, of each problem: (f, s, t)."""
+    f = some[0].shape[-1]
+    pairs = [[np.einsum("if,if->f", x.reshape(-1, f), y.reshape(-1, f)) for y in others] for x in some]
+    return np.array(pairs).transpose(2, 0, 1)

@@ -139,20 +139,20 @@ def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY) -> _Step:
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
-    contracts = is_fresh or (last is not None and _pays(fit, decrement, last.decrement, enough))
+    contracts = is_fresh or (last is not None and _pays(fit, tangent, decrement, last.decrement, enough))
     bend = fit.hessian if is_fresh or last is None else last.bend
     solved = curvature, gradient, direction, decrement
     return _Step(orthant, tangent, bend, *solved, holds, is_fresh, contracts)
 
 
-def _pays(fit: Fit, decrement: float, before: float, enough: float) -> bool:
+def _pays(fit: Fit, tangent: Tangent, decrement: float, before: float, enough: float) -> bool:
     """Whether steps with an old factor, by which decrements fall so, end sooner than two with their own.
 
     Where the next one ends it has a factor of its own, too: that is what is asked for there.
     """
     if not decrement < SLOWEST * before:
         return False
-    (n, p), k = fit.problem.X.shape, max(1, fit.tangent.size)
+    (n, p), k = fit.problem.X.shape, max(1, tangent.size)
     steps = np.log(max(decrement, TINY) / enough) / np.log(before / max(decrement, TINY))
     each = cost.Work(4.0 * n * p + 2.0 * float(k) ** 2, cost.IN_A_SOLVER).seconds
     return bool(steps > 1.0 and steps * each <= 2.0 * (each + cost.newton_step(n, 0, k).seconds))
@@ -160,6 +160,8 @@ def _pays(fit: Fit, decrement: float, before: float, enough: float) -> bool:
 
 def _with_room(fit: Fit, orthant: Array) -> Array:
     """Let in only the largest violators where all together would leave K without full rank."""
+    if not orthant.any():
+        return orthant
     entering = np.flatnonzero((orthant != 0) & (fit.coef == 0))
     room = max(10, (fit.problem.n - int(np.count_nonzero(fit.coef))) // 2)
     if entering.size <= room:

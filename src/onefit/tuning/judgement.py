@@ -26,6 +26,7 @@ from onefit.leave_out.engine import (
     cost_of_telling,
     in_passing,
     leave_some_out,
+    told_by_bounds,
 )
 from onefit.leave_out.factor_free import (
     PARTS,
@@ -352,11 +353,16 @@ class Judgement:
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves.
 
+        Where bounds of all rows take no longer than these, and are close enough, none is solved.
         ``solved`` is the fit to machine precision with its curvature, which tenths may do without.
         """
         if self._pays_by_tenths(fit, count, before):
             curvature = None if goes_by_column(fit) else solved().curvature
             return self.by_tenths(fit, curvature, count, before)
+        if not fit.is_kinked and (before is None or not before.solved):
+            bounded = told_by_bounds(begun(), max(LITTLE, cost_of_some(fit, count)))
+            if bounded is not None:
+                return self.verdict(bounded)
         return self.sample(solved(), count, before, stepped(), begun())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:

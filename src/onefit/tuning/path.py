@@ -81,7 +81,7 @@ class SearchResult(JudgedPath):
     verdicts : sequence
         What is known of each strength; None where its neighbours speak for it.
     solved : dict
-        By place, the solution of the smallest risk that the path saw, where its factor may be kept.
+        By place, solutions whose factors may be kept: of the smallest risk, and all that are small beside X.
     """
 
     losses: Array
@@ -213,6 +213,7 @@ class Walk:
     bracketed: dict[int, Solution] = field(default_factory=dict)  # of which no more is known than bounds
     past: bool = False
     lowest: Solution | None = None  # of the smallest risk so far, if its factor may be kept
+    kept: list[Solution] = field(default_factory=list)  # whose factors are small beside the rows
 
     @property
     def weights(self) -> Array:
@@ -255,12 +256,15 @@ class Walk:
         if between is not None:
             self.bracketed[len(self.fits)] = solution
         self.add(solution.fit, between or (None if near else self.judgement.first(solution)))
-        self._keep_lowest(len(self.fits) - 1, solution)
+        self._keep(len(self.fits) - 1, solution)
 
-    def _keep_lowest(self, place: int, solution: Solution) -> None:
-        """Keep a solution whose risk is the smallest so far, if its factor may be kept."""
+    def _keep(self, place: int, solution: Solution) -> None:
+        """Keep a solution, if its factor may be, that is small, or whose risk is the smallest so far."""
+        own, (n, p) = _has_own_factor(solution.fit), solution.fit.problem.X.shape
         if smallest(np.array(self.risks)) == place:
-            self.lowest = solution if _has_own_factor(solution.fit) else None
+            self.lowest = solution if own else None
+        if own and len(self.grid.values) * min(n, solution.fit.tangent.size) ** 2 <= n * p:
+            self.kept.append(solution)
 
     def judge_what_is_open(self) -> None:
         """Judge by more than bounds what these leave within reach of the smallest risk."""
@@ -281,13 +285,13 @@ class Walk:
             solution = self.bracketed.pop(place)
             verdict = self.verdicts[place] = self.judgement.first(solution)
             self.risks[place] = self._risk(verdict)
-            self._keep_lowest(place, solution)
+            self._keep(place, solution)
 
     @property
     def solved(self) -> dict[int, Solution]:
-        """The solution of the smallest risk, by its place."""
-        lowest = self.lowest
-        return {j: lowest for j, fit in enumerate(self.fits) if lowest is not None and fit is lowest.fit}
+        """The solutions that were kept, by their places."""
+        kept = {id(one.fit): one for one in (*self.kept, self.lowest) if one is not None}
+        return {j: kept[id(fit)] for j, fit in enumerate(self.fits) if id(fit) in kept}
 
     def add(self, fit: Fit, verdict: Verdict | None, *, strongest: bool = False) -> None:
         """Take in the weakest strength so far, or the strongest."""

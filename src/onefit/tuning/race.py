@@ -70,6 +70,8 @@ class _Entrant:
     @cached_property
     def fit(self) -> Fit:
         """The fit as the path found it."""
+        if self.place in self.path.solved:
+            return self.path.solved[self.place].fit
         problem = self.problem_at(float(self.path.strengths[self.place]))
         return Fit(problem, self.path.coefs[self.place], self.path.levels[self.place])
 
@@ -119,7 +121,7 @@ class _Race:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
         while which := self._next():
             seconds = sum(self._seconds(j, count) for j, count in which)
-            if self.spent + seconds > self._affordable and all(self._is_judged(j) for j, _ in which):
+            if not self._affords(seconds) and all(self._is_judged(j) for j, _ in which):
                 return
             self.spent += seconds
             for j, count in which:
@@ -137,7 +139,7 @@ class _Race:
                 best = self._looked_at(best)
                 continue
             self._judge_thoroughly(best)
-            if self.spent <= self._affordable or not self._is_as_good(best):
+            if self._affords(0.0) or not self._is_as_good(best):
                 best = self.result.best
         self.result = replace(self.result, best=best)
         return self.finished[best]
@@ -259,7 +261,11 @@ class _Race:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))
 
+    def _affords(self, more: float) -> bool:
+        """Whether the race may take so many seconds more."""
+        seconds = self.spent + more
+        return seconds <= AT_LEAST or seconds <= FITS * self._seconds_of_fits
+
     @cached_property
-    def _affordable(self) -> float:
-        """Seconds that the race may take."""
-        return max(AT_LEAST, FITS * sum(entrant.seconds for entrant in self.entrants))
+    def _seconds_of_fits(self) -> float:
+        return sum(entrant.seconds for entrant in self.entrants)

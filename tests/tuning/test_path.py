@@ -295,9 +295,31 @@ def test_a_path_whose_rest_takes_next_to_nothing_is_seen_to_its_end():
         assert not walk.is_past_minimum()
 
 
+def test_a_path_that_tenths_judge_goes_near_and_the_choice_to_the_optimum():
+    """Fits that nothing but other fits start from are not polished: Newton steps are for the choice."""
+    rng = np.random.default_rng(0)
+    words = sp.random(750, 900, density=0.05, format="csr", random_state=0)
+    y = (words.toarray()[:, :20].sum(axis=1) * 4.0 - 2.0 + rng.logistic(size=750) > 0).astype(float)
+    judgement = Judgement(LogLoss(np.array([0, 1])), y, np.ones(750))
+
+    def problem_at(strength):
+        return Problem(Logistic(), L1(strength), words, y, np.ones(750))
+
+    walked, (result, left_out) = _raced(problem_at, np.geomspace(0.5, 0.05, 4), judgement)
+    optima = [solve(Fit.at_start(problem_at(strength))).fit for strength in result.strengths]
+    near = [judgement.asks_little(fit) for fit in optima]
+    off = [np.linalg.norm(coef - fit.coef) for coef, fit in zip(walked.coefs, optima, strict=True)]
+    assert sum(near) >= 2
+    assert max(np.array(off)[near]) > 1e-9
+    for fit, coef, level in zip(optima, walked.coefs, walked.levels, strict=True):
+        assert Fit(fit.problem, coef, level).objective <= fit.objective * (1.0 + 1e-5)
+    np.testing.assert_allclose(result.coefs[result.best], optima[result.best].coef, atol=1e-9)
+    np.testing.assert_allclose(left_out.fit.coef, optima[result.best].coef, atol=1e-9)
+
+
 @pytest.mark.parametrize("limit", [0.05, 0.5])
 def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit):
-    def solve_path(problems):  # there is no solution below the limit
+    def solve_path(problems, _):  # there is no solution below the limit
         for problem in problems:
             if problem.penalty.alpha < limit:
                 raise SolverError("no minimum")

@@ -26,9 +26,14 @@ STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of them: from there on another way is
 SWEEPS = 100, 1000  # at most, in each step that goes near
 
 
-def newton_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
-    """Solve problems that differ in their penalty, by Newton's method on the pattern."""
-    return from_the_last(problems, partial(solved, near=truncated.SHORT))
+def newton_path(
+    problems: Iterable[Problem], enough: Callable[[Fit], bool] | None = None
+) -> Iterator[newton.Solution]:
+    """Solve problems that differ in their penalty, by Newton's method on the pattern.
+
+    ``enough`` says of which fits no more is asked than coordinate descent leaves.
+    """
+    return from_the_last(problems, partial(solved, near=truncated.SHORT, enough=enough))
 
 
 def from_the_last(
@@ -63,7 +68,12 @@ def _nearer(problem: Problem, last: Fit, before: Fit | None) -> Fit:
         return ahead if ahead.objective < start.objective else start
 
 
-def solved(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> newton.Solution:
+def solved(
+    start: Fit,
+    last: Curvature | None = None,
+    near: float = truncated.NEAR,
+    enough: Callable[[Fit], bool] | None = None,
+) -> newton.Solution:
     """Minimise by Newton's method; K is factored only when somebody asks, where steps without do.
 
     Parameters
@@ -73,9 +83,11 @@ def solved(start: Fit, last: Curvature | None = None, near: float = truncated.NE
         Of a problem like this one.
     near : float
         Of steps without a factor, as ``truncated.approach`` takes it.
+    enough : callable, optional
+        Whether a fit near the optimum will do, if coordinate descent led there.
     """
-    found = approached(start, last, near)
-    if found.is_there:
+    found, swept = approached(start, last, near), coordinate_descent.applies(start)
+    if found.is_there or (swept and enough is not None and enough(found.fit)):
         return newton.Solution.of(found.fit)
     return newton.solve(found.fit) if start.problem.loss.is_smooth else _across_jumps(found.fit)
 

@@ -187,9 +187,8 @@ class Judgement:
         """Whether it is single rows that are judged, each for itself."""
         return self.sets is None and self.clusters is None and self.score is None
 
-    def is_full(self, solution: Solution) -> bool:
+    def is_full(self, fit: Fit) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
-        fit = solution.fit
         return fit.is_kinked and fit.tangent.size > FULL * fit.problem.n and self.is_sampled(fit)
 
     def bracket(self, solution: Solution) -> Verdict | None:
@@ -208,16 +207,26 @@ class Judgement:
 
     def first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
-        estimated = takes_far_less(solution.fit)  # by probes, which tell more than tenths
-        if self.is_by_row and not estimated and is_dear_to_factor(solution.fit, TENTHS):
+        if self._begins_by_tenths(solution.fit):
             return self.by_tenths(*solution)
-        if not self.is_full(solution):
-            some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
-            return self.by_some_steps(solution) if some else self.by_step(solution)
-        cheap = self._by_tenths_cost(solution.fit, 0) < self.seconds(solution.fit, FIRST)
-        if self._has_large_tenths or (cheap and self._tenths_hold(FIRST)):
-            return self.by_tenths(*solution)
-        return self.sample(solution, FIRST)
+        if self.is_full(solution.fit):
+            return self.sample(solution, FIRST)
+        some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
+        return self.by_some_steps(solution) if some else self.by_step(solution)
+
+    def asks_little(self, fit: Fit) -> bool:
+        """Whether a fit is judged without its curvature, by others that are near their optimum, not at it."""
+        return self._begins_by_tenths(fit) and goes_by_column(fit)
+
+    def _begins_by_tenths(self, fit: Fit) -> bool:
+        """Whether a strength is judged by tenths before anything else."""
+        estimated = takes_far_less(fit)  # by probes, which tell more than tenths
+        if self.is_by_row and not estimated and is_dear_to_factor(fit, TENTHS):
+            return True
+        if not self.is_full(fit):
+            return False
+        cheap = self._by_tenths_cost(fit, 0) < self.seconds(fit, FIRST)
+        return self._has_large_tenths or (cheap and self._tenths_hold(FIRST))
 
     @property
     def _has_large_tenths(self) -> bool:

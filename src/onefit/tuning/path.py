@@ -235,7 +235,8 @@ class Walk:
     def solutions(self, problem_at: Callable[[float], Problem]) -> Iterator[Solution]:
         """Their solutions; the first that is added beyond the grid and has none ends the path."""
         try:
-            yield from map(_in_the_middle, solve_path(problem_at(strength) for strength in self.onwards()))
+            problems = (problem_at(strength) for strength in self.onwards())
+            yield from map(_in_the_middle, solve_path(problems, self.judgement.asks_little))
         except SolverError:
             if len(self.strengths) <= len(self.grid.values):
                 raise
@@ -251,7 +252,7 @@ class Walk:
 
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        near = self.judgement.is_full(solution) and not self._is_due()
+        near = self.judgement.is_full(solution.fit) and not self._is_due()
         between = None if near else self.judgement.bracket(solution)
         if between is not None:
             self.bracketed[len(self.fits)] = solution

@@ -58,6 +58,13 @@ def race(
     return running.result, left_out
 
 
+def _with_end(result: SearchResult, place: int, fit: Fit) -> SearchResult:
+    """The path with the optimum at a strength, where it went near to it."""
+    coefs, levels = result.coefs.copy(), result.levels.copy()
+    coefs[place], levels[place] = fit.coef, fit.intercept
+    return replace(result, coefs=coefs, levels=levels)
+
+
 @dataclass(eq=False)
 class _Entrant:
     """A strength as the path left it, and what is computed of it once, when it is asked for."""
@@ -141,7 +148,7 @@ class _Race:
             self._judge_thoroughly(best)
             if self._affords(0.0) or not self._is_as_good(best):
                 best = self.result.best
-        self.result = replace(self.result, best=best)
+        self.result = replace(_with_end(self.result, best, self.finished[best].fit), best=best)
         return self.finished[best]
 
     def _looked_at(self, j: int) -> int:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit.curvature import Direction, Iterated, Products, conjugate_gradients, factor
+from onefit.curvature import Direction, Iterated, Products, conjugate_gradients, factor, iterated
+from onefit.curvature.iterated import FEW_PROBES
 from onefit.fit import Fit
 from onefit.losses import Logistic, Tweedie
 from onefit.penalties import L2
@@ -63,6 +64,27 @@ def test_forms_are_those_of_a_factor_but_for_what_the_probes_leave(both):
     assert np.mean(np.abs(off) <= 3.0 * error + 1e-3) > 0.97
     assert abs(off.mean()) <= 3.0 * np.linalg.norm(error) / len(error) + 1e-3
     assert np.all(ours.products.forms_at_most() >= exact * (1 - 1e-9))
+
+
+def test_few_probes_are_solved_for_as_well_as_they_tell(both, monkeypatch):
+    """In fewer products, and off by less than the probes differ."""
+    fit, K, _ = both
+    asked, products = [], Products(fit, fit.hessian, np.array(1.0))
+    solve_as_asked = Products.solve
+
+    def watched(self, gradient, error):
+        asked.append(error)
+        return solve_as_asked(self, gradient, error)
+
+    monkeypatch.setattr(Products, "solve", watched)
+    few = Iterated(K, fit.problem.X, products, FEW_PROBES)
+    forms, spread = few.quadratic_forms(), few._by_probe.std(axis=1) / np.sqrt(FEW_PROBES)
+    Iterated(K, fit.problem.X, products, 4 * FEW_PROBES).quadratic_forms()
+    assert asked[0] > asked[1]
+    monkeypatch.setattr(iterated, "COARSELY", 1e-10)
+    exact = Iterated(K, fit.problem.X, products, FEW_PROBES).quadratic_forms()
+    d = fit.hessian
+    assert abs(d @ (forms - exact)) <= 0.3 * np.linalg.norm(d * spread)
 
 
 def test_squares_are_no_less_than_those_of_a_factor(both):

@@ -33,6 +33,7 @@ MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number o
 PRODUCTS_OF_A_FIT = 100.0  # with K, one direction at a time
 DEARER = 3.0  # times as long as the probes that a factor must take: what rests on these is sampled
 ROUGHLY = 3e-3  # error of solutions for probes, relative, whose sum is off by the square of it
+COARSELY = 1e-2  # the same where strengths are compared, which is less than so few probes leave
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class Iterated(Wrapped, ScalarCurvature):
         signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(len(root), self.probes))
         rows, products = root * signs, self.products
         gradient = Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0) * products.intercept)
-        first = signs * root * self.predict(products.solve(gradient, ROUGHLY))
+        error = ROUGHLY if self.probes > FEW_PROBES else COARSELY
+        first = signs * root * self.predict(products.solve(gradient, error))
         beside = signs * root * products.beside(gradient) - (self._bends * products.forms_beside())[:, None]
         off = first - first.mean(axis=1, keepdims=True)
         share = float(np.sum(off * beside)) / max(float(np.sum(beside**2)), TINY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -377,3 +378,13 @@ def test_where_factors_cost_little_steps_have_their_own(monkeypatch):
     (steps, factors), (more, fewer) = (taken(newton._newton_step, one) for one in (1e-10, 1.0))
     assert steps < more
     assert factors > fewer
+
+
+def test_a_step_that_ends_at_the_optimum_is_followed_by_a_factor_of_its_own(monkeypatch):
+    points, step = [], newton._newton_step
+    monkeypatch.setattr(newton, "_newton_step", lambda fit, *given: points.append(fit) or step(fit, *given))
+    problems = list(path_of_classes(30))
+    for problem in problems:
+        newton.solve(Fit.at_start(problem))
+    again = [one is other for one, other in pairwise(points)]
+    assert sum(again) < 0.1 * len(problems)  # else optima are looked at twice, with the old factor before

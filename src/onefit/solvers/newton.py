@@ -18,12 +18,13 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.numerics import TINY
+from onefit.numerics import EPS, TINY
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
+FIRST = 8  # rows that are looked at before all of them
 SLOWEST = 0.05  # of a decrement that is left after a step with an old factor, which else is given up
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
 
@@ -65,7 +66,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
     for _ in range(max_steps):
-        step = _newton_step(fit, step, enough)
+        step = _newton_step(fit, step, enough, tol * scale)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
         if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
@@ -110,7 +111,7 @@ class _Step(NamedTuple):
     contracts: bool  # whether a factor from elsewhere still brings the next step close
 
 
-def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY) -> _Step:
+def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY, near: float = 0.0) -> _Step:
     """Newton step on the piece of the current signs and of the coordinates that enter.
 
     Entering coordinates that the step would push out of their orthant at once are held at zero.
@@ -139,7 +140,9 @@ def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY) -> _Step:
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))
-    contracts = is_fresh or (last is not None and _pays(fit, tangent, decrement, last.decrement, enough))
+    contracts = decrement > near or not fit.problem.loss.is_smooth  # else this step ends at the optimum
+    if not is_fresh:
+        contracts = last is not None and _pays(fit, tangent, decrement, last.decrement, enough)
     bend = fit.hessian if is_fresh or last is None else last.bend
     solved = curvature, gradient, direction, decrement
     return _Step(orthant, tangent, bend, *solved, holds, is_fresh, contracts)
@@ -148,12 +151,13 @@ def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY) -> _Step:
 def _pays(fit: Fit, tangent: Tangent, decrement: float, before: float, enough: float) -> bool:
     """Whether steps with an old factor, by which decrements fall so, end sooner than two with their own.
 
-    Where the next one ends it has a factor of its own, too: that is what is asked for there.
+    Where the next one ends it has a factor of its own, too: that is what is asked for there.  The first step
+    with an old factor falls by the square of what the last one left, the others by twice that.
     """
     if not decrement < SLOWEST * before:
         return False
     (n, p), k = fit.problem.X.shape, max(1, tangent.size)
-    steps = np.log(max(decrement, TINY) / enough) / np.log(before / max(decrement, TINY))
+    steps = np.ceil(np.log(max(decrement, TINY) / enough) / np.log(before / (4.0 * max(decrement, TINY))))
     each = cost.Work(4.0 * n * p + 2.0 * float(k) ** 2, cost.IN_A_SOLVER).seconds
     return bool(steps > 1.0 and steps * each <= 2.0 * (each + cost.newton_step(n, 0, k).seconds))
 
@@ -240,8 +244,11 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
 
 def _is_rounding(fit: Fit) -> bool:
     """Whether the gradients of the rows are no more than rounding of linear predictors makes of them."""
-    moved = 8.0 * np.finfo(float).eps * (1.0 + np.abs(fit.eta))
-    return bool(np.all(np.abs(fit.gradient) <= _linalg.row_times(np.abs(fit.hessian), moved)))
+    for rows in (slice(FIRST), slice(None)):  # mostly the first few tell
+        moved = 8.0 * EPS * (1.0 + np.abs(fit.eta[rows]))
+        if not np.all(np.abs(fit.gradient[rows]) <= _linalg.row_times(np.abs(fit.hessian[rows]), moved)):
+            return False
+    return True
 
 
 def is_short(fit: Fit, change: Array) -> bool:

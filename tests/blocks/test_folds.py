@@ -212,3 +212,16 @@ def test_single_rows_with_several_optima_are_not_called_exact():
     assert off.max() > 0.05
     assert np.all(off <= found.approx_error_path_ + 1e-7 * risks)
     assert abs(found.loo_.value - risks[-1]) <= found.loo_.approx_error + 1e-7 * risks[-1]
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 8])
+def test_columns_that_add_up_to_a_constant_are_exchanged(seed):
+    """Rounding bends the objective up or down along what nothing curves; refits are found either way."""
+    rng = np.random.default_rng(seed)
+    X = rng.dirichlet(np.ones(6), size=40)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = X[:, 0] - X[:, 1] + rng.normal(size=40)
+    found = LassoLOO(30, early_stopping=False).fit(X, y)
+    assert set(found.guarantee_path_) == {"exact"}
+    risks = _refits(found, list(LeaveOneOut().split(X)), X, y).mean(axis=1)
+    np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-5)

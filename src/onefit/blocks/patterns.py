@@ -9,6 +9,7 @@ strengths are problems of one ``Tableau``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -134,21 +135,31 @@ class Patterns:
             anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
             off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
             if not self.is_strict:
-                tied = models.tied(found)
-                which = np.flatnonzero(found.settled & tied.any(axis=0))
+                tied, lone = models.tied(found), self._may_be_alone(Z, weights)
+                which = np.flatnonzero(found.settled & tied.any(axis=0) & lone[b])
                 free = (found.x != 0)[:, which] | tied[:, which]
                 solved[j[which], b[which]] = ~self._is_alone(Z[:, b[which]], weights[b[which]], free)
         return LeftOutResiduals(off, solved)
+
+    def _may_be_alone(self, Z: Array, weights: Array) -> Mask:
+        """Rows (p, b) that may alone tell some columns apart: fewer columns give no row more leverage, (b,)."""
+        forms = np.einsum("pb,pb->b", Z, product(self._inverse, Z))
+        return np.asarray(weights * (forms + self.base_leverage) >= 0.5)  # 1, far beyond rounding
 
     def _is_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
         """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
 
         A refit without such a row has other optima with other predictions for it.
         """
-        own, z = free.T, np.where(free, Z, 0.0).T
-        K = np.where(own[:, :, None] & own[:, None, :], self.gram, 0.0)
-        forms = np.einsum("ap,apq,aq->a", z, np.linalg.pinv(K, rcond=len(Z) * EPS, hermitian=True), z)
-        return np.asarray(weights * (forms + self.base_leverage) >= 1.0 - HELD_ALONE)
+        patterns, which = np.unique(free.T, axis=0, return_inverse=True)
+        K = np.where(patterns[:, :, None] & patterns[:, None, :], self.gram, 0.0)
+        inverses, z = _pseudo_inverse(K), np.where(free, Z, 0.0).T
+        forms = [z[a] @ inverses[k] @ z[a] for a, k in enumerate(which.ravel())]
+        return np.asarray(weights * (np.array(forms) + self.base_leverage) >= 1.0 - HELD_ALONE)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return _pseudo_inverse(self.gram)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
         """Rows whose pattern changes at some strengths: (J, b)."""
@@ -207,3 +218,11 @@ class Patterns:
         start = np.where(inside, self.base[:, j], 0.0)
         bound = supports.l1 * keep
         return QuadraticModels(tableau=tableau, start=start, bound=bound, nonnegative=self.nonnegative)
+
+
+def _pseudo_inverse(K: Array) -> Array:
+    """Of matrices whose columns may be in any units: (..., p, p)."""
+    sizes = np.sqrt(np.diagonal(K, axis1=-2, axis2=-1))
+    scale = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    both = scale[..., :, None] * scale[..., None, :]
+    return np.asarray(both * np.linalg.pinv(both * K, rcond=K.shape[-1] * EPS, hermitian=True))

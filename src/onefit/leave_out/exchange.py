@@ -126,18 +126,23 @@ class KinkedModels(ABC):
     def _descend(self, which: Index) -> Minima:
         found, on, signs = self._at_start(which)
         x, bound, todo = found.x, self.bound[:, which], np.arange(which.size)
+        entered = np.full(which.size, -1)
         for _ in range(ROUNDS):
             if todo.size == 0:
                 break
             now = self._free(which[todo], on[:, todo], signs[:, todo])
             free, found.tau[todo], found.inverse_slack[todo] = now
             finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
-            crosses = on[:, todo] & (bound[:, todo] > 0) & (free * signs[:, todo] < 0)
-            share = np.divide(x[:, todo], x[:, todo] - free, out=np.ones_like(free), where=crosses)
+            kinked = on[:, todo] & (bound[:, todo] > 0)
+            back = _goes_back(free, x[:, todo], signs[:, todo], entered[todo])
+            target = np.where(back, 2.0 * x[:, todo] - free, free)
+            crosses = kinked & (target * signs[:, todo] < 0)
+            share = np.divide(x[:, todo], x[:, todo] - target, out=np.ones_like(free), where=crosses)
             first = share.argmin(axis=0)
             stops = crosses.any(axis=0) & finite
+            finite &= stops | ~back
             length = np.where(stops, share[first, here], 1.0)
-            x[:, todo] += length * (np.where(on[:, todo], free, 0.0) - x[:, todo])
+            x[:, todo] += length * (np.where(on[:, todo], target, 0.0) - x[:, todo])
             x[first[stops], todo[stops]] = 0.0
             on[first[stops], todo[stops]] = False
             pull = free if self.nonnegative else np.abs(free)
@@ -146,6 +151,7 @@ class KinkedModels(ABC):
             enters = finite & ~stops & (beyond[most, here] > 0)
             signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
             on[most[enters], todo[enters]] = True
+            entered[todo] = np.where(enters, most, -1)
             found.settled[todo] = finite & ~stops & ~enters
             found.exchanges[todo] += stops | enters
             todo = todo[stops | enters]
@@ -181,6 +187,18 @@ class QuadraticModels(KinkedModels):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             (free,), (tau,), inverse_slack = self.tableau.solve(which, on, signs)
         return free, tau, inverse_slack
+
+
+def _goes_back(free: Array, x: Array, signs: Array, entered: Index) -> Mask:
+    """Problems whose coordinate that entered would leave at once, against its sign: (a,).
+
+    It depends on the others, so that nothing curves the objective along it but rounding, here downwards.  The
+    objective falls in a straight line along the opposite direction, up to the first zero.
+    """
+    here = np.arange(len(entered))
+    return np.asarray(
+        (entered >= 0) & (x[entered, here] == 0) & (free[entered, here] * signs[entered, here] < 0)
+    )
 
 
 def exchanged(

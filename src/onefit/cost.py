@@ -16,9 +16,9 @@ PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
 TALL = 10.0  # rows a column from which sums over the rows make a lasso path take half the time or less
-IN_A_PATH = (
-    0.06  # seconds that five folds of a lasso path take on a small table: for so long rows are solved anew
-)
+IN_A_PATH = 0.06  # seconds that five folds of a lasso path take on a small table: rows are solved anew
+IN_A_RACE = 0.3  # seconds that strengths of a lasso take to be told apart where rows are few a column
+NEAR = 0.25  # share of the strengths of a path that may be its choice, about
 
 
 def memory() -> float:
@@ -93,9 +93,12 @@ def pivots_of_a_row(n: int, k: int) -> float:
     return 0.1 + 40.0 * min(1.0, k / n) ** 2
 
 
-def patterns(n: int, p: int, strengths: int) -> Work:
-    """Look at the patterns without each row at so many strengths, and solve for those that change."""
-    return Work(functions=17.0 * n * p * strengths)
+def patterns(n: int, p: int, strengths: float) -> Work:
+    """Look at the patterns without each row at so many strengths, and solve for those that change.
+
+    More change, and in more steps, the more columns there are a row.
+    """
+    return Work(functions=17.0 * n * p * strengths * (1.0 + 10.0 * (p / n) ** 2))
 
 
 def is_tall(n: int, p: int) -> bool:

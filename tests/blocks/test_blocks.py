@@ -124,7 +124,7 @@ def test_rows_whose_pattern_changes_are_solved_at_every_strength(ratio, n, p, we
     sums = sums_of(X, y, weights, fit_intercept)
     alphas = np.abs(sums.cross).max() / sums.weight / ratio * np.geomspace(1.0, 1e-3, 12)
     plain = net_path(sums, alphas, ratio)
-    path = net_path_exactly(plain, sums, alphas, ratio, np.arange(1, 12))
+    path = net_path_exactly(plain, sums, alphas, ratio, np.arange(1, 12), np.arange(0))
     if ratio < 1 and weighted:
         assert path is plain  # their shares of the ℓ2 part differ
         return

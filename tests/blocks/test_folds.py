@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, Lasso
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, LeaveOneOut, ShuffleSplit
@@ -225,3 +226,36 @@ def test_columns_that_add_up_to_a_constant_are_exchanged(seed):
     assert set(found.guarantee_path_) == {"exact"}
     risks = _refits(found, list(LeaveOneOut().split(X)), X, y).mean(axis=1)
     np.testing.assert_allclose(found.risk_path_, risks, rtol=1e-5)
+
+
+MODELS = [LassoLOO(selection="min"), ElasticNetLOO(selection="min"), LassoLOO(selection="min", positive=True)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_strengths_that_may_be_the_choice_are_exact(model, monkeypatch):
+    """On a table whose strengths cannot all be: the choice is that of the exact path."""
+    X, y = _data(300, 40)
+    y = y + 8.0 * np.random.default_rng(1).normal(size=300)
+    found = model.fit(X, y)
+    known = found.guarantee_path_ == "exact"
+    assert 0 < known.sum() < len(known)
+    near = found.risk_path_ <= found.risk_path_.min() + found.paired_error_path_
+    assert known[near].all()
+    monkeypatch.setattr("onefit.cost.IN_A_PATH", np.inf)
+    exact = clone(model).fit(X, y)
+    assert set(exact.guarantee_path_) == {"exact"}
+    assert found.alpha_ == exact.alpha_
+    shared = len(known) if len(known) < len(exact.alphas_) else len(exact.alphas_)
+    both = np.flatnonzero(known[:shared])
+    np.testing.assert_allclose(found.risk_path_[both], exact.risk_path_[both], rtol=1e-7)
+
+
+def test_rows_with_little_slack_are_solved_anew_on_a_tall_table(monkeypatch):
+    """A row that is nearly alone in its level makes a formula believe in a risk that no refit has."""
+    X, y = _data(900, 20)
+    X[:, 7] = 1e-2 * X[:, 7]
+    X[5, 7], y[5] = 3.0, y[5] + 60.0
+    found = LassoLOO(early_stopping=False).fit(X, y)
+    monkeypatch.setattr("onefit.cost.IN_A_PATH", np.inf)
+    exact = LassoLOO(early_stopping=False).fit(X, y)
+    np.testing.assert_allclose(found.risk_path_, exact.risk_path_, rtol=2e-3)

@@ -10,7 +10,8 @@ Nothing is kept whose size is that of the rows.
 from onefit.blocks.chosen import ChosenStrength, RowValues
 from onefit.blocks.estimate import BlocksEstimate
 from onefit.blocks.folds import NetWithoutSets, search_net_without_sets
-from onefit.blocks.left_out_path import LeftOutPath, LossSums
+from onefit.blocks.left_out_path import LeftOutPath
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.paths import Spectrum, net_path, ridge_path
 from onefit.blocks.rows import ArrayRows, Block, Rows, block_length
 from onefit.blocks.sums import RowSums

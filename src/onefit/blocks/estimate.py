@@ -13,7 +13,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.blocks.chosen import ChosenStrength
-from onefit.blocks.left_out_path import LossSums
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.blocks.written import write_rows

@@ -18,7 +18,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.blocks.left_out_path import LossSums
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.optima import ModelsOfSums, optima
 from onefit.blocks.rows import Block
 from onefit.blocks.sums import RowSums

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onefit._linalg import add_gram, mirrored, product
+from onefit._linalg import product
 from onefit._typing import Array, Index, Mask
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, centred_columns
 from onefit.leave_out.step import FULL_LEVERAGE
-from onefit.tuning.contest import Contest, within_reach
-from onefit.tuning.selection import Selection, roots_of, smallest
+from onefit.numerics import LITTLE_SLACK
 
 
 class Directions(NamedTuple):
@@ -46,6 +46,14 @@ class Directions(NamedTuple):
     strengths: slice
     directions: Array
     shares: Array
+
+
+class SolvedAnew(NamedTuple):
+    """Strengths (s,) at which rows whose pattern changes are solved anew: all, or those with little slack."""
+
+    strengths: Index
+    patterns: Patterns
+    are_all: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +80,7 @@ class LeftOutPath:
         Whether differences between strengths are computed in single precision.
     guessed_risks : (J,) array
         By generalised cross-validation.
-    exactly : tuple of (index, Patterns)
+    exactly : tuple of SolvedAnew
         Strengths at which rows whose pattern changes are solved anew.
     is_smooth : bool
         Whether no pattern can change.
@@ -88,7 +96,7 @@ class LeftOutPath:
     weight: float | None
     single: bool
     guessed_risks: Array
-    exactly: tuple[tuple[Index, Patterns], ...] = ()
+    exactly: tuple[SolvedAnew, ...] = ()
     is_smooth: bool = False
 
     @property
@@ -103,16 +111,21 @@ class LeftOutPath:
     def _judge(self, part: Block) -> LossSums:
         residuals, slack = self.left_out_residuals(part)
         exact = np.full(self.coefs.shape[1], self.is_smooth and not self.single)
+        strained = slack < (-1.0 if self.is_smooth else LITTLE_SLACK)
         if self.exactly:
             Z, y = centred_columns(part.X, self.means, slice(None)), part.y - self.y_mean
             weights = np.ones(len(y)) if part.weights is None else part.weights
-            for at, patterns in self.exactly:
-                found = patterns.left_out(Z, y, weights, residuals[at], slack[at])
-                residuals[at], exact[at] = found.residuals, found.solved.all(axis=1)
+            for at, patterns, are_all in self.exactly:
+                rows = np.flatnonzero(are_all | strained[at].any(axis=0))
+                own = np.ix_(at, rows)
+                known = patterns.left_out(Z[:, rows], y[rows], weights[rows], residuals[own], slack[own])
+                residuals[own], strained[at] = known.residuals, False
+                exact[at] = are_all & known.solved.all(axis=1)
         at_reference = residuals[self.reference].astype(np.float64)
         losses = np.square(residuals, out=residuals)
+        doubtful = _sums_of_some(losses, strained, part.weights)
         losses -= losses[self.reference].copy()
-        return LossSums.of(at_reference**2, losses, part.weights, exact)
+        return LossSums.of(at_reference**2, losses, part.weights, exact, doubtful)
 
     def left_out_residuals(self, part: Block) -> tuple[Array, Array]:
         """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
@@ -182,12 +195,12 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
     """Several paths on the same rows, to be judged in one pass."""
     if len(paths) == 1:
         return paths[0]
-    first, leverages, exactly, start = paths[0], list[Directions](), list[tuple[Index, Patterns]](), 0
+    first, leverages, exactly, start = paths[0], list[Directions](), list[SolvedAnew](), 0
     for path in paths:
         for strengths, directions, shares in path.leverages:
             own = slice(strengths.start + start, strengths.stop + start)
             leverages.append(Directions(own, directions, shares))
-        exactly += [(at + start, patterns) for at, patterns in path.exactly]
+        exactly += [one._replace(strengths=one.strengths + start) for one in path.exactly]
         start += path.coefs.shape[1]
     guessed = np.concatenate([path.guessed_risks for path in paths])
     return replace(
@@ -202,166 +215,10 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class LossSums:
-    """Sums over rows.
-
-    Attributes
-    ----------
-    count : int
-        Rows with weight.
-    weight : float
-        Σ w.
-    level : (3,) array
-        Σ w l⁰, Σ w² l⁰ and Σ w² (l⁰)².
-    first, second : (J,) arrays
-        Σ w d and Σ w² d.
-    mixed : (J,) array
-        Σ w² l⁰ d.
-    pairs : (J, J) array
-        Σ w² d dᵀ.
-    square_weight : float
-        Σ w².
-    exact : (J,) bool array
-        Strengths at which every loss is that of a refit.
-    """
-
-    count: int
-    weight: float
-    square_weight: float
-    level: Array
-    first: Array
-    second: Array
-    mixed: Array
-    pairs: Array
-    exact: Mask
-
-    @classmethod
-    def of(
-        cls,
-        losses: Array,
-        differences: Array,
-        weights: Array | None,
-        exact: Mask | None = None,
-    ) -> LossSums:
-        """Sum over some rows.
-
-        Parameters
-        ----------
-        losses : (b,) array
-            l⁰.
-        differences : (J, b) array
-        weights : (b,) array or None
-        exact : (J,) bool array or None
-            None where no loss is known to be that of a refit.
-        """
-        exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
-        differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
-        weights = np.ones(len(losses)) if weights is None else weights
-        squares = weights**2
-        weighted = differences * weights
-        moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
-        return cls(
-            int(np.count_nonzero(weights)),
-            float(weights.sum()),
-            float(squares.sum()),
-            np.array([weights @ losses, squares @ losses, squares @ losses**2]),
-            moments[:, 0],
-            moments[:, 1],
-            moments[:, 2],
-            _pairs(weighted),
-            exact,
-        )
-
-    def __add__(self, other: LossSums) -> LossSums:
-        return LossSums(
-            self.count + other.count,
-            self.weight + other.weight,
-            self.square_weight + other.square_weight,
-            self.level + other.level,
-            self.first + other.first,
-            self.second + other.second,
-            self.mixed + other.mixed,
-            self.pairs + other.pairs,
-            self.exact & other.exact,
-        )
-
-    @property
-    def risks(self) -> Array:
-        """Weighted mean loss of each strength: (J,)."""
-        return (self.level[0] + self.first) / self.weight
-
-    @property
-    def _spread(self) -> float:
-        """From Σ w² (l − mean)² to the variance of the weighted mean."""
-        n = self.count
-        return n / (n - 1) / self.weight**2 if n > 1 else float("nan")
-
-    @property
-    def std_errors(self) -> Array:
-        """Standard error of each risk: (J,)."""
-        means = self.risks
-        squares = self.level[2] + 2.0 * self.mixed + self.pairs.diagonal()
-        sums = self.level[1] + self.second
-        total = squares - 2.0 * means * sums + means**2 * self.square_weight
-        return np.sqrt(np.maximum(total, 0.0) * self._spread)
-
-    def covariance(self, best: int) -> Array:
-        """Covariance of the errors of the differences to the risk at ``best``: (J, J)."""
-        first = self.first - self.first[best]
-        second = self.second - self.second[best]
-        to_best = self.pairs[best]
-        pairs = self.pairs - to_best - to_best[:, None] + to_best[best]
-        means = first / self.weight
-        cross = np.outer(means, second)
-        return (pairs - cross - cross.T + self.square_weight * np.outer(means, means)) * self._spread
-
-    def paired_errors(self, best: int) -> Array:
-        """Standard errors of the differences to the risk at ``best``: (J,), 0 there."""
-        return np.sqrt(np.maximum(self.covariance(best).diagonal(), 0.0))
-
-    def of_some(self, which: Index) -> LossSums:
-        """Return the sums of some strengths."""
-        return LossSums(
-            self.count,
-            self.weight,
-            self.square_weight,
-            self.level,
-            self.first[which],
-            self.second[which],
-            self.mixed[which],
-            self.pairs[np.ix_(which, which)],
-            self.exact[which],
-        )
-
-    def within_reach(self) -> Index:
-        """Strengths within reach of the smallest risk."""
-        risks = self.risks
-        return np.flatnonzero(within_reach(risks, self.paired_errors(smallest(risks))))
-
-    def contest(self, paths: Index, selection: Selection) -> Contest:
-        """Strengths within reach of the smallest risk of their path.
-
-        Parameters
-        ----------
-        paths : (J,) int array
-            Which path a strength belongs to; the first one is number 0.
-        selection : "bagged_se", "bagged", "min" or "1se"
-        """
-        reached, positions = list[Index](), list[Index]()
-        for path in np.unique(paths):
-            at = np.flatnonzero(paths == path)
-            own = self.of_some(at).within_reach()
-            reached.append(at[own])
-            positions.append(own)
-        at = np.concatenate(reached)
-        risks = self.risks[at]
-        covariance = self.covariance(int(at[smallest(risks)]))[np.ix_(at, at)]
-        root = roots_of(covariance[None])[0]
-        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection)
-
-
-def _pairs(differences: Array) -> Array:
-    """D Dᵀ."""
-    J = len(differences)
-    return mirrored(add_gram(np.zeros((J, J), order="F"), differences.T))
+def _sums_of_some(losses: Array, which: Mask, weights: Array | None) -> Array:
+    """Σ w l over some of the rows, of losses (J, b): (J,)."""
+    found = np.zeros(len(losses))
+    if which.any():
+        some = np.where(which, losses, 0.0)
+        found += some.sum(axis=1) if weights is None else some @ weights
+    return found

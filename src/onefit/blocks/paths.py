@@ -18,7 +18,7 @@ from scipy.linalg import lapack
 
 from onefit._linalg import Factorization, eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
-from onefit.blocks.left_out_path import Directions, LeftOutPath
+from onefit.blocks.left_out_path import Directions, LeftOutPath, SolvedAnew
 from onefit.blocks.optima import APART, PathLeverages, optima
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.sums import RowSums
@@ -195,20 +195,26 @@ def net_path_exactly(
     alphas: Array,
     l1_ratio: float,
     which: Index,
+    strained: Index,
     *,
     nonnegative: bool = False,
 ) -> LeftOutPath:
     """Solve rows whose pattern changes anew, at some strengths of a path.
 
-    Where rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained.
+    At ``strained`` ones only those with little slack, which the formula may take for far too much.  Where
+    rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained.
     """
-    if which.size == 0 or (l1_ratio < 1.0 and not sums.has_equal_weights):
+    if l1_ratio < 1.0 and not sums.has_equal_weights:
         return path
-    own = sums.weight * alphas[which]
-    kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
-    coefs, drifts = path.coefs[:, which], path.drifts[:, which]
-    patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
-    return replace(path, exactly=((which, patterns),), single=False)
+    exactly = []
+    for at, are_all in ((which, True), (np.setdiff1d(strained, which), False)):
+        if at.size:
+            own = sums.weight * alphas[at]
+            kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
+            coefs, drifts = path.coefs[:, at], path.drifts[:, at]
+            patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
+            exactly.append(SolvedAnew(at, patterns, are_all))
+    return replace(path, exactly=tuple(exactly), single=path.single and not exactly)
 
 
 def _path(sums: RowSums, coefs: Array, drifts: Array, leverages: tuple[Directions, ...]) -> LeftOutPath:

@@ -142,7 +142,7 @@ class Patterns:
         return LeftOutResiduals(off, solved)
 
     def _may_be_alone(self, Z: Array, weights: Array) -> Mask:
-        """Rows (p, b) that may alone tell some columns apart: fewer columns give no row more leverage, (b,)."""
+        """Rows (p, b) that may alone tell columns apart: fewer columns give no row more leverage, (b,)."""
         forms = np.einsum("pb,pb->b", Z, product(self._inverse, Z))
         return np.asarray(weights * (forms + self.base_leverage) >= 0.5)  # 1, far beyond rounding
 

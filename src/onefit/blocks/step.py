@@ -19,7 +19,7 @@ import numpy as np
 
 from onefit._linalg import Factorization, product, times_upper
 from onefit._typing import Array, Index
-from onefit.blocks.left_out_path import LossSums
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.rows import Block, Summary

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit import cost
 from onefit._typing import Array, Index
-from onefit.blocks.left_out_path import LeftOutPath, LossSums, joined
+from onefit.blocks.left_out_path import LeftOutPath, joined
+from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
@@ -29,6 +31,13 @@ class TunedPath(JudgedPath):
     """
 
     contest: Contest
+
+
+class Resolved(NamedTuple):
+    """Strengths at which all rows whose pattern changes are solved anew, and those with little slack only."""
+
+    all: Index
+    strained: Index
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -64,10 +73,10 @@ def tune_net(
     def along(ratio: float) -> Callable[[Array], LeftOutPath]:
         return lambda alphas: net_path(sums, alphas, ratio, nonnegative=nonnegative)
 
-    def exactly(paths: list[LeftOutPath], strengths: list[Array], which: list[Index]) -> list[LeftOutPath]:
-        own = zip(paths, strengths, (ratio for ratio, _ in grids), which, strict=True)
+    def exactly(paths: list[LeftOutPath], strengths: list[Array], anew: list[Resolved]) -> list[LeftOutPath]:
+        own = zip(paths, strengths, (ratio for ratio, _ in grids), anew, strict=True)
         return [
-            net_path_exactly(path, sums, alphas, ratio, at, nonnegative=nonnegative)
+            net_path_exactly(path, sums, alphas, ratio, *at, nonnegative=nonnegative)
             for path, alphas, ratio, at in own
         ]
 
@@ -83,7 +92,7 @@ def _tuned(
     along: list[Callable[[Array], LeftOutPath]],
     selection: Selection,
     early_stopping: bool,
-    exactly: Callable[[list[LeftOutPath], list[Array], list[Index]], list[LeftOutPath]] | None = None,
+    exactly: Callable[[list[LeftOutPath], list[Array], list[Resolved]], list[LeftOutPath]] | None = None,
 ) -> list[TunedPath]:
     strengths, paths = [grid.values for grid in grids], list[LeftOutPath]()
     while not paths:
@@ -94,11 +103,13 @@ def _tuned(
             ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
             strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
-    if exactly is not None:
-        which = _to_solve_anew([losses.of_some(at) for at in places], len(paths[0].coefs))
-        paths = exactly(paths, strengths, which)
-        if any(path.exactly for path in paths):
-            losses = rows.total(joined(paths).judge)
+    known: list[Resolved] | None = None
+    while exactly is not None:
+        known = _to_solve_anew([losses.of_some(at) for at in places], known, len(paths[0].coefs))
+        if known is None:
+            break
+        paths = exactly(paths, strengths, known)
+        losses = rows.total(joined(paths).judge)
     seen = [
         at[0] + visited(grid, alphas, losses.of_some(at), early_stopping)
         for grid, alphas, at in zip(grids, strengths, places, strict=True)
@@ -116,13 +127,34 @@ def _longer(
     return (strengths, paths) if as_long else (more, [])
 
 
-def _to_solve_anew(losses: list[LossSums], p: int) -> list[Index]:
-    """Strengths at which rows whose pattern changes are solved: all, or those within reach, or none."""
-    everywhere, n = [np.arange(len(own.first)) for own in losses], losses[0].count
-    for which in (everywhere, [own.within_reach() for own in losses]):
-        if cost.patterns(n, p, sum(at.size for at in which)).seconds <= cost.IN_A_PATH:
-            return which
-    return [np.zeros(0, dtype=np.intp) for _ in losses]
+def _to_solve_anew(losses: list[LossSums], known: list[Resolved] | None, p: int) -> list[Resolved] | None:
+    """Strengths at which rows whose pattern changes are solved, more than are known; None where all is told.
+
+    All strengths, if that takes no longer than folds would.  Else those whose risk hangs on rows with little
+    slack; then those that may be the choice, as many as a race affords, or, where they may be too many for
+    one, all of them or none.
+    """
+    n, counts = losses[0].count, [len(own.first) for own in losses]
+    each = cost.patterns(n, p, 1).seconds
+    if sum(counts) * each <= cost.IN_A_PATH:
+        return [Resolved(np.arange(count), np.arange(0)) for count in counts] if known is None else None
+    known = [Resolved(np.arange(0), np.arange(0)) for _ in losses] if known is None else known
+    strained = [np.union1d(one.strained, own.in_doubt()) for one, own in zip(known, losses, strict=True)]
+    if any(at.size > one.strained.size for at, one in zip(strained, known, strict=True)):
+        return [Resolved(one.all, at) for one, at in zip(known, strained, strict=True)]
+    races = not cost.is_tall(n, p) and cost.NEAR * sum(counts) * each <= cost.IN_A_RACE
+    near = [
+        np.setdiff1d(own.near(), one.all, assume_unique=True) for one, own in zip(known, losses, strict=True)
+    ]
+    held, wanted = (sum(at.size for at in some) for some in ([one.all for one in known], near))
+    most = (cost.IN_A_RACE if races else cost.IN_A_PATH) / each - held
+    if wanted == 0 or (wanted > most and (held or not races)):
+        return None
+    share = min(1.0, most / wanted)
+    return [
+        Resolved(np.union1d(one.all, at[: int(np.ceil(share * at.size))]), one.strained)
+        for one, at in zip(known, near, strict=True)
+    ]
 
 
 def longer(grid: Grid, strengths: Array, risks: Array) -> Array:

@@ -143,17 +143,19 @@ def _is_of_squares(model: SelfTuned, *, kinked: bool) -> bool:
 def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     """Whether passes over the rows, for which ``has_passes`` holds, are cheaper than a fit at a time.
 
-    Ridge takes one eigendecomposition, which is as fast where rows are few.  A small table with kinks has
-    passes where they are exact; a larger one where it is tall.
+    Ridge takes one eigendecomposition, which is as fast where rows are few.  A table with kinks has passes
+    where these are exact at strengths that may be the choice, or where it is tall.
     """
     n, p = sample.X.shape
     if not model._mean_scaled:
         return cost.is_tall(n, p) and n * p > SAMPLE
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
-    if cost.patterns(n, p, strengths * len(model._ratios())).seconds > cost.IN_A_PATH:
-        return cost.is_tall(n, p)
+    count = strengths * len(model._ratios())
     counting = sample.weights[sample.weights > 0]  # an ℓ2 part shrinks by unequal shares of unequal weights
-    return p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
+    can_be_exact = p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
+    if can_be_exact and cost.patterns(n, p, cost.NEAR * count).seconds <= cost.IN_A_RACE:
+        return True
+    return cost.is_tall(n, p) and cost.patterns(n, p, count).seconds > cost.IN_A_PATH
 
 
 def goes_on_sums(model: SelfTuned, sample: Sample) -> bool:

@@ -28,6 +28,7 @@ from onefit.tuning.selection import (
     smallest_of_each,
 )
 
+IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best
 LONGEST_TAIL = 3.0  # how much more than any row speaks for a strength one may speak against it
 

@@ -24,12 +24,12 @@ from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
+from onefit.tuning.contest import IN_REACH
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, cost_along_path, of_verdicts
 from onefit.tuning.sample import Verdict, judged
 from onefit.tuning.selection import Selection, smallest
 
-IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
 AT_LEAST = 1.0  # seconds that it may always take: with fewer, choices on small tables hang on the rows' order

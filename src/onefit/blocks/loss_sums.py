@@ -1,0 +1,201 @@
+"""Sums over rows of the left-out losses of a path: risks, and how they and their differences err."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit._linalg import add_gram, mirrored
+from onefit._typing import Array, Index, Mask
+from onefit.numerics import KNOWN, TINY
+from onefit.tuning.contest import IN_REACH, Contest, within_reach
+from onefit.tuning.selection import Selection, roots_of, smallest
+
+
+@dataclass(frozen=True, eq=False)
+class LossSums:
+    """Sums over rows.
+
+    Attributes
+    ----------
+    count : int
+        Rows with weight.
+    weight : float
+        Σ w.
+    level : (3,) array
+        Σ w l⁰, Σ w² l⁰ and Σ w² (l⁰)².
+    first, second : (J,) arrays
+        Σ w d and Σ w² d.
+    mixed : (J,) array
+        Σ w² l⁰ d.
+    pairs : (J, J) array
+        Σ w² d dᵀ.
+    square_weight : float
+        Σ w².
+    exact : (J,) bool array
+        Strengths at which every loss is that of a refit.
+    doubtful : (J,) array
+        Σ w l of rows that a formula may take for far too much.
+    """
+
+    count: int
+    weight: float
+    square_weight: float
+    level: Array
+    first: Array
+    second: Array
+    mixed: Array
+    pairs: Array
+    exact: Mask
+    doubtful: Array
+
+    @classmethod
+    def of(
+        cls,
+        losses: Array,
+        differences: Array,
+        weights: Array | None,
+        exact: Mask | None = None,
+        doubtful: Array | None = None,
+    ) -> LossSums:
+        """Sum over some rows.
+
+        Parameters
+        ----------
+        losses : (b,) array
+            l⁰.
+        differences : (J, b) array
+        weights : (b,) array or None
+        exact : (J,) bool array or None
+            None where no loss is known to be that of a refit.
+        doubtful : (J,) array or None
+            None where no loss is in doubt.
+        """
+        doubtful = np.zeros(len(differences)) if doubtful is None else doubtful
+        exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
+        differences = np.asarray(differences, dtype=np.float64)  # their covariance must stay definite
+        weights = np.ones(len(losses)) if weights is None else weights
+        squares = weights**2
+        weighted = differences * weights
+        moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
+        return cls(
+            int(np.count_nonzero(weights)),
+            float(weights.sum()),
+            float(squares.sum()),
+            np.array([weights @ losses, squares @ losses, squares @ losses**2]),
+            moments[:, 0],
+            moments[:, 1],
+            moments[:, 2],
+            _pairs(weighted),
+            exact,
+            doubtful,
+        )
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(
+            self.count + other.count,
+            self.weight + other.weight,
+            self.square_weight + other.square_weight,
+            self.level + other.level,
+            self.first + other.first,
+            self.second + other.second,
+            self.mixed + other.mixed,
+            self.pairs + other.pairs,
+            self.exact & other.exact,
+            self.doubtful + other.doubtful,
+        )
+
+    @property
+    def risks(self) -> Array:
+        """Weighted mean loss of each strength: (J,)."""
+        return (self.level[0] + self.first) / self.weight
+
+    @property
+    def _spread(self) -> float:
+        """From Σ w² (l − mean)² to the variance of the weighted mean."""
+        n = self.count
+        return n / (n - 1) / self.weight**2 if n > 1 else float("nan")
+
+    @property
+    def std_errors(self) -> Array:
+        """Standard error of each risk: (J,)."""
+        means = self.risks
+        squares = self.level[2] + 2.0 * self.mixed + self.pairs.diagonal()
+        sums = self.level[1] + self.second
+        total = squares - 2.0 * means * sums + means**2 * self.square_weight
+        return np.sqrt(np.maximum(total, 0.0) * self._spread)
+
+    def covariance(self, best: int) -> Array:
+        """Covariance of the errors of the differences to the risk at ``best``: (J, J)."""
+        first = self.first - self.first[best]
+        second = self.second - self.second[best]
+        to_best = self.pairs[best]
+        pairs = self.pairs - to_best - to_best[:, None] + to_best[best]
+        means = first / self.weight
+        cross = np.outer(means, second)
+        return (pairs - cross - cross.T + self.square_weight * np.outer(means, means)) * self._spread
+
+    def paired_errors(self, best: int) -> Array:
+        """Standard errors of the differences to the risk at ``best``: (J,), 0 there."""
+        return np.sqrt(np.maximum(self.covariance(best).diagonal(), 0.0))
+
+    def of_some(self, which: Index) -> LossSums:
+        """Return the sums of some strengths."""
+        return LossSums(
+            self.count,
+            self.weight,
+            self.square_weight,
+            self.level,
+            self.first[which],
+            self.second[which],
+            self.mixed[which],
+            self.pairs[np.ix_(which, which)],
+            self.exact[which],
+            self.doubtful[which],
+        )
+
+    def within_reach(self) -> Index:
+        """Strengths within reach of the smallest risk."""
+        risks = self.risks
+        return np.flatnonzero(within_reach(risks, self.paired_errors(smallest(risks))))
+
+    def in_doubt(self) -> Index:
+        """Strengths whose risk may hang on rows that a formula may take for far too much."""
+        return np.flatnonzero(self.doubtful > KNOWN * self.std_errors * self.weight)
+
+    def near(self) -> Index:
+        """Strengths that may be the choice, the nearest to the smallest risk first, and its neighbours."""
+        risks = self.risks
+        least = smallest(risks)
+        off = (risks - risks[least]) / np.maximum(self.paired_errors(least), TINY)
+        off[max(least - 1, 0) : least + 2] = 0.0
+        order = np.argsort(off, kind="stable")
+        return order[off[order] <= IN_REACH]
+
+    def contest(self, paths: Index, selection: Selection) -> Contest:
+        """Strengths within reach of the smallest risk of their path.
+
+        Parameters
+        ----------
+        paths : (J,) int array
+            Which path a strength belongs to; the first one is number 0.
+        selection : "bagged_se", "bagged", "min" or "1se"
+        """
+        reached, positions = list[Index](), list[Index]()
+        for path in np.unique(paths):
+            at = np.flatnonzero(paths == path)
+            own = self.of_some(at).within_reach()
+            reached.append(at[own])
+            positions.append(own)
+        at = np.concatenate(reached)
+        risks = self.risks[at]
+        covariance = self.covariance(int(at[smallest(risks)]))[np.ix_(at, at)]
+        root = roots_of(covariance[None])[0]
+        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection)
+
+
+def _pairs(differences: Array) -> Array:
+    """D Dᵀ."""
+    J = len(differences)
+    return mirrored(add_gram(np.zeros((J, J), order="F"), differences.T))

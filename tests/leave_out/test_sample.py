@@ -244,3 +244,20 @@ def test_what_was_not_drawn_is_as_wrong_as_the_worst_and_never_overflows():
         assert unseen(np.array([1e300, 1e300, 0.0]), effect, some, 0.95) == pytest.approx(share * 4.0)
         assert unseen(np.array([0.0, 0.0, -1.0]), effect, some, 0.95) == pytest.approx(share * 0.5 * 4.0)
         assert unseen(np.zeros(3), effect, Draw(some.rows, np.ones(3)), 0.95) == 0.0
+
+
+def test_rows_that_others_move_far_for_are_taken_nearer_before_they_are_solved_anew():
+    """A step that is small enough for most bounds is not where the curvature falls a lot on the way."""
+    rng = np.random.default_rng(0)
+    words = rng.poisson(0.03, size=(120, 300)).astype(float)
+    y = (words @ rng.normal(size=300) + 0.5 * rng.logistic(size=120) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(losses.Logistic(), penalties.L2(0.02), words, y, np.ones(120)))).fit
+    state = started(fit, yardstick(LogLoss(np.array([0, 1])), y, None))
+    state.settle(np.arange(120), 1e-6)
+    nearer = np.array(sorted(state.finer))
+    assert nearer.size > 2
+    assert state.found.anew.size == 0
+    for i in nearer:
+        refit = solve(Fit.at_start(fit.problem.without(np.array([i])))).fit.eta[i]
+        assert abs(state.found.eta[i] - refit) <= state.found.bounds[i] + 1e-7 * abs(refit)
+        assert state.found.bounds[i] < 1e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -212,3 +213,8 @@ class LeftOut:
         if self.sets is None or not self.sets.is_partition:
             return np.arange(len(self.eta))
         return np.argsort(self.rows, kind="stable")
+
+
+def joined(known: Index, more: Sequence[int] | Index) -> Index:
+    """Numbers of sets, and those of others."""
+    return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exa
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds, is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets
-from onefit.leave_out.result import LeftOut, SolvedWithout
+from onefit.leave_out.result import LeftOut, SolvedWithout, joined
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import Step, leave_kinks_out
 from onefit.leave_out.tableau import Watched
@@ -210,8 +210,7 @@ class State:
     def take_all_cheaper_than(self, count: int) -> None:
         """Take the stages that cost less for all sets that are wanting than solving so many of them anew.
 
-        A sample of so many then has less to correct, even where these stages end without a bound: nothing,
-        where they have settled.
+        A sample of so many then has less to correct, even where these stages end without a bound.
         """
         *before, anew = self.stages()
         for stage in before:
@@ -276,7 +275,7 @@ class State:
         """What can be done for a set, the cheapest first: none that takes longer than solving it anew."""
         acts = {
             Way.ITERATE: self._iterate,
-            Way.FINER: self._iterate_further,
+            Way.FINER: self._go_further,
             Way.REPEAT: self.repeat_steps,
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
@@ -320,9 +319,11 @@ class State:
 
     def repeat_steps(self, which: Index) -> None:
         """Repeat steps of a fit without kinks, all sets together."""
-        which = np.setdiff1d(which, list(self.starts))  # once is enough
+        self._repeat(np.setdiff1d(which, list(self.starts)), self._tol)  # once is enough
+
+    def _repeat(self, which: Index, tol: float) -> None:
         blocks = self.blocks if self.blocks is not None else self._singles
-        blocks.iterate(which, self._tol, self._most_steps)
+        blocks.iterate(which, tol, self._most_steps)
         which = np.array([k for k in which.tolist() if k in blocks.ends], dtype=np.intp)
         self.starts |= {k: blocks.ends[k] for k in which.tolist()}
         own, _, place = blocks.folds.judged(which)
@@ -332,7 +333,7 @@ class State:
         eta, bounds = blocks.eta[place], blocks.bounds[place]
         finite = which[np.bincount(own[~np.isfinite(bounds)], minlength=len(which)) == 0]
         solved = {k: SolvedWithout(eta[j], *blocks.ends[k]) for j, k in enumerate(which.tolist())}
-        self._take(place, eta, bounds, solved, stepped=_with(self.found.stepped, finite))
+        self._take(place, eta, bounds, solved, stepped=joined(self.found.stepped, finite))
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
@@ -348,20 +349,23 @@ class State:
         if (which := np.setdiff1d(which, list(self.starts))).size:  # once is enough
             self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
 
-    def _iterate_further(self, which: Index) -> None:
+    def _go_further(self, which: Index) -> None:
+        """Take sets that have settled nearer to their ends: where others moved far, bounds ask for that."""
         ready = self.starts.keys() & self.found.solved.keys() - self.finer  # once is enough
-        ended = [k for k in which.tolist() if k in ready]
-        if ended and not self.is_asked_for_all:
-            self.finer.update(ended)
-            starts, tol = [self.starts[k] for k in ended], FINER * self._tol
-            self._take_ends(np.array(ended), proximal.iterate(self._watched, np.array(ended), tol, starts))
+        ended = np.array([] if self.is_asked_for_all else [k for k in which.tolist() if k in ready], np.intp)
+        self.finer.update(ended.tolist())
+        if ended.size and self.fit.is_kinked:
+            starts, tol = [self.starts[k] for k in ended.tolist()], FINER * self._tol
+            self._take_ends(ended, proximal.iterate(self._watched, ended, tol, starts))
+        elif ended.size:
+            self._repeat(ended, 1.0)
 
     def _take_ends(self, which: Index, ends: proximal.Ends) -> None:
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}
         settled = zip(which[ends.settled].tolist(), ends.eta[ends.settled], strict=True)
         solved = {k: SolvedWithout(eta, *self.starts[k]) for k, eta in settled}
         known = which[ends.settled & np.isfinite(ends.bounds)]
-        self._take(which, ends.eta, ends.bounds, solved, stepped=_with(self.found.stepped, known))
+        self._take(which, ends.eta, ends.bounds, solved, stepped=joined(self.found.stepped, known))
 
     def follow(self, which: Index) -> None:
         """Follow rows along exact paths; where one ends without a proof, a refit starts."""
@@ -370,7 +374,7 @@ class State:
         rows = np.array([*solved, *near], dtype=np.intp)
         eta = [one.eta for one in (*solved.values(), *near.values())]
         bounds = [0.0] * len(solved) + [np.inf] * len(near)
-        self._take(rows, eta, bounds, solved, pivoted=_with(self.found.pivoted, list(solved)))
+        self._take(rows, eta, bounds, solved, pivoted=joined(self.found.pivoted, list(solved)))
 
     def _refit(self, which: Index) -> None:
         found, numbers = self.found, which.tolist()
@@ -388,13 +392,9 @@ class State:
             eta,
             bounds,
             solved,
-            anew=_with(found.anew, list(anew)),
+            anew=joined(found.anew, list(anew)),
             stepped=np.setdiff1d(found.stepped, list(anew)),
             pivoted=np.setdiff1d(found.pivoted, list(anew)),
-            failed=_with(found.failed, failed),
-            several=_with(found.several, [k for k, one in anew.items() if one.several]),
+            failed=joined(found.failed, failed),
+            several=joined(found.several, [k for k, one in anew.items() if one.several]),
         )
-
-
-def _with(known: Index, more: Sequence[int] | Index) -> Index:
-    return np.union1d(known, np.asarray(more, dtype=np.intp)).astype(np.intp)

@@ -59,6 +59,8 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
                 found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
         elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
             found.append((by_products or cost_of_chords(fit, sets), Way.REPEAT))
+            if sets is None and not fit.is_kinked:
+                found.append((by_products or cost_of_chords(fit, sets), Way.FINER))
     if sets is None and has_paths(fit):
         found.append((cost_of_a_row(fit), Way.FOLLOW))
     return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]

@@ -5,6 +5,7 @@ import pytest
 
 from onefit.blocks import optima as module
 from onefit.blocks.optima import PathLeverages, optima
+from onefit.blocks.paths import _less_l2
 from onefit.blocks.rows import ArrayRows
 from onefit.blocks.sums import RowSums
 from onefit.solvers.active_set import ActiveSet
@@ -42,6 +43,18 @@ def test_those_of_the_rows(p, correlation, ratio):
         coef[found.support] = found.beta
         np.testing.assert_allclose(coef, on_rows.coef, atol=1e-11)
         np.testing.assert_array_equal(found.signs, np.sign(on_rows.coef[found.support]))
+
+
+@pytest.mark.parametrize("n", [2, 3, 200])
+def test_what_a_refit_keeps_of_an_l2_part_is_taken_off_the_factor_at_hand(n):
+    X, y = table(n=n)
+    l1, l2 = strengths(X, y, 0.5)
+    sums = ArrayRows(X, y).total(RowSums.of)
+    for found, two in zip(optima(sums, l1, l2), l2, strict=True):
+        own, gradient = found.support, found.beta + 1.0
+        K = sums.gram[np.ix_(own, own)] + (1.0 - 1.0 / n) * two * np.eye(len(own))
+        expected = np.linalg.solve(K, gradient)
+        np.testing.assert_allclose(_less_l2(found, two / n, gradient), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5])

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lapack
 
-from onefit._linalg import Factorization, eigh, positive_eigenpairs, product
+from onefit._linalg import eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import Directions, LeftOutPath, SolvedAnew
-from onefit.blocks.optima import APART, PathLeverages, optima
+from onefit.blocks.optima import APART, Optimum, PathLeverages, optima
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.sums import RowSums
-from onefit.numerics import EPS_SINGLE
+from onefit.numerics import EPS, EPS_SINGLE
 
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
@@ -54,16 +54,21 @@ def solve_net(
         supports.append(np.sort(support))
         coefs[support, j] = found.beta
         gradient = l1[j] * found.signs + l2[j] * found.beta
-        if l2[j] > 0:
-            K = sums.gram[support][:, support]
-            K.flat[:: len(K) + 1] += shrink * l2[j]
-            drifts[support, j] = Factorization.of(K).solve(gradient) / sums.weight
-        else:
-            drifts[support, j] = found.solved(gradient) / sums.weight
+        drifts[support, j] = _less_l2(found, (1.0 - shrink) * l2[j], gradient) / sums.weight
+        if l2[j] == 0:
             follow.add(found)
     if l1_ratio < 1:
         return coefs, drifts, tuple(_shared(sums.gram, shrink * l2, supports))
     return coefs, drifts, tuple(follow.leverages())
+
+
+def _less_l2(found: Optimum, lost: float, gradient: Array) -> Array:
+    """(K − lost I)⁻¹ times a gradient, by a series: what is lost is a share 1/n of the ℓ2 part in K."""
+    solved = term = found.solved(gradient)
+    while lost > 0 and np.any(np.abs(term) > EPS * np.abs(solved).max(initial=0.0)):
+        term = lost * found.solved(term)
+        solved = solved + term
+    return solved
 
 
 def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Directions]:
@@ -99,7 +104,7 @@ def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tu
     values = np.maximum(values, 0.0)
     inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
     for j, support in enumerate(supports):
-        gone = np.flatnonzero(~np.isin(union, support, assume_unique=True))
+        gone = np.delete(np.arange(k), np.searchsorted(union, support))
         if gone.size == 0:
             continue
         inverse = product(vectors * shares[0][:, j], vectors[gone].T)  # M_L
@@ -246,5 +251,5 @@ def _left(sums: RowSums, coefs: Array) -> Array:
 
 def _freedom(sums: RowSums, leverages: tuple[Directions, ...]) -> Array:
     """Degrees of freedom of each fit beside the intercept: (J,)."""
-    own = [np.einsum("pm,pm->m", T, sums.gram @ T) @ shares for _, T, shares in leverages]
+    own = [(T * product(sums.gram, T)).sum(axis=0) @ shares for _, T, shares in leverages]
     return np.concatenate(own)

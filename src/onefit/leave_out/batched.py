@@ -25,7 +25,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
-from onefit.leave_out.exchange import exchanged
+from onefit.leave_out.exchange import exchanged, exchanges
 from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.vertex import may_be_tied
 from onefit.numerics import CERTIFIED, ON_BOUND
@@ -286,7 +286,9 @@ class _Problems:
             value, sure = _linalg.solve_inside(model, np.where(own, f - bound * sign, 0.0), own)
             gamma = np.where(free[todo], f - _times(model, value), 0.0)
             minima = np.where(own, value, gamma)
-            target[todo], on[todo], signs[todo], moved = exchanged(own, sign, minima, bound)
+            moved = exchanges(own, sign, minima, bound)
+            target[todo] = np.where(own & ~moved, minima, 0.0)
+            on[todo], signs[todo] = exchanged(own, sign, minima, moved)
             changes = moved.any(axis=1)
             definite[todo] = sure & ~changes
             todo = todo[changes & sure]

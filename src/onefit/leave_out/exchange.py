@@ -21,7 +21,7 @@ from onefit.numerics import ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
 HELD_ALONE = 1e-8  # slack of a row on a pattern below which nothing else determines that
-PATIENCE = 10  # rounds that may pass without fewer exchanges than ever before
+PATIENCE = 3  # rounds that may pass without fewer exchanges than ever before
 ROUNDS = 400  # in which one coordinate does
 
 
@@ -30,7 +30,10 @@ class Minima(NamedTuple):
 
     Attributes
     ----------
-    x : (q, a) array
+    free : (q, a) array
+        On their patterns, and off these what the kinks hold.
+    on : (q, a) bool array
+        The patterns.
     tau : (a,) array
         Each row's own term.
     inverse_slack : (a,) array
@@ -41,11 +44,17 @@ class Minima(NamedTuple):
         Whether no coordinate should leave or enter.
     """
 
-    x: Array
+    free: Array
+    on: Mask
     tau: Array
     inverse_slack: Array
     exchanges: Index
     settled: Mask
+
+    @property
+    def x(self) -> Array:
+        """The minima: (q, a)."""
+        return np.where(self.on, self.free, 0.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +86,8 @@ class KinkedModels(ABC):
         if left.size == 0:
             return found
         again = self._descend(left)
-        found.x[:, left], found.tau[left], found.settled[left] = again.x, again.tau, again.settled
+        found.free[:, left], found.on[:, left] = again.free, again.on
+        found.tau[left], found.settled[left] = again.tau, again.settled
         found.inverse_slack[left] = again.inverse_slack
         found.exchanges[left] += again.exchanges
         return found
@@ -92,18 +102,18 @@ class KinkedModels(ABC):
 
     def tied(self, found: Minima) -> Mask:
         """Zeros whose kinks hold all that they can, and which may therefore move at no cost: (q, a)."""
-        on = (found.x != 0) | (self.bound == 0)
-        free = self._free(np.arange(on.shape[1]), on, np.sign(found.x))[0]
-        pull = free if self.nonnegative else np.abs(free)
-        return np.asarray(~on & (pull >= self.bound * (1.0 - ON_BOUND)))
+        pull = found.free if self.nonnegative else np.abs(found.free)
+        held = pull >= self.bound * (1.0 - ON_BOUND)
+        return np.where(found.on, (pull == 0) & (self.bound > 0), held)
 
     def _at_start(self, which: Index) -> tuple[Minima, Mask, Array]:
         """Nothing found yet, and the patterns and signs where the models start."""
         x, held = self.start[:, which], self.bound[:, which] > 0
         none = np.zeros(which.size, dtype=np.intp)
         tau, inverse_slack = np.full((2, which.size), np.nan)
-        unknown = Minima(x, tau, inverse_slack, none, none > 0)
-        return unknown, (x != 0) | ~held, np.where(held, np.sign(x), 0.0)
+        on = (x != 0) | ~held
+        unknown = Minima(np.empty_like(x), np.empty_like(on), tau, inverse_slack, none, none > 0)
+        return unknown, on, np.where(held, np.sign(x), 0.0)
 
     def _exchange(self) -> Minima:
         todo, bound = np.arange(self.start.shape[1]), self.bound
@@ -111,21 +121,25 @@ class KinkedModels(ABC):
         least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
             free, found.tau[todo], found.inverse_slack[todo] = self._free(todo, on, signs)
-            x, on, signs, moved = exchanged(on, signs, free, bound, nonnegative=self.nonnegative)
+            moved = exchanges(on, signs, free, bound, nonnegative=self.nonnegative)
             finite, changes = np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0)
             waited = np.where(changes < least, 0, waited + 1)
             least = np.minimum(least, changes)
             goes_on = finite & (changes > 0) & (waited < PATIENCE)
-            done = todo[~goes_on]
-            found.x[:, done], found.settled[done] = x[:, ~goes_on], (finite & (changes == 0))[~goes_on]
             found.exchanges[todo] += changes > 0
-            todo, least, waited = todo[goes_on], least[goes_on], waited[goes_on]
-            on, signs, bound = on[:, goes_on], signs[:, goes_on], bound[:, goes_on]
+            if not goes_on.all():
+                done, ended = todo[~goes_on], ~goes_on
+                found.free[:, done], found.on[:, done] = free[:, ended], on[:, ended]
+                found.settled[done] = (finite & (changes == 0))[ended]
+                todo, least, waited = todo[goes_on], least[goes_on], waited[goes_on]
+                on, signs, bound = on[:, goes_on], signs[:, goes_on], bound[:, goes_on]
+                free, moved = free[:, goes_on], moved[:, goes_on]
+            on, signs = exchanged(on, signs, free, moved)
         return found
 
     def _descend(self, which: Index) -> Minima:
         found, on, signs = self._at_start(which)
-        x, bound, todo = found.x, self.bound[:, which], np.arange(which.size)
+        x, bound, todo = np.where(on, self.start[:, which], 0.0), self.bound[:, which], np.arange(which.size)
         entered = np.full(which.size, -1)
         for _ in range(ROUNDS):
             if todo.size == 0:
@@ -133,25 +147,25 @@ class KinkedModels(ABC):
             now = self._free(which[todo], on[:, todo], signs[:, todo])
             free, found.tau[todo], found.inverse_slack[todo] = now
             finite, here = np.isfinite(free).all(axis=0), np.arange(todo.size)
-            kinked = on[:, todo] & (bound[:, todo] > 0)
             back = _goes_back(free, x[:, todo], signs[:, todo], entered[todo])
             target = np.where(back, 2.0 * x[:, todo] - free, free)
-            crosses = kinked & (target * signs[:, todo] < 0)
+            crosses = on[:, todo] & (bound[:, todo] > 0) & (target * signs[:, todo] < 0)
             share = np.divide(x[:, todo], x[:, todo] - target, out=np.ones_like(free), where=crosses)
             first = share.argmin(axis=0)
             stops = crosses.any(axis=0) & finite
             finite &= stops | ~back
             length = np.where(stops, share[first, here], 1.0)
             x[:, todo] += length * (np.where(on[:, todo], target, 0.0) - x[:, todo])
-            x[first[stops], todo[stops]] = 0.0
-            on[first[stops], todo[stops]] = False
+            left = first[stops], todo[stops]
+            x[left], on[left] = 0.0, False
             pull = free if self.nonnegative else np.abs(free)
             beyond = np.where(on[:, todo], 0.0, pull - bound[:, todo] * (1.0 + ON_BOUND))
             most = beyond.argmax(axis=0)
             enters = finite & ~stops & (beyond[most, here] > 0)
-            signs[most[enters], todo[enters]] = np.sign(free[most[enters], here[enters]])
-            on[most[enters], todo[enters]] = True
+            joined = most[enters], todo[enters]
+            signs[joined], on[joined] = np.sign(free[most[enters], here[enters]]), True
             entered[todo] = np.where(enters, most, -1)
+            found.free[:, todo], found.on[:, todo] = free, on[:, todo]
             found.settled[todo] = finite & ~stops & ~enters
             found.exchanges[todo] += stops | enters
             todo = todo[stops | enters]
@@ -201,10 +215,8 @@ def _goes_back(free: Array, x: Array, signs: Array, entered: Index) -> Mask:
     )
 
 
-def exchanged(
-    on: Mask, signs: Array, free: Array, bound: Array, *, nonnegative: bool = False
-) -> tuple[Array, Mask, Array, Mask]:
-    """Go on from the minima of quadratic models on some patterns: one round of an active-set method.
+def exchanges(on: Mask, signs: Array, free: Array, bound: Array, *, nonnegative: bool = False) -> Mask:
+    """What leaves or enters the patterns of quadratic models next: one round of an active-set method.
 
     Coordinates whose sign has changed leave, and those off the pattern that the kink does not hold enter.
 
@@ -218,21 +230,17 @@ def exchanged(
         What the kinks can hold.
     nonnegative : bool, default False
         Whether they hold whatever would go below zero.
-
-    Returns
-    -------
-    value : array
-        The minima; 0 where a coordinate is off the pattern, or leaves.
-    on, signs : arrays
-        The next patterns.
-    moved : bool array
-        What leaves or enters.
     """
     pull = free if nonnegative else np.abs(free)
-    moved = pull > bound * (1.0 + ON_BOUND)
+    moved: Mask = pull > bound * (1.0 + ON_BOUND)
     moved &= ~on
     moved |= on & (free * signs < 0) & (bound > 0)
-    place = np.nonzero(moved.T)[::-1] if moved.flags.f_contiguous else np.nonzero(moved)  # few
+    return moved
+
+
+def exchanged(on: Mask, signs: Array, free: Array, moved: Mask) -> tuple[Mask, Array]:
+    """The next patterns and signs, after what has moved: few."""
+    j, k = np.nonzero(moved.T)[::-1] if moved.flags.f_contiguous else np.nonzero(moved)
     signs = signs.copy(order="K")
-    signs[place] = np.where(on[place], 0.0, np.sign(free[place]))
-    return np.where(on & ~moved, free, 0.0), on ^ moved, signs, moved
+    signs[j, k] = np.where(on[j, k], 0.0, np.sign(free[j, k]))
+    return on ^ moved, signs

@@ -15,7 +15,7 @@ differences d to those of one strength, l⁰: what strengths are told apart by i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -56,6 +56,51 @@ class SolvedAnew(NamedTuple):
     are_all: bool
 
 
+@dataclass(eq=False)
+class JudgedRows:
+    """A piece of rows, and what passes have found out about it.
+
+    Attributes
+    ----------
+    part : Block
+    kind : type or None
+        Precision of the formula; None where no pass has come by.
+    by_formula, slack : (J, b) arrays
+        Left-out residuals as if no sign changed, and 1 − w h.
+    residuals : (J, b) array
+    strained : (J, b) bool array
+        Where a formula may take a loss for far too much.
+    exact : (J,) bool array
+        Strengths at which every residual is that of a refit.
+    rounds : int
+        How many of the path's ``exactly`` the residuals include.
+    """
+
+    part: Block
+    kind: type[np.floating[Any]] | None = None
+    rounds: int = 0
+    by_formula: Array = field(init=False)
+    slack: Array = field(init=False)
+    residuals: Array = field(init=False)
+    strained: Mask = field(init=False)
+    exact: Mask = field(init=False)
+
+    def begin(self, by_formula: Array, slack: Array, *, smooth: bool) -> None:
+        """Take what the formula says, which no pattern changes of a ``smooth`` path."""
+        self.by_formula = self.residuals = by_formula
+        self.slack, self.rounds = slack, 0
+        self.strained = slack < (-1.0 if smooth else LITTLE_SLACK)
+        self.exact = np.full(len(slack), smooth and by_formula.dtype == np.float64)
+
+    def sums(self, reference: int) -> LossSums:
+        """Sums of the losses, as differences to those at a strength."""
+        losses = np.square(self.residuals)
+        doubtful = _sums_of_some(losses, self.strained, self.part.weights)
+        at_reference = self.residuals[reference].astype(np.float64) ** 2
+        losses -= losses[reference].copy()
+        return LossSums.of(at_reference, losses, self.part.weights, self.exact.copy(), doubtful)
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOutPath:
     """What it takes to judge rows at every strength.
@@ -81,7 +126,7 @@ class LeftOutPath:
     guessed_risks : (J,) array
         By generalised cross-validation.
     exactly : tuple of SolvedAnew
-        Strengths at which rows whose pattern changes are solved anew.
+        Strengths at which rows whose pattern changes are solved anew; of one that comes twice, the last.
     is_smooth : bool
         Whether no pattern can change.
     """
@@ -106,26 +151,37 @@ class LeftOutPath:
 
     def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of the rows of a block of any size."""
-        return reduce(add, map(self._judge, block.parts()))
+        return reduce(add, (self.judge_further(JudgedRows(part)) for part in block.parts()))
 
-    def _judge(self, part: Block) -> LossSums:
-        residuals, slack = self.left_out_residuals(part)
-        exact = np.full(self.coefs.shape[1], self.is_smooth and not self.single)
-        strained = slack < (-1.0 if self.is_smooth else LITTLE_SLACK)
-        if self.exactly:
-            Z, y = centred_columns(part.X, self.means, slice(None)), part.y - self.y_mean
-            weights = np.ones(len(y)) if part.weights is None else part.weights
-            for at, patterns, are_all in self.exactly:
-                rows = np.flatnonzero(are_all | strained[at].any(axis=0))
-                own = np.ix_(at, rows)
-                known = patterns.left_out(Z[:, rows], y[rows], weights[rows], residuals[own], slack[own])
-                residuals[own], strained[at] = known.residuals, False
-                exact[at] = are_all & known.solved.all(axis=1)
-        at_reference = residuals[self.reference].astype(np.float64)
-        losses = np.square(residuals, out=residuals)
-        doubtful = _sums_of_some(losses, strained, part.weights)
-        losses -= losses[self.reference].copy()
-        return LossSums.of(at_reference**2, losses, part.weights, exact, doubtful)
+    def judge_further(self, known: JudgedRows) -> LossSums:
+        """Sum the left-out losses of some rows, and take down what has come to be known of them."""
+        if known.kind is not self._kind:
+            known.begin(*self.left_out_residuals(known.part), smooth=self.is_smooth)
+            known.kind = self._kind
+        if len(self.exactly) > known.rounds:
+            self._solve_anew(known)
+        return known.sums(self.reference)
+
+    def _solve_anew(self, known: JudgedRows) -> None:
+        """Solve rows at strengths at which they have not been."""
+        part = known.part
+        Z, y = centred_columns(part.X, self.means, slice(None)), part.y - self.y_mean
+        weights = np.ones(len(y)) if part.weights is None else part.weights
+        if known.residuals is known.by_formula:
+            known.residuals = known.by_formula.copy()
+        for at, patterns, are_all in self.exactly[known.rounds :]:
+            rows = np.flatnonzero(are_all | known.strained[at].any(axis=0))
+            own = np.ix_(at, rows)
+            found = patterns.left_out(
+                Z[:, rows], y[rows], weights[rows], known.by_formula[own], known.slack[own]
+            )
+            known.residuals[own], known.strained[at] = found.residuals, False
+            known.exact[at] = are_all & found.solved.all(axis=1)
+        known.rounds = len(self.exactly)
+
+    def anew(self, exactly: list[SolvedAnew]) -> LeftOutPath:
+        """Return the path that solves rows anew at more strengths."""
+        return replace(self, exactly=(*self.exactly, *exactly), single=self.single and not exactly)
 
     def left_out_residuals(self, part: Block) -> tuple[Array, Array]:
         """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
@@ -195,12 +251,11 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
     """Several paths on the same rows, to be judged in one pass."""
     if len(paths) == 1:
         return paths[0]
-    first, leverages, exactly, start = paths[0], list[Directions](), list[SolvedAnew](), 0
+    first, leverages, start = paths[0], list[Directions](), 0
     for path in paths:
         for strengths, directions, shares in path.leverages:
             own = slice(strengths.start + start, strengths.stop + start)
             leverages.append(Directions(own, directions, shares))
-        exactly += [one._replace(strengths=one.strengths + start) for one in path.exactly]
         start += path.coefs.shape[1]
     guessed = np.concatenate([path.guessed_risks for path in paths])
     return replace(
@@ -211,7 +266,6 @@ def joined(paths: list[LeftOutPath]) -> LeftOutPath:
         reference=int(guessed.argmin()),
         single=all(path.single for path in paths),
         guessed_risks=guessed,
-        exactly=tuple(exactly),
     )
 
 

@@ -194,32 +194,28 @@ def net_path(
     return _path(sums, *solve_net(sums, alphas, l1_ratio, nonnegative=nonnegative))
 
 
-def net_path_exactly(
+def solved_anew(
     path: LeftOutPath,
     sums: RowSums,
     alphas: Array,
     l1_ratio: float,
     which: Index,
-    strained: Index,
     *,
+    are_all: bool = True,
     nonnegative: bool = False,
-) -> LeftOutPath:
-    """Solve rows whose pattern changes anew, at some strengths of a path.
+) -> SolvedAnew | None:
+    """What solves rows whose pattern changes anew, at some strengths of a path.
 
-    At ``strained`` ones only those with little slack, which the formula may take for far too much.  Where
-    rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained.
+    Either all of them or those with little slack only, which the formula may take for far too much.  Where
+    rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained: None.
     """
-    if l1_ratio < 1.0 and not sums.has_equal_weights:
-        return path
-    exactly = []
-    for at, are_all in ((which, True), (np.setdiff1d(strained, which), False)):
-        if at.size:
-            own = sums.weight * alphas[at]
-            kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
-            coefs, drifts = path.coefs[:, at], path.drifts[:, at]
-            patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
-            exactly.append(SolvedAnew(at, patterns, are_all))
-    return replace(path, exactly=tuple(exactly), single=path.single and not exactly)
+    if which.size == 0 or (l1_ratio < 1.0 and not sums.has_equal_weights):
+        return None
+    own = sums.weight * alphas[which]
+    kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
+    coefs, drifts = path.coefs[:, which], path.drifts[:, which]
+    patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
+    return SolvedAnew(which, patterns, are_all)
 
 
 def _path(sums: RowSums, coefs: Array, drifts: Array, leverages: tuple[Directions, ...]) -> LeftOutPath:

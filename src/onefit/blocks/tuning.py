@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from onefit import cost
 from onefit._typing import Array, Index
-from onefit.blocks.left_out_path import LeftOutPath, joined
+from onefit.blocks.left_out_path import LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
-from onefit.blocks.paths import net_path, net_path_exactly, ridge_path
+from onefit.blocks.passes import Passes
+from onefit.blocks.paths import net_path, ridge_path, solved_anew
 from onefit.blocks.rows import Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
@@ -33,16 +34,74 @@ class TunedPath(JudgedPath):
     contest: Contest
 
 
-class Resolved(NamedTuple):
+class Places(NamedTuple):
     """Strengths at which all rows whose pattern changes are solved anew, and those with little slack only."""
 
     all: Index
     strained: Index
 
+    def plus(self, more: Places) -> Places:
+        """Return these and more."""
+        return Places(*(np.union1d(one, other) for one, other in zip(self, more, strict=True)))
+
+
+class PathModels(Protocol):
+    """What is judged along some paths."""
+
+    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
+        """Solve each at its strengths."""
+
+    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
+        """What solves rows anew at places of each; nothing where the formula is all there is."""
+
+    def are_told_at_once(self, count: int) -> bool:
+        """Whether rows are solved anew at so many strengths in no longer than folds would take."""
+
+
+class RidgeModels(NamedTuple):
+    """Ridge of one response on sums over the rows."""
+
+    sums: RowSums
+
+    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
+        return [ridge_path(self.sums, alphas) for alphas in strengths]
+
+    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
+        return []
+
+    def are_told_at_once(self, count: int) -> bool:
+        return False
+
+
+class NetModels(NamedTuple):
+    """Lassos or elastic nets on sums over the rows, one for each share of the ℓ1 part."""
+
+    sums: RowSums
+    ratios: tuple[float, ...]
+    nonnegative: bool
+
+    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
+        own = zip(strengths, self.ratios, strict=True)
+        return [net_path(self.sums, alphas, ratio, nonnegative=self.nonnegative) for alphas, ratio in own]
+
+    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
+        found, start = list[SolvedAnew](), 0
+        for path, alphas, ratio, places in zip(paths, strengths, self.ratios, at, strict=True):
+            for which, are_all in ((places.strained, False), (places.all, True)):
+                own = path, self.sums, alphas, ratio, which
+                one = solved_anew(*own, are_all=are_all, nonnegative=self.nonnegative)
+                if one is not None:
+                    found.append(one._replace(strengths=which + start))
+            start += len(alphas)
+        return found
+
+    def are_told_at_once(self, count: int) -> bool:
+        return cost.patterns(self.sums.count, len(self.sums.means), count).seconds <= cost.IN_A_PATH
+
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
     """Ridge of one response: judge every strength, and more while the risk falls at an end, and choose."""
-    return _tuned(rows, [grid], [lambda alphas: ridge_path(sums, alphas)], selection, False)[0]
+    return _tuned(rows, [grid], RidgeModels(sums), selection, early_stopping=False)[0]
 
 
 def tune_net(
@@ -69,52 +128,37 @@ def tune_net(
     nonnegative : bool, default False
         Whether no coefficient goes below zero.
     """
-
-    def along(ratio: float) -> Callable[[Array], LeftOutPath]:
-        return lambda alphas: net_path(sums, alphas, ratio, nonnegative=nonnegative)
-
-    def exactly(paths: list[LeftOutPath], strengths: list[Array], anew: list[Resolved]) -> list[LeftOutPath]:
-        own = zip(paths, strengths, (ratio for ratio, _ in grids), anew, strict=True)
-        return [
-            net_path_exactly(path, sums, alphas, ratio, *at, nonnegative=nonnegative)
-            for path, alphas, ratio, at in own
-        ]
-
-    paths = [along(ratio) for ratio, _ in grids]
-    found = _tuned(rows, [grid for _, grid in grids], paths, selection, early_stopping, exactly)
+    ratios = tuple(ratio for ratio, _ in grids)
+    models = NetModels(sums, ratios, nonnegative)
+    found = _tuned(rows, [grid for _, grid in grids], models, selection, early_stopping=early_stopping)
     best = min(range(len(found)), key=lambda k: float(found[k].risks[found[k].best]))
-    return grids[best][0], found[best]
+    return ratios[best], found[best]
 
 
 def _tuned(
-    rows: Rows,
-    grids: list[Grid],
-    along: list[Callable[[Array], LeftOutPath]],
-    selection: Selection,
-    early_stopping: bool,
-    exactly: Callable[[list[LeftOutPath], list[Array], list[Resolved]], list[LeftOutPath]] | None = None,
+    rows: Rows, grids: list[Grid], models: PathModels, selection: Selection, *, early_stopping: bool
 ) -> list[TunedPath]:
-    strengths, paths = [grid.values for grid in grids], list[LeftOutPath]()
+    passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[LeftOutPath]()
     while not paths:
-        paths = [solve(alphas) for solve, alphas in zip(along, strengths, strict=True)]
+        paths = models.paths(strengths)
         strengths, paths = _longer(grids, strengths, [path.guessed_risks for path in paths], paths)
         if paths:
-            losses = rows.total(joined(paths).judge)
+            path, known = joined(paths), _at_first(models, strengths)
+            path = path.anew(models.anew(paths, strengths, known))
+            passes.begin()
+            losses = passes.total(path)
             ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
             strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
-    known: list[Resolved] | None = None
-    while exactly is not None:
-        known = _to_solve_anew([losses.of_some(at) for at in places], known, len(paths[0].coefs))
-        if known is None:
+    while more := _to_solve_anew([losses.of_some(at) for at in places], known, len(path.coefs)):
+        if not (exactly := models.anew(paths, strengths, more)):
             break
-        paths = exactly(paths, strengths, known)
-        losses = rows.total(joined(paths).judge)
+        path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
+        losses = passes.total(path)
     seen = [
         at[0] + visited(grid, alphas, losses.of_some(at), early_stopping)
         for grid, alphas, at in zip(grids, strengths, places, strict=True)
     ]
-    path = joined(paths)
     return chosen_of(np.concatenate(strengths), (path.coefs.T, path.intercepts), losses, seen, selection)
 
 
@@ -127,34 +171,38 @@ def _longer(
     return (strengths, paths) if as_long else (more, [])
 
 
-def _to_solve_anew(losses: list[LossSums], known: list[Resolved] | None, p: int) -> list[Resolved] | None:
-    """Strengths at which rows whose pattern changes are solved, more than are known; None where all is told.
+def _at_first(models: PathModels, strengths: list[Array]) -> list[Places]:
+    """Strengths at which rows are solved anew before anything is known: all, if that takes little."""
+    counts = [len(alphas) for alphas in strengths]
+    at_once = models.are_told_at_once(sum(counts))
+    return [Places(np.arange(at_once * count), np.arange(0)) for count in counts]
 
-    All strengths, if that takes no longer than folds would.  Else those whose risk hangs on rows with little
-    slack; then those that may be the choice, as many as a race affords, or, where they may be too many for
-    one, all of them or none.
+
+def _to_solve_anew(losses: list[LossSums], known: list[Places], p: int) -> list[Places]:
+    """More strengths at which rows whose pattern changes are to be solved; empty where all is told.
+
+    First those whose risk hangs on rows with little slack; then those that may be the choice, as many as a
+    race affords, or, where they may be too many for one, all of them or none.
     """
-    n, counts = losses[0].count, [len(own.first) for own in losses]
+    n, none = losses[0].count, np.arange(0)
     each = cost.patterns(n, p, 1).seconds
-    if sum(counts) * each <= cost.IN_A_PATH:
-        return [Resolved(np.arange(count), np.arange(0)) for count in counts] if known is None else None
-    known = [Resolved(np.arange(0), np.arange(0)) for _ in losses] if known is None else known
-    strained = [np.union1d(one.strained, own.in_doubt()) for one, own in zip(known, losses, strict=True)]
-    if any(at.size > one.strained.size for at, one in zip(strained, known, strict=True)):
-        return [Resolved(one.all, at) for one, at in zip(known, strained, strict=True)]
-    races = not cost.is_tall(n, p) and cost.NEAR * sum(counts) * each <= cost.IN_A_RACE
+    strained = [
+        np.setdiff1d(own.in_doubt(), np.union1d(*one)) for own, one in zip(losses, known, strict=True)
+    ]
+    if any(at.size for at in strained):
+        return [Places(none, at) for at in strained]
+    races = (
+        not cost.is_tall(n, p) and cost.NEAR * sum(len(own.first) for own in losses) * each <= cost.IN_A_RACE
+    )
     near = [
         np.setdiff1d(own.near(), one.all, assume_unique=True) for one, own in zip(known, losses, strict=True)
     ]
     held, wanted = (sum(at.size for at in some) for some in ([one.all for one in known], near))
     most = (cost.IN_A_RACE if races else cost.IN_A_PATH) / each - held
     if wanted == 0 or (wanted > most and (held or not races)):
-        return None
+        return []
     share = min(1.0, most / wanted)
-    return [
-        Resolved(np.union1d(one.all, at[: int(np.ceil(share * at.size))]), one.strained)
-        for one, at in zip(known, near, strict=True)
-    ]
+    return [Places(at[: int(np.ceil(share * at.size))], none) for at in near]
 
 
 def longer(grid: Grid, strengths: Array, risks: Array) -> Array:

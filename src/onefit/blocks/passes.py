@@ -1,0 +1,41 @@
+"""Passes over the rows that judge a path, each of which adds to what the ones before have found.
+
+Where rows are in memory and few, what is known of them is kept from pass to pass: a pass then solves rows at
+the strengths that have come up since, and nothing twice.  Else each begins from the start.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+from onefit.blocks.left_out_path import JudgedRows, LeftOutPath
+from onefit.blocks.loss_sums import LossSums
+from onefit.blocks.rows import BLOCK_SIZE, ArrayRows, Block, Rows, in_threads
+
+
+class Passes:
+    """Passes over some rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._kept: list[JudgedRows] = []
+
+    def begin(self) -> None:
+        """Forget what is known of the rows, before another path is judged."""
+        self._kept = []
+
+    def total(self, path: LeftOutPath) -> LossSums:
+        """Sum the left-out losses of all rows by a path, the same or one that solves more rows anew."""
+        rows = self._rows
+        if not isinstance(rows, ArrayRows) or rows.shape[0] * max(path.coefs.shape) > BLOCK_SIZE:
+            return rows.total(path.judge)
+        if not self._kept:
+            self._kept = [JudgedRows(part) for part in Block(rows.X, rows.y, rows.weights).parts()]
+        known = ((part,) for part in self._kept)
+        return reduce(add, in_threads(path.judge_further, known, rows.n_jobs))

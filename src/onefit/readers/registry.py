@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.feature_selection import SelectorMixin, VarianceThreshold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import TargetEncoder
 
@@ -169,6 +168,8 @@ def _parts(step: Any) -> Iterator[Any]:
 def _learns_from_y(step: Any) -> bool:
     if not hasattr(step, "__sklearn_tags__"):  # "passthrough", or no estimator of scikit-learn's kind
         return False
+    from sklearn.feature_selection import SelectorMixin, VarianceThreshold  # a fifth of the import of onefit
+
     # selectors need no y by their tags, because their scores may do without; a variance needs none
     selects = isinstance(step, SelectorMixin) and not isinstance(step, VarianceThreshold)
     return (

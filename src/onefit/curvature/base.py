@@ -184,6 +184,21 @@ class ScalarCurvature(Curvature):
         return self.cross(new) * slopes
 
 
+class WrappedScalar(Wrapped, ScalarCurvature):
+    """K of a single output in terms of another."""
+
+    inner: ScalarCurvature
+
+    def responses(self) -> Direction:
+        return self.inner.responses()
+
+    def hat_matrix(self) -> Array:
+        return self.inner.hat_matrix()
+
+    def cross(self, new: Design) -> Array:
+        return self.inner.cross(new)
+
+
 @dataclass(frozen=True)
 class OfColumns(ScalarCurvature):
     """K of free columns, in the terms of all p coefficients."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, Wrapped
+from onefit.curvature.base import Direction, Sandwich, ScalarCurvature, WrappedScalar
 
 LOOSE = 1e-9  # tension of a pinned row, relative to ρ, that is rounding
 
 
 @dataclass(frozen=True)
-class Along(Wrapped, ScalarCurvature):
+class Along(WrappedScalar):
     """K along the columns of a basis B: that of the design X B."""
 
     inner: ScalarCurvature
@@ -27,18 +27,12 @@ class Along(Wrapped, ScalarCurvature):
         coef, intercept = self.inner.solve(Direction(free, gradient.intercept))
         return Direction(_linalg.times(self.basis, coef), intercept)
 
-    def hat_matrix(self) -> Array:
-        return self.inner.hat_matrix()
-
     def cross(self, new: Design) -> Array:
         return self.inner.cross(_linalg.as_columns(new).along(self.basis))
 
-    def responses(self) -> Direction:
-        return self.inner.responses()
-
 
 @dataclass(frozen=True)
-class Pinned(Wrapped, ScalarCurvature):
+class Pinned(WrappedScalar):
     """K on the directions that leave some rows V where they are: those on a kink of the loss.
 
     With any curvature ρ > 0 on these rows, K_ρ = K + ρ Z_Vᵀ Z_V, S = Z_V K_ρ⁻¹ Z_Vᵀ and R = K_ρ⁻¹ Z_Vᵀ S⁻¹,

@@ -19,7 +19,7 @@ import numpy as np
 
 from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index, Mask
-from onefit.curvature.base import Curvature, Direction, OfColumns, ScalarCurvature, Wrapped
+from onefit.curvature.base import Curvature, Direction, OfColumns, ScalarCurvature, WrappedScalar
 from onefit.curvature.products import CLOSELY, Products, pairing
 from onefit.fit import Fit
 from onefit.numerics import TINY
@@ -37,7 +37,7 @@ COARSELY = 1e-2  # the same where strengths are compared, which is less than so 
 
 
 @dataclass(frozen=True)
-class Iterated(Wrapped, ScalarCurvature):
+class Iterated(WrappedScalar):
     """K that is solved with by conjugate gradients; forms are estimates, and the rest asks for a factor."""
 
     inner: ScalarCurvature  # the same, to be factored
@@ -117,15 +117,6 @@ class Iterated(Wrapped, ScalarCurvature):
     @cached_property
     def _exact(self) -> Array:
         return self.forms_of(self._picked)
-
-    def responses(self) -> Direction:
-        return self.inner.responses()
-
-    def hat_matrix(self) -> Array:
-        return self.inner.hat_matrix()
-
-    def cross(self, new: Design) -> Array:
-        return self.inner.cross(new)
 
 
 def takes_far_less(fit: Fit) -> bool:

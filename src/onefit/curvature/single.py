@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Curvature, Direction, ScalarCurvature, Wrapped
+from onefit.curvature.base import Curvature, Direction, WrappedScalar
 from onefit.curvature.dual import Dual
 
 
 @dataclass(frozen=True)
-class InSingle(Wrapped, ScalarCurvature):
+class InSingle(WrappedScalar):
     """Forms in single precision; whatever else is asked for is told by a factor in double precision."""
 
     inner: Dual
@@ -33,15 +33,6 @@ class InSingle(Wrapped, ScalarCurvature):
 
     def hat_columns(self, rows: Index) -> Array:
         return self.inner.hat_columns(rows)
-
-    def hat_matrix(self) -> Array:
-        return self.inner.hat_matrix()
-
-    def responses(self) -> Direction:
-        return self.inner.responses()
-
-    def cross(self, new: Design) -> Array:
-        return self.inner.cross(new)
 
 
 def in_single(K: Curvature) -> Curvature:

@@ -7,6 +7,7 @@ import numpy as np
 from onefit._typing import Array
 
 EPS = float(np.finfo(np.float64).eps)
+NOISE = 500.0  # rounding units that a squared pivot must have, relative to the diagonal it came from
 EPS_SINGLE = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float64).tiny)
 

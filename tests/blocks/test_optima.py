@@ -54,7 +54,7 @@ def test_what_a_refit_keeps_of_an_l2_part_is_taken_off_the_factor_at_hand(n):
         own, gradient = found.support, found.beta + 1.0
         K = sums.gram[np.ix_(own, own)] + (1.0 - 1.0 / n) * two * np.eye(len(own))
         expected = np.linalg.solve(K, gradient)
-        np.testing.assert_allclose(_less_l2(found, two / n, gradient), expected, rtol=1e-9)
+        np.testing.assert_allclose(_less_l2(found, two, 1.0 / n, gradient), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5])

@@ -11,9 +11,9 @@ from scipy.linalg import blas, lapack
 from onefit._linalg.blas import eigh, mirrored, product
 from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index, Mask
+from onefit.numerics import NOISE
 
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
-NOISE = 500.0  # rounding units that a squared pivot must have, relative to the diagonal it came from
 
 
 def cholesky(K: Array) -> Array | None:

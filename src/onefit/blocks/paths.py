@@ -54,7 +54,7 @@ def solve_net(
         supports.append(np.sort(support))
         coefs[support, j] = found.beta
         gradient = l1[j] * found.signs + l2[j] * found.beta
-        drifts[support, j] = _less_l2(found, (1.0 - shrink) * l2[j], gradient) / sums.weight
+        drifts[support, j] = _less_l2(found, l2[j], 1.0 / sums.count, gradient) / sums.weight
         if l2[j] == 0:
             follow.add(found)
     if l1_ratio < 1:
@@ -62,11 +62,11 @@ def solve_net(
     return coefs, drifts, tuple(follow.leverages())
 
 
-def _less_l2(found: Optimum, lost: float, gradient: Array) -> Array:
-    """(K − lost I)⁻¹ times a gradient, by a series: what is lost is a share 1/n of the ℓ2 part in K."""
+def _less_l2(found: Optimum, l2: float, lost: float, gradient: Array) -> Array:
+    """K⁻¹ times a gradient, with a share of the ℓ2 part in K lost: by a series whose terms shrink by it."""
     solved = term = found.solved(gradient)
-    while lost > 0 and np.any(np.abs(term) > EPS * np.abs(solved).max(initial=0.0)):
-        term = lost * found.solved(term)
+    for _ in range(int(np.ceil(np.log(EPS) / np.log(lost))) if l2 > 0 else 0):
+        term = lost * l2 * found.solved(term)
         solved = solved + term
     return solved
 

@@ -9,18 +9,17 @@ strengths are problems of one ``Tableau``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from onefit._linalg import product
+from onefit._linalg import product, pseudo_factor
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.elimination import Elimination
 from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Tableau
-from onefit.numerics import EPS, LEAST_SLACK, ON_BOUND
+from onefit.numerics import EPS, LEAST_SLACK, NOISE, ON_BOUND
 
 AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
@@ -97,6 +96,7 @@ class Patterns:
         H = np.where(own[:, :, None], across, K - K @ across)
         H[both] = inverse[both]
         H = np.where(~own[:, :, None] & own[:, None, :], -across.swapaxes(1, 2), H)
+        H = H.swapaxes(1, 2).copy().swapaxes(1, 2)  # its columns are what is asked for
         pulls = np.where(own[:, :, None], inverse, np.eye(p) - across.swapaxes(1, 2))
         base = np.where(inside, coefs, sums.cross[:, [0]] - sums.gram @ coefs)
         drift = np.where(inside, drifts, -(sums.gram @ drifts))
@@ -135,31 +135,25 @@ class Patterns:
             anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
             off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
             if not self.is_strict:
-                tied, lone = models.tied(found), self._may_be_alone(Z, weights)
-                which = np.flatnonzero(found.settled & tied.any(axis=0) & lone[b])
-                free = (found.x != 0)[:, which] | tied[:, which]
-                solved[j[which], b[which]] = ~self._is_alone(Z[:, b[which]], weights[b[which]], free)
+                tied = models.tied(found)
+                which = np.flatnonzero(found.settled & tied.any(axis=0))
+                if which.size:
+                    free = (found.x != 0)[:, which] | tied[:, which]
+                    solved[j[which], b[which]] = ~self._are_alone(Z[:, b[which]], weights[b[which]], free)
         return LeftOutResiduals(off, solved)
 
-    def _may_be_alone(self, Z: Array, weights: Array) -> Mask:
-        """Rows (p, b) that may alone tell columns apart: fewer columns give no row more leverage, (b,)."""
-        forms = np.einsum("pb,pb->b", Z, product(self._inverse, Z))
-        return np.asarray(weights * (forms + self.base_leverage) >= 0.5)  # 1, far beyond rounding
-
-    def _is_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
+    def _are_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
         """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
 
         A refit without such a row has other optima with other predictions for it.
         """
         patterns, which = np.unique(free.T, axis=0, return_inverse=True)
-        K = np.where(patterns[:, :, None] & patterns[:, None, :], self.gram, 0.0)
-        inverses, z = _pseudo_inverse(K), np.where(free, Z, 0.0).T
-        forms = [z[a] @ inverses[k] @ z[a] for a, k in enumerate(which.ravel())]
-        return np.asarray(weights * (np.array(forms) + self.base_leverage) >= 1.0 - HELD_ALONE)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        return _pseudo_inverse(self.gram)
+        forms = np.empty(Z.shape[1])
+        for k, pattern in enumerate(patterns):
+            own = np.flatnonzero(which.ravel() == k)
+            root = pseudo_factor(self.gram[np.ix_(pattern, pattern)], NOISE * EPS)
+            forms[own] = np.square(root.T @ Z[np.ix_(pattern, own)]).sum(axis=0)
+        return np.asarray(weights * (forms + self.base_leverage) >= 1.0 - HELD_ALONE)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
         """Rows whose pattern changes at some strengths: (J, b)."""
@@ -176,7 +170,7 @@ class Patterns:
             ahead += (towards * self.base[at])[:, None]
             ahead += np.outer(towards * self.drift[at], weights)
             if not self.nonnegative:
-                np.abs(ahead, out=ahead, where=~inside[:, None])
+                ahead[~inside] = np.abs(ahead[~inside])
             moves = ahead > np.outer(np.where(inside, 0.0, self.supports.l1[at]), kept)
             some, first = np.unique(own, return_index=True)
             changed[some] |= np.logical_or.reduceat(moves, first, axis=0)
@@ -202,7 +196,8 @@ class Patterns:
         for strength in np.unique(j):
             own = j == strength
             pull[:, own] = product(self.pulls[strength], z[:, own])
-        base = self.base[:, j] + self.drift[:, j] * w
+        at_fit = self.base[:, j]
+        base = at_fit + self.drift[:, j] * w
         on_support = np.where(inside, z, 0.0)
         keep = 1.0 - w / self.weight
         supports = self.supports.of(j)  # one that all share where there is one strength
@@ -215,14 +210,6 @@ class Patterns:
             (np.einsum("pa,pa->a", on_support, base) - y[b])[None],
             np.einsum("pa,pa->a", on_support, pull),
         )
-        start = np.where(inside, self.base[:, j], 0.0)
+        start = np.where(inside, at_fit, 0.0)
         bound = supports.l1 * keep
         return QuadraticModels(tableau=tableau, start=start, bound=bound, nonnegative=self.nonnegative)
-
-
-def _pseudo_inverse(K: Array) -> Array:
-    """Of matrices whose columns may be in any units: (..., p, p)."""
-    sizes = np.sqrt(np.diagonal(K, axis1=-2, axis2=-1))
-    scale = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    both = scale[..., :, None] * scale[..., None, :]
-    return np.asarray(both * np.linalg.pinv(both * K, rcond=K.shape[-1] * EPS, hermitian=True))

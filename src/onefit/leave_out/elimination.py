@@ -57,13 +57,14 @@ class Elimination(NamedTuple):
         return _linalg.thin_product(flat, self.H[0].T).reshape(problems.shape).swapaxes(1, 2)
 
     def _moved_each(self, inputs: Array, groups: list[Group]) -> Array:
-        moved = np.zeros(inputs.shape)
+        cases, q, count = inputs.shape
+        moved = np.zeros((cases, count, q))
         for some, Q, padding in groups:
             if Q.size:
                 columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
                 own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
-                moved[..., some] = np.einsum("rsq,mrs->mqr", columns, own)
-        return moved
+                moved[:, some] = np.einsum("rsq,mrs->mrq", columns, own)
+        return moved.swapaxes(1, 2)
 
 
 class Group(NamedTuple):
@@ -74,12 +75,18 @@ class Group(NamedTuple):
     padding: Mask
 
 
+def places(chosen: Mask) -> tuple[Index, Index]:
+    """Coordinates and problems (q, a) that are chosen, one problem after the other."""
+    problems, coordinates = np.divmod(np.flatnonzero(chosen.T), max(len(chosen), 1))
+    return coordinates, problems
+
+
 def padded(chosen: Mask) -> Iterator[Group]:
     """Problems in groups of about as many chosen coordinates."""
-    count = np.count_nonzero(chosen, axis=0)
+    count = np.add.reduce(chosen, axis=0, dtype=np.intp)
     order = np.argsort(count, kind="stable")
     edges = np.searchsorted(count[order], [2, 5, 10, 20, 40, 80, 160])
-    k, j = np.nonzero(chosen.T)
+    j, k = places(chosen)
     packed = np.zeros((len(count), count.max(initial=0)), dtype=np.intp)
     packed[k, np.arange(k.size) - (np.cumsum(count) - count)[k]] = j
     for some in np.split(order, edges):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index, Mask
+from onefit.leave_out.elimination import places
 from onefit.leave_out.tableau import Tableau, WorkingSet
 from onefit.numerics import ON_BOUND
 
@@ -240,7 +241,7 @@ def exchanges(on: Mask, signs: Array, free: Array, bound: Array, *, nonnegative:
 
 def exchanged(on: Mask, signs: Array, free: Array, moved: Mask) -> tuple[Mask, Array]:
     """The next patterns and signs, after what has moved: few."""
-    j, k = np.nonzero(moved.T)[::-1] if moved.flags.f_contiguous else np.nonzero(moved)
+    j, k = places(moved)
     signs = signs.copy(order="K")
     signs[j, k] = np.where(on[j, k], 0.0, np.sign(free[j, k]))
     return on ^ moved, signs

@@ -15,7 +15,7 @@ from onefit import _linalg
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.elimination import Elimination, Group, padded
+from onefit.leave_out.elimination import Elimination, Group, padded, places
 from onefit.leave_out.vertex import at_vertex, copies
 
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
@@ -290,7 +290,7 @@ class Tableau:
         free = tau[:, None] * pull
         free += base
         free -= table.moved(inputs, groups)
-        j, k = np.nonzero(exchanged)
+        j, k = places(exchanged)
         held = np.broadcast_to(table.held, exchanged.shape)
         free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
         return free, tau, slack

@@ -16,7 +16,7 @@ import numpy as np
 from onefit._linalg import product, pseudo_factor
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.elimination import Elimination
+from onefit.leave_out.elimination import Elimination, StackedResponses
 from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Tableau
 from onefit.numerics import EPS, LEAST_SLACK, NOISE, ON_BOUND
@@ -101,7 +101,7 @@ class Patterns:
         base = np.where(inside, coefs, sums.cross[:, [0]] - sums.gram @ coefs)
         drift = np.where(inside, drifts, -(sums.gram @ drifts))
         strengths = np.broadcast_to(l1, coefs.shape)
-        supports = Elimination(inside, np.sign(coefs), strengths, H, np.arange(len(H)))
+        supports = Elimination(inside, np.sign(coefs), strengths, StackedResponses(H), np.arange(len(H)))
         diagonal = np.diagonal(H, axis1=1, axis2=2).T
         leant = np.where(inside, diagonal, sums.gram.diagonal()[:, None] + l2 - diagonal)
         reach = np.sqrt(np.maximum(leant, 0.0))

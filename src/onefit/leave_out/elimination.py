@@ -2,13 +2,130 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+
+ROWS, COLUMNS = np.s_[:, :, None], np.s_[:, None, :]
+
+
+class Responses(ABC):
+    """Minus the derivatives of the outputs in the inputs: a (q, q) matrix H that all share, or several."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def corners(self, at: Index, Q: Index) -> Array:
+        """H in coordinates Q (r, size) of problems whose matrices are at (1,) or (r,): (r, size, size)."""
+
+    @abstractmethod
+    def of_shared(self, inputs: Array) -> Array:
+        """H of inputs (b, q), most of them zero, of problems that share it: (b, q)."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackedResponses(Responses):
+    """Those of supports of their own.
+
+    Attributes
+    ----------
+    H : (J, q, q) array
+    """
+
+    H: Array
+
+    def __len__(self) -> int:
+        return len(self.H)
+
+    def corners(self, at: Index, Q: Index) -> Array:
+        return np.asarray(self.H[at[:, None, None], Q[:, :, None], Q[:, None, :]])
+
+    def of_shared(self, inputs: Array) -> Array:
+        return _linalg.thin_product(inputs, self.H[0].T)
+
+    def moved(self, at: Index, inputs: Array, groups: list[Group]) -> Array:
+        """H of inputs (m, q, a), zero but in the coordinates of some groups, for matrices at (a,)."""
+        cases, q, count = inputs.shape
+        moved = np.zeros((cases, count, q))
+        for some, Q, padding in groups:
+            if Q.size:
+                columns = self.H[at[some, None], :, Q]  # (r, size, q)
+                own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
+                moved[:, some] = np.einsum("rsq,mrs->mrq", columns, own)
+        return moved.swapaxes(1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PartedResponses(Responses):
+    """That of one support, in parts: K_SS⁻¹ is the largest, and stays where it is as other columns join.
+
+    Attributes
+    ----------
+    inside : (q,) bool array
+    inverse : (s, s) array
+        K_SS⁻¹.
+    across : (e, s) array
+        −K_NS K_SS⁻¹.
+    corner : (e, e) array
+        K_NN − K_NS K_SS⁻¹ K_SN.
+    """
+
+    inside: Mask
+    inverse: Array
+    across: Array
+    corner: Array
+
+    def __len__(self) -> int:
+        return 1
+
+    @cached_property
+    def _ahead(self) -> Array:
+        """By rows, as sparse products ask for it: (s, e)."""
+        return np.ascontiguousarray(self.across.T)
+
+    @cached_property
+    def _places(self) -> Index:
+        """Of each coordinate among those of its kind: (q,)."""
+        return np.where(self.inside, np.cumsum(self.inside), np.cumsum(~self.inside)) - 1
+
+    @property
+    def whole(self) -> StackedResponses:
+        """The same in one piece."""
+        on, off = np.flatnonzero(self.inside), np.flatnonzero(~self.inside)
+        H = np.empty((len(self.inside), len(self.inside))).T
+        H[np.ix_(on, on)], H[np.ix_(off, off)] = self.inverse, self.corner
+        H[np.ix_(off, on)], H[np.ix_(on, off)] = self.across, -self.across.T
+        return StackedResponses(H[None])
+
+    def corners(self, at: Index, Q: Index) -> Array:
+        found = np.empty((*Q.shape, Q.shape[1]))
+        shape, own = found.shape, self.inside[Q]
+        rows, columns = (np.broadcast_to(self._places[Q][place], shape) for place in (ROWS, COLUMNS))
+        first, second = own[ROWS], own[COLUMNS]
+        for which, part, sign in (
+            (first & second, self.inverse, 1.0),
+            (~first & second, self.across, 1.0),
+            (first & ~second, self._ahead, -1.0),
+            (~first & ~second, self.corner, 1.0),
+        ):
+            found[which] = sign * part[rows[which], columns[which]]
+        return found
+
+    def of_shared(self, inputs: Array) -> Array:
+        found, inside = np.empty_like(inputs), self.inside
+        on, off = inputs[:, inside], inputs[:, ~inside]
+        found[:, inside] = _linalg.thin_product(on, self.inverse) - _linalg.thin_product(off, self.across)
+        found[:, ~inside] = _linalg.thin_product(on, self._ahead) + _linalg.thin_product(off, self.corner)
+        return found
 
 
 class Elimination(NamedTuple):
@@ -18,7 +135,7 @@ class Elimination(NamedTuple):
     ----------
     inside : (q, 1) or (q, a) bool array
     sign, l1 : arrays of its shape
-    H : (J, q, q) array
+    responses : Responses
         Minus the derivative of the outputs in the inputs.
     at : (1,) or (a,) int array
         Which of them is that of a problem.
@@ -27,12 +144,12 @@ class Elimination(NamedTuple):
     inside: Mask
     sign: Array
     l1: Array
-    H: Array
+    responses: Responses
     at: Index
 
     @property
     def is_shared(self) -> bool:
-        return len(self.H) == 1 and self.inside.shape[1] == 1
+        return len(self.responses) == 1 and self.inside.shape[1] == 1
 
     @property
     def held(self) -> Array:
@@ -46,25 +163,15 @@ class Elimination(NamedTuple):
     def each(self, which: Index | slice) -> Elimination:
         """Some of them, one after the other: a problem each."""
         columns = self.inside[:, which], self.sign[:, which], self.l1[:, which]
-        return Elimination(*columns, self.H, self.at[which])
+        return Elimination(*columns, self.responses, self.at[which])
 
     def moved(self, inputs: Array, groups: list[Group]) -> Array:
         """What inputs (m, q, a), zero but in the coordinates of some groups, take off the outputs."""
-        if not self.is_shared:
-            return self._moved_each(inputs, groups)
+        if not self.is_shared and isinstance(self.responses, StackedResponses):
+            return self.responses.moved(self.at, inputs, groups)
         problems = inputs.swapaxes(1, 2)  # one product for all cases
         flat = problems.reshape(-1, problems.shape[2])
-        return _linalg.thin_product(flat, self.H[0].T).reshape(problems.shape).swapaxes(1, 2)
-
-    def _moved_each(self, inputs: Array, groups: list[Group]) -> Array:
-        cases, q, count = inputs.shape
-        moved = np.zeros((cases, count, q))
-        for some, Q, padding in groups:
-            if Q.size:
-                columns = self.H[self.at[some, None], :, Q]  # (r, size, q)
-                own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
-                moved[:, some] = np.einsum("rsq,mrs->mrq", columns, own)
-        return moved.swapaxes(1, 2)
+        return self.responses.of_shared(flat).reshape(problems.shape).swapaxes(1, 2)
 
 
 class Group(NamedTuple):

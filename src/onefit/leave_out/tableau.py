@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,10 +16,19 @@ from onefit import _linalg
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.elimination import Elimination, Group, padded, places
+from onefit.leave_out.elimination import Elimination, Group, PartedResponses, Responses, padded, places
 from onefit.leave_out.vertex import at_vertex, copies
 
+IN_ONE_PIECE = 2**19  # numbers of a matrix
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
+
+
+class Bent(NamedTuple):
+    """K of the working set, in parts: on the support (s, s), off it beside it (e, s), and off it (e, e)."""
+
+    inside: Array
+    across: Array
+    corner: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +48,32 @@ class WorkingSet:
     l2: Array  # (q,)
     sign: Array  # (q,), of the fit
     inside: Mask  # (q,), the support and the intercept
-    K: Array  # (q, q)
-    H: Array  # (q, q), minus the derivative of the outputs in the inputs
-    inverse: Array  # (s, s), of K on the support
+    bent: Bent
+    parts: PartedResponses
 
     @cached_property
+    def K(self) -> Array:
+        """By which the loss and the ℓ2 part bend: (q, q)."""
+        on, off = np.flatnonzero(self.inside), np.flatnonzero(~self.inside)
+        K = np.empty((len(self.inside), len(self.inside))).T
+        K[np.ix_(on, on)], K[np.ix_(off, off)] = self.bent.inside, self.bent.corner
+        K[np.ix_(off, on)], K[np.ix_(on, off)] = self.bent.across, self.bent.across.T
+        return K
+
+    @cached_property
+    def responses(self) -> Responses:
+        """In one piece where that is small, which is quicker to read and slower to make."""
+        return self.parts.whole if len(self.inside) ** 2 <= IN_ONE_PIECE else self.parts
+
+    @property
+    def inverse(self) -> Array:
+        """That of K on the support: (s, s)."""
+        return self.parts.inverse
+
+    @property
     def across(self) -> Array:
         """−K_NS K_SS⁻¹."""
-        return self.H[np.ix_(~self.inside, self.inside)]
+        return self.parts.across
 
     @cached_property
     def held(self) -> Array:
@@ -63,16 +91,19 @@ class WorkingSet:
         """What some rows of Z, as right-hand sides, do to the outputs: (q, r)."""
         if self._stored.is_nearly_full:
             return self.eliminated(self.Z[rows].T)
-        k, onto = len(self.columns), self._onto_outputs
-        level = onto[k:].sum(axis=0) - self.means @ onto[:k]
-        return np.add(self._stored.some_rows(rows).times(onto[:k]), level).T
+        z = self.Z[rows].T
+        of_rows, means = self._of_support.some_rows(rows), self.means[self.inside[: len(self.columns)]]
+        k, out = len(means), np.empty((len(rows), len(self.inside))).T
+        for where, onto in ((self.inside, self.inverse), (~self.inside, self.across.T)):
+            out[where] = (of_rows.times(onto[:k]) + (onto[k:].sum(axis=0) - means @ onto[:k])).T
+        out[~self.inside] += z[~self.inside]
+        return out
 
     @cached_property
-    def _onto_outputs(self) -> Array:
-        """What each coordinate of a right-hand side does to the outputs: (q, q)."""
-        onto = np.where(self.inside[:, None], self.H.T, 0.0)
-        onto[~self.inside, ~self.inside] = 1.0
-        return onto
+    def _of_support(self) -> Columns:
+        """The columns of the support, not centred."""
+        own = self.columns[self.inside[: len(self.columns)]]
+        return _linalg.as_columns(_linalg.active_columns(self.fit.problem.X, own))
 
     @cached_property
     def _stored(self) -> Columns:
@@ -101,7 +132,7 @@ class WorkingSet:
     def elimination(self) -> Elimination:
         """That of the support, which all problems share."""
         columns = self.inside[:, None], self.sign[:, None], self.l1[:, None]
-        return Elimination(*columns, self.H[None], np.zeros(1, dtype=np.intp))
+        return Elimination(*columns, self.responses, np.zeros(1, dtype=np.intp))
 
     def parameters(self, coef: Array, intercept: float) -> Array:
         """Coefficients of the columns and, where it is free, the intercept of the centred ones: (q,)."""
@@ -123,11 +154,11 @@ class WorkingSet:
         """
         l1, _ = fit.problem.separable.strengths(fit.coef.shape)
         inside = (fit.coef[columns] != 0) | (l1[columns] == 0)
-        support = cls._of_support(fit, columns[inside], shrink)
+        support = cls._begun(fit, columns[inside], shrink)
         return None if support is None else support.joined(columns[~inside])
 
     @classmethod
-    def _of_support(cls, fit: Fit, columns: Index, shrink: float) -> WorkingSet | None:
+    def _begun(cls, fit: Fit, columns: Index, shrink: float) -> WorkingSet | None:
         d = fit.hessian
         X, means, l1, l2 = _centred(fit, d, columns)
         free = np.zeros(int(bool(fit.problem.intercept)))
@@ -138,9 +169,10 @@ class WorkingSet:
         L = _linalg.cholesky(K)
         if L is None:
             return None
-        inverse = _linalg.factor_inverse(L)
         sign, inside = np.concatenate([np.sign(fit.coef[columns]), free]), np.ones(len(K), dtype=bool)
-        return cls(fit, d, shrink, columns, Z, means, l1, l2, sign, inside, K, inverse, inverse)
+        none, nothing = np.zeros((0, len(K))), np.zeros((0, 0))
+        parts = PartedResponses(inside, _linalg.factor_inverse(L).T, none, nothing)
+        return cls(fit, d, shrink, columns, Z, means, l1, l2, sign, inside, Bent(K, none, nothing), parts)
 
     def joined(self, columns: Index) -> WorkingSet:
         """The same with more columns, which are off the support."""
@@ -148,11 +180,10 @@ class WorkingSet:
         inside, e, k = self.inside, len(columns), len(self.columns)
         across = self.transposed_times(self.d[:, None] * X)
         corner = _bent(self.fit, self.d, columns, means, self.shrink * l2)
-        side, solved = across.copy(), _linalg.product(self.inverse, across[inside])
-        side[inside] = solved
-        side[~inside] += _linalg.product(-self.K[np.ix_(~inside, inside)], solved)
-        under = np.where(inside[:, None], -side, side).T
-        apart = corner - _linalg.product(across[inside].T, solved)
+        on, off = across[inside], across[~inside]
+        solved = _linalg.product(self.inverse, on)
+        side = off + _linalg.product(self.across, on)
+        apart = corner - _linalg.product(on.T, solved)
         new = X, means, l1, l2, np.zeros(e), np.zeros(e, dtype=bool)
         old = self.Z, self.means, self.l1, self.l2, self.sign, inside
         Z, means, l1, l2, sign, inside = (
@@ -167,20 +198,23 @@ class WorkingSet:
             l2=l2,
             sign=sign,
             inside=inside,
-            K=_bordered(self.K, across, across.T, corner, k),
-            H=_bordered(self.H, side, under, apart, k),
+            bent=Bent(
+                self.bent.inside,
+                np.vstack([self.bent.across, on.T]),
+                _bordered(self.bent.corner, off, corner),
+            ),
+            parts=PartedResponses(
+                inside,
+                self.inverse,
+                np.vstack([self.across, -solved.T]),
+                _bordered(self.parts.corner, side, apart),
+            ),
         )
 
 
-def _bordered(A: Array, side: Array, under: Array, corner: Array, k: int) -> Array:
-    """A matrix with more rows and columns behind the first k."""
-    q, e = side.shape
-    whole, ahead, new, behind = np.empty((q + e, q + e)).T, slice(k), slice(k, k + e), slice(k + e, None)
-    for to, of in ((ahead, slice(k)), (behind, slice(k, None))):
-        whole[to, ahead], whole[to, behind] = A[of, :k], A[of, k:]
-        whole[to, new], whole[new, to] = side[of], under[:, of]
-    whole[new, new] = corner
-    return whole
+def _bordered(A: Array, side: Array, corner: Array) -> Array:
+    """A symmetric matrix with more rows and columns."""
+    return np.block([[A, side], [side.T, corner]])
 
 
 def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, Array]:
@@ -318,7 +352,7 @@ def _inputs(
         here, own = (Q, some[:, None]), pull[Q, some[:, None]]
         place = table.at if table.is_shared else table.at[some]
         system = np.empty((len(some), size + 1, size + 1))
-        system[:, :size, :size] = table.H[place[:, None, None], Q[:, :, None], Q[:, None, :]]
+        system[:, :size, :size] = table.responses.corners(place, Q)
         system[:, :size, size] = -own
         system[:, size, :size] = d[some, None] * np.where(inside[here], own, -own)
         system[:, size, size] = 1.0 - d[some] * leverage[some]

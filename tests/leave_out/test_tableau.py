@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.fit import Fit
-from onefit.leave_out import leave_out
+from onefit.leave_out import leave_out, tableau
 from onefit.leave_out.engine import begin, leave_some_out
-from onefit.leave_out.tableau import Watched
+from onefit.leave_out.tableau import Watched, WorkingSet
 from onefit.leave_out.ways import looking_pays
 from onefit.losses import Squared
 from onefit.metrics import SquaredError
@@ -35,6 +35,27 @@ def test_rows_do_to_the_outputs_what_their_dense_copies_do(penalty, intercept, s
     table = Watched.of(_fit(90, 120, penalty, store, intercept=intercept)).table()
     rows = np.array([3, 80, 41])
     np.testing.assert_allclose(table.eliminated_rows(rows), table.eliminated(table.Z[rows].T), atol=1e-10)
+
+
+@pytest.mark.parametrize("penalty", [L1(0.3), ElasticNet(0.3, 0.5)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_tableau_in_parts_is_that_in_one_piece(penalty, intercept, monkeypatch):
+    fit = _fit(90, 120, penalty, intercept=intercept)
+    few, more = np.split(Watched.of(fit).columns, [-4])
+    table = WorkingSet.of(fit, few, 0.9).joined(more)
+    whole, parts = table.parts.whole, table.parts
+    Q, at = np.random.default_rng(0).integers(0, len(table.inside), (7, 3)), np.zeros(1, dtype=np.intp)
+    np.testing.assert_array_equal(parts.corners(at, Q), whole.corners(at, Q))
+    some = np.zeros((5, len(table.inside)))
+    some[np.arange(5), Q[:5, 0]] = 2.0
+    np.testing.assert_allclose(parts.of_shared(some), whole.of_shared(some), atol=1e-12)
+    on, off = np.flatnonzero(table.inside), np.flatnonzero(~table.inside)
+    inverse = np.linalg.inv(table.K[np.ix_(on, on)])
+    np.testing.assert_allclose(whole.H[0][np.ix_(off, on)], -table.K[np.ix_(off, on)] @ inverse, atol=1e-10)
+    monkeypatch.setattr(tableau, "IN_ONE_PIECE", 0)
+    found = leave_out(fit, max_error=0.0)
+    refits = [solve(Fit.at_start(fit.problem.without(i))).fit.eta[i] for i in range(0, 90, 9)]
+    np.testing.assert_allclose(found.eta[::9], refits, atol=1e-7)
 
 
 def test_patterns_are_looked_at_where_rows_keep_theirs():

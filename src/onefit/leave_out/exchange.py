@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +26,8 @@ PATIENCE = 3  # rounds that may pass without fewer exchanges than ever before
 ROUNDS = 400  # in which one coordinate does
 
 
-class Minima(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Minima:
     """Minima of some models.
 
     Attributes
@@ -52,9 +53,9 @@ class Minima(NamedTuple):
     exchanges: Index
     settled: Mask
 
-    @property
+    @cached_property
     def x(self) -> Array:
-        """The minima: (q, a)."""
+        """The minima, to be asked for once all are found: (q, a)."""
         return np.where(self.on, self.free, 0.0)
 
 

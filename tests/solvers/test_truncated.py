@@ -88,6 +88,6 @@ def test_a_curvature_that_overflows_is_not_taken_for_an_optimum(monkeypatch):
     start = Fit.at_start(problem)
     curvature = factor(start)
     monkeypatch.setattr(
-        truncated, "curved_along", lambda _, along: type(along)(along.coef * np.nan, along.intercept)
+        truncated.Products, "times", lambda _, along: type(along)(along.coef * np.nan, along.intercept)
     )
     assert not truncated.approach(start, curvature.solve).is_there

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -105,7 +106,12 @@ class Columns(Design):
         return _dense_product(self.X, coef)
 
     def transposed_times(self, rows: Array) -> Array:
-        return _dense_product(self.X.T, rows)
+        return _dense_product(self._across, rows)
+
+    @cached_property
+    def _across(self) -> Any:
+        """Xᵀ, of which a sparse one takes as long to make as a product with it."""
+        return self.X.T
 
     def some_rows(self, which: Index) -> Self:
         return type(self)(self.by_row[which])

@@ -45,17 +45,18 @@ def condition(L: Array) -> float:
 
 
 def factor_solve(L: Array, rhs: Array) -> Array:
-    """(L Lᵀ)⁻¹ rhs."""
+    """(L Lᵀ)⁻¹ rhs, in the precision of the factor and then in that of the right side."""
     if L.shape[0] == 0:
         return rhs.copy()
-    return np.asarray(lapack.dpotrs(L, rhs, lower=1)[0]).reshape(rhs.shape)
+    solved = _lapack("potrs", L)(L, rhs.astype(L.dtype, copy=False), lower=1)[0]
+    return np.asarray(solved, dtype=rhs.dtype).reshape(rhs.shape)
 
 
 def factor_inverse(L: Array) -> Array:
     """(L Lᵀ)⁻¹, full."""
     if L.shape[0] == 0:
         return L
-    return mirrored(lapack.dpotri(L, lower=1)[0])
+    return mirrored(_lapack("potri", L)(L, lower=1)[0])
 
 
 def inverse_diagonal(L: Array) -> Array:

@@ -22,7 +22,7 @@ from onefit.curvature.iterated import Iterated, by_products
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
 from onefit.curvature.products import Products, conjugate_gradients
-from onefit.curvature.single import in_single
+from onefit.curvature.single import InSingle, in_single
 
 __all__ = [
     "Along",
@@ -30,6 +30,7 @@ __all__ = [
     "Curvature",
     "Direction",
     "Dual",
+    "InSingle",
     "Independent",
     "Iterated",
     "OfFactor",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +13,10 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
-from onefit.numerics import EPS, EPS_SINGLE
+from onefit.numerics import EPS
 from onefit.problem import InnerProducts
 
+SHARED = ("_gram", "_bent", "_root", "_share")  # what does not depend on the precision of the factor
 FLAT = 1e-4  # a leverage this faint is lost in the 1 it is taken off, but for twelve digits
 
 
@@ -91,17 +93,16 @@ class Dual(OfColumns):
 
     @property
     def condition(self) -> float:
-        return _linalg.condition(self._cholesky)
+        own = _linalg.condition(self._cholesky)
+        return own * float(np.finfo(self._cholesky.dtype).eps) / EPS
 
     def quadratic_forms(self) -> Array:
         return self._forms
 
     @cached_property
     def _forms(self) -> Array:
-        return self._forms_by(self._cholesky)
-
-    def _forms_by(self, L: Array) -> Array:
         """Forms by the factor of M, in any precision."""
+        L = self._cholesky
         forms, well, flat = self._gram.diagonal().copy(), self._well, self._flat
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)
@@ -113,13 +114,20 @@ class Dual(OfColumns):
             forms[flat] -= np.einsum("ij,ij->i", half, half)
         return forms + self._offset
 
-    def forms_in_single(self) -> tuple[Array, float] | None:
-        """Forms by a factor in single precision, in half the time, where there is one, and its condition.
+    @cached_property
+    def in_single(self) -> Dual | None:
+        """The same with a factor in single precision, in half the time, where there is one.
 
-        The condition is in units of the rounding of double precision.
+        Its condition is in units of the rounding of double precision.
         """
-        L, _ = self._factored(np.float32)
-        return None if L is None else (self._forms_by(L), _linalg.condition(L) * EPS_SINGLE / EPS)
+        with np.errstate(over="ignore", invalid="ignore"):  # of what single precision does not hold
+            L, _ = self._factored(np.float32)
+        if L is None:
+            return None
+        found = replace(self)
+        found.__dict__.update({name: self.__dict__[name] for name in SHARED if name in self.__dict__})
+        found.__dict__["_cholesky"] = L
+        return found
 
     def solve(self, gradient: Direction) -> Direction:
         profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)
@@ -155,16 +163,31 @@ class Dual(OfColumns):
         return Sandwich(self.hat_matrix() ** 2 @ middle, self._spread(free))
 
     def hat_matrix(self) -> Array:
+        found = np.empty((self.n, self.n), order="F")
+        for columns, block in self.hat_blocks():
+            found[:, columns] = block
+        return found
+
+    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
         """D^-½ (I − M⁻¹) D^-½, half the time of solving for all columns of G; those of faint d are."""
-        within = -_linalg.factor_inverse(self._cholesky)
-        within[np.diag_indices_from(within)] += 1.0
-        within /= np.outer(self._root, self._root)
-        found, bent = np.zeros_like(self._gram), np.arange(self.n)[self._bent]
-        found[np.ix_(bent, bent)] = within
-        flat = self._flat
-        found[:, flat] = self._answer(self._gram[:, flat])
-        found[flat] = found[:, flat].T
-        return found + self._offset
+        inverse, flat, scale = _linalg.factor_inverse(self._cholesky), self._flat, np.zeros(self.n)
+        precision, rows = inverse.dtype, np.arange(self.n)
+        if not isinstance(self._bent, slice):
+            spread = np.zeros((self.n, self.n), dtype=precision, order="F")
+            spread[np.ix_(self._bent, self._bent)] = inverse
+            inverse = spread
+        scale[self._bent] = 1.0 / self._root
+        scale, of_flat = scale.astype(precision), self._answer(self._gram[:, flat]).astype(precision)
+        for columns in self._some_columns:
+            own = rows[columns]
+            block = inverse[:, columns] * -scale[:, None]
+            block *= scale[columns]
+            block[own, rows[: len(own)]] += scale[columns] ** 2
+            block[flat] = of_flat[columns].T
+            inside = (flat >= own[0]) & (flat <= own[-1])
+            block[:, flat[inside] - own[0]] = of_flat[:, inside]
+            block += self._offset
+            yield columns, block
 
     def hat_columns(self, rows: Index) -> Array:
         return self._answer(self._gram[:, rows]) + self._offset

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg.design import Columns
 from onefit._typing import Array
 from onefit.curvature.base import Direction, total_curvature
 from onefit.exceptions import SolverError
@@ -48,6 +49,8 @@ def conjugate_gradients(
     most : int
         Products with K.
     """
+    if rhs.coef.ndim == 1:
+        return _of_one(times, scaled, pairing, rhs, error, most)
     found, left, along = _zeros(rhs), _copied(rhs), _copied(scaled(rhs))  # changed in place
     size = first = pairing(along, left)
     moving = np.asarray(size > 0)
@@ -66,6 +69,36 @@ def conjugate_gradients(
                 break
             _continue(along, np.where(moving, size / last, 0.0), solved)
     return found, bool(np.all(size <= error**2 * first))
+
+
+def _of_one(
+    times: Callable[[Direction], Direction],
+    scaled: Callable[[Direction], Direction],
+    pairing: Callable[[Direction, Direction], Array],
+    rhs: Direction,
+    error: float,
+    most: int,
+) -> tuple[Direction, bool]:
+    """The same of a single gradient, where every call counts beside a product with a sparse X."""
+    found, left, along = _zeros(rhs), _copied(rhs), _copied(scaled(rhs))  # changed in place
+    size = first = float(pairing(along, left))
+    for _ in range(most):
+        bent = times(along)
+        curved = float(pairing(along, bent))
+        if not (size > 0 and curved > 0):
+            break
+        length = size / curved
+        for part, step, change, more in zip(found, along, left, bent, strict=True):
+            part += length * step
+            change -= length * more
+        solved = scaled(left)
+        last, size = size, float(pairing(solved, left))
+        if not size > error**2 * first:
+            break
+        for part, more in zip(along, solved, strict=True):
+            part *= size / last
+            part += more
+    return found, size <= error**2 * first
 
 
 def _zeros(like: Direction) -> Direction:
@@ -108,14 +141,17 @@ class Products:
 
     def times(self, along: Direction) -> Direction:
         """K times a direction, or several along a last axis."""
-        change = _linalg.times(self.fit.problem.X, along.coef) + along.intercept
-        rows = _linalg.with_axes(self.bends, change) * change
-        curved = _linalg.with_axes(self._ridge, along.coef) * self.shares * along.coef
-        levels = rows.sum(axis=0)
-        return Direction(
-            self._held(_linalg.transposed_times(self.fit.problem.X, rows)) + curved,
-            levels if self.fit.problem.intercept else np.zeros_like(levels),
-        )
+        change = self._design.times(along.coef)
+        change += along.intercept
+        change *= _linalg.with_axes(self.bends, change)
+        coef = self._held(self._design.transposed_times(change))
+        coef += _linalg.with_axes(self._ridge, along.coef) * self.shares * along.coef
+        levels = change.sum(axis=0)
+        return Direction(coef, levels if self.fit.problem.intercept else np.zeros_like(levels))
+
+    @cached_property
+    def _design(self) -> Columns:
+        return _linalg.as_columns(self.fit.problem.X)
 
     def solve(self, gradient: Direction, error: float = SHARPLY) -> Direction:
         """K⁻¹ times a gradient, or several along a last axis.
@@ -174,9 +210,8 @@ class Products:
             return self
         return replace(self, bends=self.bends[:, which], shares=self.shares[which])
 
-    def squares(self, gradient: Direction) -> Array:
-        """gᵀ K⁻¹ g at most, of each: what is left of a rough solution is bounded by K ≥ C."""
-        step, _ = self.approached(gradient, CLOSELY)
+    def squares(self, gradient: Direction, step: Direction) -> Array:
+        """gᵀ K⁻¹ g at most, of each: what a rough solution leaves is bounded by K ≥ C."""
         made = self.times(step)
         left = Direction(self._held(gradient.coef) - made.coef, gradient.intercept - made.intercept)
         return pairing(step, gradient) + pairing(step, left) + self._squares_at_most(left)
@@ -231,7 +266,11 @@ class Products:
 
     def _held(self, coef: Array) -> Array:
         """Zero off the tangent."""
-        return coef if self.fit.tangent.support.all() else (self.fit.tangent.support * coef.T).T
+        return coef if self._holds_none else (self.fit.tangent.support * coef.T).T
+
+    @cached_property
+    def _holds_none(self) -> bool:
+        return bool(self.fit.tangent.support.all())
 
     def beside(self, gradient: Direction) -> Array:
         """Z P⁻¹ times gradients, with centred columns and the diagonal P of their K: (n, r)."""

@@ -1,10 +1,8 @@
-"""K whose forms are told by a factor in single precision, in half the time, with the rounding of that."""
+"""K of which a factor in single precision tells the forms, in half the time, with the rounding of that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, WrappedScalar
@@ -13,20 +11,28 @@ from onefit.curvature.dual import Dual
 
 @dataclass(frozen=True)
 class InSingle(WrappedScalar):
-    """Forms in single precision; whatever else is asked for is told by a factor in double precision."""
+    """Forms in single precision; whatever else is asked for is told by a factor in double precision.
+
+    Attributes
+    ----------
+    inner : Dual
+        Not factored yet.
+    X : design
+    rough : Dual
+        The same with a factor in single precision, for what is checked by other means.
+    """
 
     inner: Dual
     X: Design
-    forms: Array
-    rounding: float
+    rough: Dual
 
     @property
     def condition(self) -> float:
         """In units of the rounding of double precision, as bounds take it."""
-        return self.rounding
+        return self.rough.condition
 
     def quadratic_forms(self) -> Array:
-        return self.forms
+        return self.rough.quadratic_forms()
 
     def solve(self, gradient: Direction) -> Direction:
         return self.inner.solve(gradient)
@@ -39,6 +45,5 @@ def in_single(K: Curvature) -> Curvature:
     """K with forms in single precision, where these can be told and nobody has made a factor yet."""
     if not isinstance(K, Dual) or K.is_factored:
         return K
-    with np.errstate(over="ignore", invalid="ignore"):  # of what single precision does not hold
-        known = K.forms_in_single()
-    return K if known is None else InSingle(K, K.X, *known)
+    rough = K.in_single
+    return K if rough is None else InSingle(K, K.X, rough)

@@ -14,16 +14,15 @@ For a quadratic loss and a fixed pattern this is the refit.  For others it is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Direction, Dual, factor
+from onefit.curvature import Curvature, Direction, Dual, InSingle, factor
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import (
@@ -34,10 +33,10 @@ from onefit.leave_out.chords import (
     FactoredAnew,
     FoldProblems,
     LeftOutCurvature,
-    Point,
     repeat_steps,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
+from onefit.leave_out.reach import ByRow, Reach, bounds_at, nothing_is_known, reach_at_most
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.row_steps import steps_in_rows
@@ -45,8 +44,6 @@ from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
 from onefit.numerics import LEAST_SLACK
 from onefit.problem import some_sets
-
-ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
 SAME_SHRINK = 1e-11  # between two of them that are one
@@ -201,11 +198,11 @@ class Blocks:
             _factor_anew(self, some, MAX_STEPS)
 
     def settle(
-        self, which: Index, refits: FoldProblems, end: End, reach: _Reach, without: LeftOutCurvature
+        self, which: Index, refits: FoldProblems, end: End, reach: Reach, without: LeftOutCurvature
     ) -> None:
         """Take over the values of some folds that have settled, and bound them."""
         with np.errstate(over="ignore", invalid="ignore"):  # of those that went astray
-            bounds = _bounds(self.fit, refits, end.point, reach, without)
+            bounds = bounds_at(self.fit, refits, end.point, reach, without)
         settled = np.flatnonzero(end.settled)
         own, rows, place = self.folds.judged(which[settled])
         self.eta[place] = end.point.eta[rows, ..., settled[own]]
@@ -213,56 +210,6 @@ class Blocks:
         coefs, levels = end.point.coef.T[settled], end.point.intercept.T[settled]
         for k, coef, level in zip(which[settled].tolist(), coefs, levels, strict=True):
             self.ends[k] = Direction(coef.T, np.asarray(level.T))
-
-
-class _Reach(NamedTuple):
-    """Norms in A⁻¹ of the folds of a batch."""
-
-    widest: Array  # (f,): M
-    forms: ByRow  # z_iᵀ A⁻¹ z_i
-    spread: Spread
-
-
-def _bounds(fit: Fit, refits: FoldProblems, point: Point, reach: _Reach, own: LeftOutCurvature) -> ByRow:
-    """Bounds of the predictors at some points."""
-    problem, R = fit.problem, fit.problem.self_concordance()
-    gradient = refits.gradient(point)
-    gradient = Direction(np.where(fit.tangent.support[..., None], gradient.coef, 0.0), gradient.intercept)
-    if np.all(reach.spread.off == 0.0) and R == 0.0 and not problem.loss.jumps:
-        stays = refits.pattern_stays(point)
-        change = refits.base.predict(own.solve(gradient))
-        change = np.abs(change).reshape(problem.n, -1, len(stays)).max(axis=1)
-        return lambda own, rows: np.where(stays[own], change[rows, own], np.inf)
-    if R is None or (R > 0 and problem.loss.jumps):
-        return _nothing_is_known
-    norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
-    travelled = prove.travelled(fit, point.eta, refits.weights)
-    length = prove.radius(R, norm, travelled, reach.widest, reach.spread.low)
-    stays = refits.pattern_stays(point, prove.drift(R, length, travelled, reach.widest))
-    if problem.loss.jumps:
-        stays &= _pieces_stay(fit, refits, point, reach.widest * length)
-
-    def found(own: Index, rows: Index) -> Array:
-        with np.errstate(invalid="ignore"):
-            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
-        return np.where(stays[own] & np.isfinite(off), off, np.inf)
-
-    return found
-
-
-def _nothing_is_known(_: Index, rows: Index) -> Array:
-    return np.full(len(rows), np.inf)
-
-
-def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> Mask:
-    """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
-    problem = fit.problem
-    room = np.where(np.isfinite(room), room, 0.0)
-    there = [problem.loss_at("hessian", point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
-    here = problem.loss.hessian(problem.y, fit.eta)[..., None]
-    gone = _linalg.with_axes(refits.weights, point.eta, last=1) == 0
-    stays = [((part == here) | gone).reshape(-1, len(room)).all(axis=0) for part in there]
-    return np.asarray(np.all(stays, axis=0))
 
 
 # --- the block formula -----------------------------------------------------------------------------
@@ -292,21 +239,21 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
     blocks.reached[which] = possible
 
 
-def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> _Reach:
+def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> Reach:
     """Norms in A⁻¹ for the sets of a batch."""
     largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink / blocks.base_shrink)
     widest = np.sqrt(largest / np.maximum(slack, LEAST_SLACK))  # with less nothing is claimed
     own = forms.left_out(kept)
     spread = blocks.curvature_at(batch.shrink)[1].spread
     spread = Spread(*(part[batch.which] for part in spread))
-    return _Reach(widest, lambda j, rows: own[j, batch.places(j, rows)], spread)
+    return Reach(widest, lambda j, rows: own[j, batch.places(j, rows)], spread)
 
 
-def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> ByRow:
+def _bound_steps(blocks: Blocks, batch: Batch, reach: Reach, norm: Array) -> ByRow:
     """Bounds of the predictors one step away."""
     problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
     if R is None or problem.loss.jumps or blocks.fit.is_kinked:
-        return _nothing_is_known
+        return nothing_is_known
     length = prove.radius_of_step(R, norm, reach.widest, reach.spread)
 
     def found(own: Index, rows: Index) -> Array:
@@ -318,26 +265,35 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: _Reach, norm: Array) -> By
 
 
 def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
-    """Repeat the steps of the folds of a batch, and bound what is left."""
+    """Repeat the steps of the folds of a batch, and bound what is left.
+
+    Steps with a factor in single precision are bounded by products, whatever rounding there is in them.
+    """
+    K, is_rough = batch.curvature, False
+    if isinstance(K, InSingle):
+        is_rough = tol > 1.0
+        batch = replace(batch, curvature=K.rough if is_rough else K.inner)
     forms = forms_of(blocks.fit, batch, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
     hat = blocks.hat(batch.curvature, len(batch.which))
     step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, hat)
     refits = blocks.refits(batch.which)
-    end = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink)
-    reach = _reach(blocks, batch, forms, kept, forms.slack)
-    blocks.settle(batch.which, refits, end.ended(refits, step.parameters), reach, step)
+    end = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink).ended(refits, step.parameters)
+    if is_rough:
+        own = ByProducts.of(refits, step.solve)
+        blocks.settle(batch.which, refits, end, reach_at_most(refits, own), own)
+    else:
+        reach = _reach(blocks, batch, forms, kept, forms.slack)
+        blocks.settle(batch.which, refits, end, reach, step)
 
 
 def _by_products(blocks: Blocks, which: Index, tol: float, most: int) -> None:
     """Repeat the steps of some folds by conjugate gradients, and bound what is left."""
     refits = blocks.refits(which)
-    own, even = ByProducts.of(refits), Spread(np.ones(len(which)), np.ones(len(which)))
+    own = ByProducts.of(refits)
     end = repeat_steps(refits, own.solve, refits.at_fit(), most, tol)
-    forms = own.products.forms_at_most()
-    widest = np.sqrt(np.max(forms, axis=0, where=refits.weights > 0, initial=0.0))
-    blocks.settle(which, refits, end, _Reach(widest, lambda k, rows: forms[rows, k], even), own)
+    blocks.settle(which, refits, end, reach_at_most(refits, own), own)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
@@ -383,7 +339,7 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
         return np.full(len(rows), np.inf) if quadratic else forms[own, rows]
 
     blocks.slack[which] = 1.0
-    blocks.settle(which, refits, end, _Reach(widest, of_rows, even), own)
+    blocks.settle(which, refits, end, Reach(widest, of_rows, even), own)
     for k in which[~known].tolist():
         blocks.bounds[blocks.tested(k)] = np.inf
 

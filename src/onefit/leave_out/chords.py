@@ -226,22 +226,32 @@ class LeftOutCurvature(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByProducts:
-    """The curvature without each fold, of which only products are taken."""
+    """The curvature without each fold, of which only products are taken.
+
+    Attributes
+    ----------
+    products : Products
+    roughly : callable or None
+        About A⁻¹ times a gradient of each fold, where that is at hand; conjugate gradients where it is not.
+    """
 
     products: Products
+    roughly: Solve | None = None
 
     @classmethod
-    def of(cls, refits: FoldProblems) -> ByProducts:
+    def of(cls, refits: FoldProblems, roughly: Solve | None = None) -> ByProducts:
         """At the fit, with the weights and the penalty of each refit."""
         fit, held = refits.fit, refits.fit.problem.weights > 0
         bends = np.divide(fit.hessian, fit.problem.weights, out=np.zeros_like(fit.hessian), where=held)
-        return cls(Products(fit, bends[:, None] * refits.weights, refits.keeps))
+        return cls(Products(fit, bends[:, None] * refits.weights, refits.keeps), roughly)
 
     def solve(self, gradient: Direction) -> Direction:
+        if self.roughly is not None:
+            return self.roughly(gradient)
         return self.products.approached(gradient, CLOSELY)[0]  # steps that lead nowhere are not taken
 
     def squares(self, gradient: Direction) -> Array:
-        return self.products.squares(gradient)
+        return self.products.squares(gradient, self.solve(gradient))
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,7 +190,8 @@ class SomeLeftOut(NamedTuple):
 
 def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
     """What is known at first, for one sample of the rows after another."""
-    state = State.of(fit, None, curvature, yardstick, KNOWN)
+    known = in_single(curvature) if curvature is not None and _is_for_forms_alone(fit) else curvature
+    state = State.of(fit, None, known, yardstick, KNOWN)
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()
     return state

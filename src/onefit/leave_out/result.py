@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -175,6 +175,11 @@ class LeftOut:
     def strained(self) -> Mask:
         """Values of which nothing is known and whose step divides by next to nothing: (t,)."""
         return (self.slack < LEAST_SLACK)[self.fold] & ~np.isfinite(self.bounds)
+
+    def stepped_once(self, iterated: Iterable[int]) -> Mask:
+        """Values after a first step alone, where besides what is told here these sets were iterated: (t,)."""
+        done = [self.stepped, self.anew, self.pivoted, self.failed, np.array([*iterated], dtype=np.intp)]
+        return ~np.isin(self.fold, np.concatenate(done))
 
     def shortened(self, shares: Array) -> Array:
         """Values had steps been shares, (t,), as long: (t,) or (t, c)."""

@@ -47,9 +47,8 @@ class RowEnd(NamedTuple):
         fit = refits.fit
         with np.errstate(over="ignore", invalid="ignore"):
             step = parameters(self.dual)
-            point = Point(
-                fit.coef[..., None] - step.coef, fit.intercept[..., None] - step.intercept, self.eta
-            )
+            eta = fit.eta[..., None] - refits.base.predict(step)  # with the rounding that these have
+            point = Point(fit.coef[..., None] - step.coef, fit.intercept[..., None] - step.intercept, eta)
             return End(point, self.settled & refits.descended(point))
 
     def take(self, moving: _Moving, which: Mask, dual: Array, eta: Array) -> None:

@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, unseen, wanting
+from onefit.leave_out.lengths import cost_of_lengths, step_lengths
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
+BY_CHANCE = 0.1  # share of what is else thought of a row that the length of its step cannot take away
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 
@@ -41,7 +43,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     generator = np.random.default_rng(rng)
     room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
     too_far = UNRELIABLE / state.max_error
-    part = _Part.of(state, yardstick, state.room)
+    part = _Part.of(state, yardstick, state.room).measured(room)
     fewest, most = part.fewest, max(part.fewest, int(affordable / part.each))
     if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
         _solve_all(state, yardstick, affordable, rng)
@@ -55,7 +57,8 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
             m = max(most, part.enough(drawn, share, too_far * room))
         if fewest < m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
-            part, drawn, _ = _Part.of(state, yardstick, NEGLIGIBLE * room).drawn(m, generator, room)
+            part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
+            part, drawn, _ = part.drawn(m, generator, room)
             found = part.correction(drawn)
     found, doubt = _with_doubt(found, state, yardstick)
     if m >= MOST * part.frame.size or found.error > too_far * room:
@@ -96,9 +99,10 @@ class _Part(NamedTuple):
     weights: Array  # (r,), share of each set in the mean
     losses: Array  # (r,), mean loss of each set
     effect: Array  # (r,), what each may change
+    lengths: Array | None  # (n,), shares of first steps that the losses are those of; None of whole ones
 
     @classmethod
-    def of(cls, state: State, yardstick: Yardstick, room: float) -> _Part:
+    def of(cls, state: State, yardstick: Yardstick, room: float, lengths: Array | None = None) -> _Part:
         """All sets but those that together may change next to nothing."""
         own = state.errors()
         inside = wanting(own, room)
@@ -116,11 +120,26 @@ class _Part(NamedTuple):
         ended = iterated & ~settled  # anywhere
         effect[settled], effect[ended] = 0.0, np.maximum(effect[ended], np.abs(weights @ _finite(losses)))
         if is_regular(found.fit) and state.estimate is None:  # else leverages are off, too
-            effect = np.minimum(bound, change * _curved_by(found)[frame])
+            effect = change * _curved_by(found)[frame]
+            if lengths is not None:
+                eta = found.shortened(np.where(found.stepped_once(state.starts), lengths, 1.0))
+                whole, losses = losses, _means(found, yardstick, eta)[frame]
+                effect = np.maximum(np.abs(losses - whole), BY_CHANCE * effect)
+            effect = np.minimum(bound, effect)
         rest = float(own[~inside].sum())
-        return cls(
-            state, yardstick, found, state.rough, frame, own[frame], rest, weights, _finite(losses), effect
-        )
+        own, losses = own[frame], _finite(losses)
+        return cls(state, yardstick, found, state.rough, frame, own, rest, weights, losses, effect, lengths)
+
+    def measured(self, room: float) -> _Part:
+        """With the lengths of all steps, where these and the fewest rows take less than a sample without."""
+        state, step = self.state, self.state.step
+        if step is None or state.estimate is not None or not is_regular(state.fit):
+            return self
+        expected = partial(expected_spread, self.effect, self.weights)
+        more = size_for(room / QUANTILE, expected, FEWEST, self.frame.size) - FEWEST
+        if cost_of_lengths(state.fit, step.curvature).seconds >= more * self.each:
+            return self
+        return _Part.of(state, self.yardstick, state.room, step_lengths(state.fit, step))
 
     @property
     def fewest(self) -> int:
@@ -166,14 +185,18 @@ class _Part(NamedTuple):
 
     def best_share(self, drawn: Draw) -> float:
         """Share of steps of which nothing is known that would have been the best guess for those drawn."""
+        if self.lengths is not None:
+            return 1.0
         shares = np.linspace(0.0, 1.0, SHARES)
         return float(shares[np.argmin([self._expanded(drawn, share) for share in shares])])
 
     def _expanded(self, drawn: Draw, share: float) -> float:
         """Standard error of the difference that a sample tells, had steps been a share as long."""
-        before, exact = self.before, self.losses + self._change()
-        eta = before.shortened(np.where(self.rough, share, 1.0))
-        off = self.weights * (exact - _finite(_means(before, self.yardstick, eta)[self.frame]))
+        before, exact, guess = self.before, self.losses + self._change(), self.losses
+        if share < 1.0:
+            eta = before.shortened(np.where(self.rough, share, 1.0))
+            guess = _finite(_means(before, self.yardstick, eta)[self.frame])
+        off = self.weights * (exact - guess)
         return _spread(off[drawn.rows], drawn)[0]
 
     def enough(self, drawn: Draw, share: float, room: float) -> int:

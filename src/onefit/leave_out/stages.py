@@ -245,9 +245,7 @@ class State:
     @property
     def rough(self) -> Mask:
         """Values after a step, of which nothing is known: (t,)."""
-        found = self.found
-        done = np.concatenate([found.stepped, found.anew, found.pivoted, found.failed, list(self.starts)])
-        return ~np.isin(found.fold, done) & ~np.isfinite(found.bounds)
+        return self.found.stepped_once(self.starts) & ~np.isfinite(self.found.bounds)
 
     def settle(self, which: Index, limits: Array | float, *, proven: bool = True) -> None:
         """Solve some sets, until none may make the mean wrong by more than its limit.

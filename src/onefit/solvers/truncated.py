@@ -16,9 +16,11 @@ import numpy as np
 
 from onefit import _linalg, cost
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, conjugate_gradients, curved_along
+from onefit.curvature import Curvature, Direction, Products, conjugate_gradients, curved_along
 from onefit.curvature.base import total_curvature
+from onefit.curvature.products import pairing
 from onefit.fit import Fit
+from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
@@ -123,11 +125,13 @@ def approach(start: Fit, solve: Solve, near: float = NEAR) -> Approach:
 
 def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
     """Minus K⁻¹ gradient, to an error of ``loosely`` of the gradient in the norm of the preconditioner."""
-    X = fit.problem.X
+    X, is_plain = fit.problem.X, _linalg.has_columns(fit.problem.X) and fit.coef.ndim == 1
     found, _ = conjugate_gradients(
-        partial(curved_along, fit),
+        Products(fit, fit.hessian, np.array(1.0)).times
+        if is_plain and isinstance(fit.tangent, Coordinates)
+        else partial(curved_along, fit),
         solve,
-        lambda one, other: np.asarray(one.inner(X, other)),
+        pairing if is_plain else lambda one, other: np.asarray(one.inner(X, other)),
         gradient,
         loosely,
         MOST_PRODUCTS,

@@ -1,0 +1,76 @@
+"""Bounds of left-out predictors where steps ended, from norms in A⁻¹, the curvature without a set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out import prove
+from onefit.leave_out.chords import ByProducts, FoldProblems, LeftOutCurvature, Point
+from onefit.leave_out.rescaling import Spread
+
+ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
+
+
+class Reach(NamedTuple):
+    """Norms in A⁻¹ of the folds of a batch."""
+
+    widest: Array  # (f,): M
+    forms: ByRow  # z_iᵀ A⁻¹ z_i
+    spread: Spread
+
+
+def bounds_at(fit: Fit, refits: FoldProblems, point: Point, reach: Reach, own: LeftOutCurvature) -> ByRow:
+    """Bounds of the predictors at some points."""
+    problem, R = fit.problem, fit.problem.self_concordance()
+    gradient = refits.gradient(point)
+    gradient = Direction(np.where(fit.tangent.support[..., None], gradient.coef, 0.0), gradient.intercept)
+    if np.all(reach.spread.off == 0.0) and R == 0.0 and not problem.loss.jumps:
+        stays = refits.pattern_stays(point)
+        change = refits.base.predict(own.solve(gradient))
+        change = np.abs(change).reshape(problem.n, -1, len(stays)).max(axis=1)
+        return lambda own, rows: np.where(stays[own], change[rows, own], np.inf)
+    if R is None or (R > 0 and problem.loss.jumps):
+        return nothing_is_known
+    norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
+    travelled = prove.travelled(fit, point.eta, refits.weights)
+    length = prove.radius(R, norm, travelled, reach.widest, reach.spread.low)
+    stays = refits.pattern_stays(point, prove.drift(R, length, travelled, reach.widest))
+    if problem.loss.jumps:
+        stays &= _pieces_stay(fit, refits, point, reach.widest * length)
+
+    def found(own: Index, rows: Index) -> Array:
+        with np.errstate(invalid="ignore"):
+            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
+        return np.where(stays[own] & np.isfinite(off), off, np.inf)
+
+    return found
+
+
+def nothing_is_known(_: Index, rows: Index) -> Array:
+    """No bound at all."""
+    return np.full(len(rows), np.inf)
+
+
+def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> Mask:
+    """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
+    problem = fit.problem
+    room = np.where(np.isfinite(room), room, 0.0)
+    there = [problem.loss_at("hessian", point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
+    here = problem.loss.hessian(problem.y, fit.eta)[..., None]
+    gone = _linalg.with_axes(refits.weights, point.eta, last=1) == 0
+    stays = [((part == here) | gone).reshape(-1, len(room)).all(axis=0) for part in there]
+    return np.asarray(np.all(stays, axis=0))
+
+
+def reach_at_most(refits: FoldProblems, own: ByProducts) -> Reach:
+    """Norms in A⁻¹ by what the penalty alone allows."""
+    forms, f = own.products.forms_at_most(), len(refits.removed)
+    widest = np.sqrt(np.max(forms, axis=0, where=refits.weights > 0, initial=0.0))
+    return Reach(widest, lambda k, rows: forms[rows, k], Spread(np.ones(f), np.ones(f)))

@@ -37,6 +37,7 @@ PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, an
 JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
+ALONE = 8  # problems up to which products of pairs of columns take longer than a product for each
 AT_ONCE = 2**20  # numbers in an array of problems, or of pairs of columns, and rows
 
 
@@ -160,8 +161,10 @@ class _Columns:
         return np.asarray(self.l2.max(axis=0) == 0)
 
     def sums_of_pairs(self, weights: Array) -> Array:
-        """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), by one product with pairs of columns."""
+        """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), of many by one product with pairs."""
         n, e = self.Z.shape
+        if len(weights) <= ALONE:
+            return np.stack([_linalg.product((self.Z.T * own), self.Z) for own in weights])
         (left, right), columns = np.tril_indices(e), np.ascontiguousarray(self.Z.T)
         sums = np.zeros((len(weights), len(left)))
         size = max(1, AT_ONCE // len(left))

@@ -28,7 +28,7 @@ from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.rows import SAMPLE, Summary, summarise
-from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, mixed
+from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, leaves_rows, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
@@ -112,13 +112,14 @@ def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
 
 
 # Parameters that need all rows at once, as ``positive`` does.
-IN_MEMORY = ("cv", "scoring", "class_weight", "bounds", "penalty_factors")
+IN_MEMORY = ("scoring", "class_weight", "bounds", "penalty_factors")
 
 
 def _needing_all_rows(model: SelfTuned) -> list[str]:
     """Names of parameters that are set and need all rows at once."""
     names = [name for name in IN_MEMORY if getattr(model, name) is not None]
-    return [*names, "positive"] if model.positive else names
+    besides = {"cv": not leaves_rows(model.cv), "positive": model.positive}
+    return [*names, *(name for name, is_set in besides.items() if is_set)]
 
 
 def has_passes(model: SelfTuned) -> bool:

@@ -260,6 +260,11 @@ class Sample:
         return float(np.sqrt(np.mean(squares)))
 
 
+def leaves_rows(cv: Any) -> bool:
+    """Whether ``cv`` is leave-one-out, of rows or of groups."""
+    return cv is None or isinstance(cv, LeaveOneOut)
+
+
 def leaving(
     cv: Any, groups: Any, sample: tuple[Design, Any], *, classifier: bool
 ) -> tuple[Folds | None, Index | None]:
@@ -279,7 +284,7 @@ def leaving(
     ValueError
     """
     X, y = sample
-    if cv is None or isinstance(cv, LeaveOneOut):
+    if leaves_rows(cv):
         if groups is None:
             return None, None
         sets = by_group(groups, X.shape[0])

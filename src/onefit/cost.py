@@ -11,6 +11,10 @@ import math
 import os
 from typing import NamedTuple
 
+import numpy as np
+
+from onefit._typing import Index
+
 PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
@@ -99,6 +103,20 @@ def patterns(n: int, p: int, strengths: float) -> Work:
     More change, and in more steps, the more columns there are a row.
     """
     return Work(functions=17.0 * n * p * strengths * (1.0 + 10.0 * (p / n) ** 2))
+
+
+def spectrum(n: int, p: int) -> Work:
+    """Diagonalise the smaller Gram matrix of so many rows, and form it."""
+    small, large = sorted((float(n), float(p)))
+    return Work(0.5 * large * small**2 + 10.0 * small**3, 100.0)
+
+
+def residuals_of_sets(sizes: Index, rank: int) -> Work:
+    """Residuals without sets of rows of these sizes, by the formula for several, with so many directions.
+
+    The smallest eigenvalue tells their rounding, and takes longer than the residuals.
+    """
+    return Work(float(np.sum(sizes**2.0 * rank + 4.0 * sizes**3.0)), 30.0, float(np.sum(sizes)))
 
 
 def is_tall(n: int, p: int) -> bool:

@@ -13,7 +13,7 @@ from onefit.losses import Squared
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers import newton
-from onefit.tuning.ridge import RidgeSpectrum
+from onefit.tuning.ridge_spectrum import RidgeSpectrum
 
 ALPHAS = np.array([1e3, 1.0, 1e-3])
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 import onefit
 from onefit import RidgeLOO
 from onefit.risk.means import paired_errors
-from onefit.tuning import ridge
+from onefit.tuning import ridge_spectrum
 from onefit.tuning.contest import choose_each, choose_strength
 from onefit.tuning.selection import SELECTIONS, smallest
 
@@ -126,7 +126,7 @@ def test_a_row_that_alone_fixes_a_direction():
 def test_blocks_change_nothing(monkeypatch, at_once):
     X, Y = data((40, 6), t=11)
     whole = RidgeLOO(9, alpha_per_target=True).fit(X, Y)
-    monkeypatch.setattr(ridge, "AT_ONCE", at_once)
+    monkeypatch.setattr(ridge_spectrum, "AT_ONCE", at_once)
     parts = RidgeLOO(9, alpha_per_target=True).fit(X, Y)
     for name in ("alpha_", "alphas_", "coef_", "risk_path_", "paired_error_path_", "corrected_risk_"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-10)
@@ -134,7 +134,7 @@ def test_blocks_change_nothing(monkeypatch, at_once):
 
 @pytest.mark.parametrize("per_target", [False, True])
 def test_left_out_values_of_all_strengths_are_never_held(monkeypatch, per_target):
-    monkeypatch.setattr(ridge, "AT_ONCE", 2**14)
+    monkeypatch.setattr(ridge_spectrum, "AT_ONCE", 2**14)
     X, Y = data((100, 3), t=600)
     tracemalloc.start()
     try:

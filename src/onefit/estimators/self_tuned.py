@@ -48,7 +48,9 @@ from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult, search_path
 from onefit.tuning.race import race
-from onefit.tuning.ridge import RidgeSpectrum, search_ridge, search_ridge_each
+from onefit.tuning.ridge import search_ridge, search_ridge_each
+from onefit.tuning.ridge_spectrum import RidgeSpectrum
+from onefit.tuning.ridge_without import search_ridge_without, thoroughly
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_class_weight,
@@ -228,8 +230,7 @@ class SelfTuned(Penalized):
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
-        alone = judgement.sets is None and judgement.score is None and sample.clusters is None
-        if not (alone and sample.target.ndim == 1 and sample.offset is None):
+        if not (judgement.is_by_row and sample.target.ndim == 1 and sample.offset is None):
             return False
         if has_passes(self):
             return goes_in_passes(self, sample)
@@ -266,15 +267,17 @@ class SelfTuned(Penalized):
 
     def _candidate(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Solve and judge a path."""
-        of_squares = isinstance(self._fitted_loss(), Squared) and judgement.is_of_squares
-        if of_squares and self._is_plain_ridge(ratio) and not self._mean_scaled:
-            return self._by_spectrum(sample, ratio)
+        if isinstance(self._fitted_loss(), Squared) and not self._mean_scaled and self._is_plain_ridge(ratio):
+            return self._by_spectrum(sample, judgement, ratio)
         if goes_on_sums(self, sample):
             with suppress(SolverError):  # nonnegative coefficients of dependent columns
                 return self._on_sums(sample, judgement, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
-        in_dual = self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
+        is_curved = not isinstance(self._fitted_loss(), Squared)  # squares go by columns
+        in_dual = (
+            is_curved and self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
+        )
         design = _linalg.RowGram(sample.inner.gram) if in_dual else X
         result = search_path(
             grid,
@@ -318,14 +321,12 @@ class SelfTuned(Penalized):
         spectrum = RidgeSpectrum(self._problem(sample, 1.0, 0.0))
         return spectrum, self._grid_between(lambda: decades(spectrum.largest))
 
-    def _by_spectrum(self, sample: Sample, ratio: float) -> Candidate:
+    def _by_spectrum(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Every strength from one eigendecomposition."""
         spectrum, grid = self._spectrum(sample)
-        result = search_ridge(spectrum, grid, self.selection)
-
-        return Candidate(
-            ratio, result, lambda: (result, spectrum.left_out(float(result.strengths[result.best])))
-        )
+        search = search_ridge if judgement.is_of_squares else search_ridge_without
+        result = search(spectrum, grid, judgement, self.selection)
+        return Candidate(ratio, result, lambda: (result, thoroughly(spectrum, judgement, result)))
 
     # --- what was found ------------------------------------------------------------------------------
 

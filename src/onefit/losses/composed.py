@@ -259,7 +259,7 @@ class Offset(OfOneLoss):
     Parameters
     ----------
     loss : Loss
-        Of one output, and smooth.
+        Of one output, smooth, and not quadratic.
 
     Examples
     --------
@@ -273,10 +273,10 @@ class Offset(OfOneLoss):
 
     def __post_init__(self) -> None:
         inner: Any = self.loss
-        if isinstance(inner, CoupledLoss | PiecewiseLoss) or not inner.is_smooth:
+        if isinstance(inner, CoupledLoss | PiecewiseLoss) or not inner.is_smooth or inner.is_quadratic:
             raise ValueError(
-                f"an offset is for smooth losses of one output, not for {type(inner).__name__}: for a loss "
-                "of y − η subtract it from y"
+                f"an offset is for smooth, curved losses of one output, not for {type(inner).__name__}: for "
+                "a loss of y − η subtract it from y"
             )
 
     @property

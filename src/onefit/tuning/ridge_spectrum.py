@@ -1,0 +1,305 @@
+"""Ridge from one eigendecomposition, at any strength, of one response or of many.
+
+With X̃ = W^½ (X − 1 x̄ᵀ) = Q S^½ Vᵀ and ỹ = W^½ (y − ȳ), at every strength alpha
+
+    1 − leverage_i = (1 − Σ_j Q_ij² − w_i/Σw) + Σ_j Q_ij² alpha/(s_j + alpha),
+    residual       = (ỹ − Q Qᵀỹ) + Q diag(alpha/(s + alpha)) Qᵀỹ,
+    coefficients   = X̃ᵀ Q diag(1/(s + alpha)) Qᵀỹ,
+
+none of which loses digits as alpha goes to zero (Golub, Heath and Wahba 1979).  Of rows S that leave together
+the residuals are, with the same for several rows,
+
+    r_S = (I − H_SS)⁻¹ e_S,        I − H_SS = (I − Q Qᵀ − level)_SS + Q_S diag(alpha/(s + alpha)) Q_Sᵀ
+
+(Cook and Weisberg 1982, section 3.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index
+from onefit.fit import Fit
+from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.step import FULL_LEVERAGE
+from onefit.numerics import EPS, LEAST_SLACK, rounding_of_slack
+from onefit.penalties import L2
+from onefit.problem import Problem
+from onefit.solvers.solve import solve
+from onefit.tuning.ridge_coordinates import CentredDesign
+
+AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
+
+
+def eigenpairs_beside(K: Array, null: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues of a semi-definite K, and their vectors, with K u = 0 for a unit vector u.
+
+    In the coordinates of a reflection that takes u to the first axis, which is left out: rounding would mix
+    it with directions of small eigenvalues.
+    """
+    v = null.copy()
+    v[0] += np.copysign(1.0, v[0])
+    scale = 2.0 / (v @ v)
+    along = scale * (K @ v)
+    along -= 0.5 * scale * (v @ along) * v
+    reflected = K - np.outer(v, along)
+    reflected -= np.outer(along, v)
+    s, inner = _linalg.positive_eigenpairs(np.ascontiguousarray(reflected[1:, 1:]))
+    Q = np.outer(-scale * v, v[1:] @ inner)
+    Q[1:] += inner
+    return s, Q
+
+
+class Shrinkage(NamedTuple):
+    """What strengths do to residuals, whatever the response.
+
+    Attributes
+    ----------
+    shares : (J, r) array
+        alpha / (s + alpha).
+    slack : (J, n) array
+        1 − leverage.
+    factors : (J, n) array
+        From a residual of ỹ to the left-out one of y; NaN where a row alone fixes a direction.
+    """
+
+    shares: Array
+    slack: Array
+    factors: Array
+
+
+@dataclass(frozen=True)
+class RidgeSpectrum:
+    """The eigendecomposition of a ridge problem, of the smaller of its two Gram matrices.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its penalty is not looked at; ``y`` may have several columns.
+    """
+
+    problem: Problem
+
+    @cached_property
+    def design(self) -> CentredDesign:
+        """X̃."""
+        return CentredDesign(self.problem.X, self.problem.weights, bool(np.all(self.problem.intercept)))
+
+    @cached_property
+    def _level(self) -> Array:
+        """Weighted mean of y, or 0."""
+        return self.design.level(self.problem.y)
+
+    @cached_property
+    def _decomposition(self) -> tuple[Array, Array, Array | None]:
+        """Q (n, r), s (r,) and, of the smaller Gram matrix, V (p, r).
+
+        Where the columns explain any response Q has to be orthogonal to rounding, as that of the rows is.
+        """
+        n, p = self.problem.X.shape
+        if p < n - self.design.centred:
+            s, V = _linalg.positive_eigenpairs(self.design.gram())
+            return self.design.times(V / np.sqrt(s)), s, V
+        known = self.problem.known_inner
+        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known.gram)
+        if not self.design.centred:
+            s, Q = _linalg.positive_eigenpairs(gram)
+        else:
+            s, Q = eigenpairs_beside(gram, self.design.root / np.linalg.norm(self.design.root))
+        return Q, s, None
+
+    @property
+    def largest(self) -> float:
+        """Largest eigenvalue of X̃ᵀX̃."""
+        s = self._decomposition[1]
+        return float(s.max(initial=0.0))
+
+    def _response(self, targets: slice | Index) -> Array:
+        """ỹ of some responses: (n, t)."""
+        y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
+        return self.design.root[:, None] * (y - self._level.reshape(-1)[targets])
+
+    @cached_property
+    def _projected(self) -> Array:
+        """Qᵀ ỹ: (r, t)."""
+        Q = self._decomposition[0]
+        parts = [_linalg.product(Q.T, self._response(part)) for part in self.blocks(1)]
+        return np.hstack(parts)
+
+    @property
+    def n_targets(self) -> int:
+        """Number of responses."""
+        return self.problem.n_outputs
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Responses in blocks whose left-out values at so many strengths stay in a fast cache."""
+        size = max(1, AT_ONCE // (self.problem.n * count))
+        for start in range(0, self.n_targets, size):
+            yield slice(start, min(start + size, self.n_targets))
+
+    @cached_property
+    def _is_saturated(self) -> bool:
+        """Whether the columns explain any response: residual and slack vanish with alpha, which cancels."""
+        rows = np.count_nonzero(self.problem.weights > 0) - self.design.centred
+        return bool(len(self._decomposition[1]) >= rows)
+
+    @cached_property
+    def _squares(self) -> Array:
+        return self._decomposition[0] ** 2
+
+    def shrinkage(self, alphas: Array) -> Shrinkage:
+        """What these strengths do."""
+        s = self._decomposition[1]
+        held, saturated = self.problem.weights > 0, self._is_saturated
+        unit = np.ones((len(alphas), 1)) if saturated else alphas[:, None]
+        shares = unit / (s + alphas[:, None])
+        beyond = np.maximum(1.0 - self._squares.sum(axis=1) - self.design.share, 0.0) * (not saturated)
+        slack = beyond + _linalg.product(shares, self._squares.T)
+        least = 0.0 if saturated else FULL_LEVERAGE
+        # a row that alone fixes a direction: what is left of residual and slack is rounding
+        root = np.where(held, self.design.root, 1.0)
+        factors = np.where(slack > least, 1.0 / (np.where(slack > least, slack, 1.0) * root), np.nan)
+        factors[:, ~held] = 1.0
+        slack = slack * alphas[:, None] if saturated else slack
+        return Shrinkage(shares, np.where(held, slack, 1.0), factors)
+
+    def rounding(self, alphas: Array, slack: Array) -> Array:
+        """What rounding leaves of each left-out residual, as a share of it: (J, n)."""
+        moved = (1.0 - slack) / np.maximum(slack, LEAST_SLACK)
+        return self.rounding_of_fits(alphas)[:, None] * moved
+
+    def rounding_of_fits(self, alphas: Array) -> Array:
+        """What rounding leaves of what a fit explains, as a share of it: (J,).
+
+        Directions that the decomposition dropped have only alpha to curve them.
+        """
+        _, s, V = self._decomposition
+        has_all, saturated = len(s) == self.problem.X.shape[1], self._is_saturated
+        least = float(s.min(initial=np.inf)) if has_all or saturated else 0.0
+        added = alphas * (V is None or not saturated)  # else what Q lacks in orthogonality is not shrunk
+        return rounding_of_slack(1.0) * (self.largest + added) / (least + added)
+
+    def left_out_residuals(self, shrinkage: Shrinkage, targets: slice | Index = slice(None)) -> Array:
+        """Y − η̃ of some responses at each strength: (t, J, n)."""
+        projected = self._projected.T[targets]
+        kept = projected[:, None, :] * shrinkage.shares
+        return self._rescaled(kept, projected, targets, shrinkage.factors)
+
+    def _rescaled(self, kept: Array, projected: Array, targets: slice | Index, factors: Array) -> Array:
+        """Left-out residuals from those that are kept of Qᵀ ỹ, (t, J, r): (t, J, n)."""
+        Q = self._decomposition[0]
+        residual = _linalg.product(Q, np.concatenate(kept).T).T.reshape(*kept.shape[:2], len(Q))
+        if not self._is_saturated:
+            rest = self._response(targets).T - _linalg.product(Q, projected.T).T
+            residual += rest[:, None, :]
+        residual *= factors
+        return residual
+
+    def _from_dual(self, dual: Array) -> Array:
+        """X̃ᵀ Q dual: (p, m) for (r, m)."""
+        Q, s, V = self._decomposition
+        if V is not None:
+            return _linalg.product(V * np.sqrt(s), dual)
+        return self.design.transposed_times(_linalg.product(Q, dual))
+
+    def coefficients(self, alphas: Array) -> Array:
+        """β at each strength: (p, t, J)."""
+        s, (r, t) = self._decomposition[1], self._projected.shape
+        dual = self._projected[:, :, None] / (s[:, None] + alphas)[:, None, :]
+        return self._from_dual(dual.reshape(r, t * len(alphas))).reshape(-1, t, len(alphas))
+
+    def levels(self, coefs: Array) -> Array:
+        """Intercepts that belong to coefficients (p, t, ...): (t, ...)."""
+        along = np.tensordot(self.design.means, coefs, (0, 0))
+        return _linalg.with_axes(self._level.ravel(), along) - along
+
+    def fit(self, alpha: float | Array) -> Fit:
+        """The fit at one strength, or at one for each response, (t,)."""
+        shape = self.problem.coef_shape
+        coef = self._from_dual(self._projected / (self._decomposition[1][:, None] + alpha))
+        penalty = L2(alpha if np.ndim(alpha) == 0 else np.broadcast_to(alpha, shape))
+        level = np.asarray(self.levels(coef)).reshape(self.problem.outputs)
+        return Fit(replace(self.problem, penalty=penalty), coef.reshape(shape), level)
+
+    def left_out(self, alpha: float | Array) -> LeftOut:
+        """Leave-one-out at one strength, or at one for each response, (t,)."""
+        fit, t = self.fit(alpha), self.n_targets
+        strengths, which = np.unique(np.broadcast_to(alpha, t), return_inverse=True)
+        shares, slacks, factors = self.shrinkage(strengths)
+        eta, bounds = np.empty((self.problem.n, t)), np.zeros(self.problem.n)
+        y, rounding = self.problem.y.reshape(eta.shape), self.rounding(strengths, slacks)
+        for part in self.blocks(1):
+            own, projected = which[part], self._projected.T[part]
+            kept = projected * shares[own]
+            residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])[:, 0]
+            np.subtract(y[:, part], residual.T, out=eta[:, part])
+            np.maximum(bounds, (rounding[own] * np.abs(residual)).max(axis=0), out=bounds)
+        slack = np.bincount(which, minlength=len(strengths)) @ slacks / t
+        if np.isnan(eta).any():  # a row alone fixes a direction: it has to be refitted
+            return leave_out(solve(fit).fit)
+        left_out, gone = eta.reshape(self.problem.y.shape), self.problem.weights == 0
+        left_out[gone] = fit.eta[gone]
+        ones = np.ones(self.problem.n)  # nothing was divided by a vanishing slack, to be wary of
+        return LeftOut(fit, left_out, np.where(gone, 0.0, bounds), np.where(gone, 0.0, 1.0 - slack), ones)
+
+    def without_sets(self, alpha: float, batches: Iterable[Index]) -> Iterator[tuple[Array, Array]]:
+        """Left-out predictors of sets of rows that leave together, some sets of one size at a time.
+
+        Each of ``batches`` holds the rows of its sets, (f, m), all of positive weight.  Yields η̃, (f, m, t),
+        missing where a set alone fixes a direction, and how far rounding may have moved any of a set, (f,).
+        """
+        Q, s, _ = self._decomposition
+        saturated, everyone, y = self._is_saturated, slice(None), self.problem.y.reshape(self.problem.n, -1)
+        shares = 1.0 / (s + alpha) if saturated else s / (s + alpha)  # of slack over alpha, or of leverage
+        along = _linalg.product(Q, shares[:, None] * self._projected)
+        residual = along if saturated else self._response(everyone) - along
+        for rows in batches:
+            own, root = Q[rows], self.design.root[rows]
+            slack = np.matmul(own * shares, own.transpose(0, 2, 1))
+            if not saturated:
+                level = self.design.share[rows] / root
+                slack = np.eye(rows.shape[1]) - root[:, :, None] * level[:, None] - slack
+            least = np.linalg.eigvalsh(slack)[:, 0] * (alpha if saturated else 1.0)
+            is_held = least > (EPS * alpha / (self.largest + alpha) if saturated else FULL_LEVERAGE)
+            slack[~is_held] = np.nan
+            left = np.linalg.solve(slack, residual[rows]) / root[:, :, None]
+            share = self.rounding(np.array([alpha]), least[None])[0]
+            yield y[rows] - left, share * np.abs(left).max(axis=(1, 2))
+
+    def of_rows(self, rows: Index) -> RidgeSpectrum:
+        """That of some of the rows."""
+        problem = self.problem
+        X, y, weights = _linalg.some_rows(problem.X, rows), problem.y[rows], problem.weights[rows]
+        return RidgeSpectrum(replace(problem, X=X, y=y, weights=weights))
+
+    def predict(self, X: Design, alpha: float) -> tuple[Array, Array]:
+        """η of other rows at one strength, (m, t), and how far rounding may have moved any of them, (m,)."""
+        at = np.array([alpha])
+        coef = self.coefficients(at)
+        level = self.levels(coef)[:, 0]
+        moved = _linalg.times(X, coef[:, :, 0])
+        largest = np.abs(moved + level - self._level.ravel()).max()
+        return moved + level, np.full(len(moved), self.rounding_of_fits(at)[0] * largest)
+
+    def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
+        """Squared left-out error of each row of some responses at each strength: (t, J, n)."""
+        losses = self.left_out_residuals(shrinkage, targets)
+        np.square(losses, out=losses)
+        lost = np.flatnonzero(np.isnan(shrinkage.factors).any(axis=1))
+        some = self._of(targets) if lost.size else self
+        for j in lost:
+            losses[:, j] = ((some.problem.y - some.left_out(float(alphas[j])).eta) ** 2).T
+        return losses
+
+    def _of(self, targets: Index) -> RidgeSpectrum:
+        """The same with some of the responses."""
+        y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
+        some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self.design.centred)))
+        some.__dict__["_decomposition"] = self._decomposition
+        return some

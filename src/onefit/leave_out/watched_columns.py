@@ -1,0 +1,90 @@
+"""The columns that problems without sets of rows share, and their sums over the rows with other weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index, Mask
+from onefit.curvature.outputs import ignores_shifts
+from onefit.fit import Fit
+from onefit.leave_out.vertex import may_be_tied
+
+PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
+ALONE = 8  # problems up to which products of pairs of columns take longer than a product for each
+AT_ONCE = 2**20  # numbers in an array of pairs of columns and rows
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedColumns:
+    """The columns that are watched, centred where there are intercepts, and a column of ones."""
+
+    fit: Fit
+    watched: Index
+    Z: Array  # (n, e)
+    means: Array  # (e − 1,)
+    free: Mask  # (c, e), coordinates that are parameters
+    l1: Array  # (c, e)
+    l2: Array
+
+    @classmethod
+    def of(cls, fit: Fit, watched: Index) -> WatchedColumns:
+        problem = fit.problem
+        part = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(watched)).T
+        means = np.zeros(len(watched))
+        if np.all(problem.intercept):
+            means = np.average(part, axis=0, weights=problem.weights)
+        Z = np.column_stack([part - means, np.ones(problem.n)])
+        l1, l2 = (
+            np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, problem.n_outputs))]).T
+            for one in problem.separable.strengths(fit.coef.shape)
+        )
+        free = np.isfinite(l1) & np.isfinite(l2)
+        free[:, -1] = problem.intercept
+        return cls(fit, watched, Z, means, free, np.where(free, l1, 0.0), np.where(free, l2, 0.0))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.free)
+
+    @cached_property
+    def may_be_tied(self) -> Mask:
+        """Coefficients that may be on their bound beside others as good: (p, c, 1)."""
+        return may_be_tied(self.fit).reshape(len(self.fit.coef), self.outputs, 1)
+
+    @cached_property
+    def may_shift(self) -> Mask:
+        """Columns along which a constant for all outputs changes no loss and bends no penalty: (e,)."""
+        if self.outputs == 1 or not ignores_shifts(self.fit.hessian):
+            return np.zeros(self.free.shape[1], dtype=bool)
+        return np.asarray(self.l2.max(axis=0) == 0)
+
+    def sums_of_pairs(self, weights: Array) -> Array:
+        """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), of many by one product with pairs."""
+        n, e = self.Z.shape
+        if len(weights) <= ALONE:
+            return np.stack([_linalg.product((self.Z.T * own), self.Z) for own in weights])
+        (left, right), columns = np.tril_indices(e), np.ascontiguousarray(self.Z.T)
+        sums = np.zeros((len(weights), len(left)))
+        size = max(1, AT_ONCE // len(left))
+        for start in range(0, n, size):
+            some = columns[:, start : start + size]
+            sums += _linalg.product(some[left] * some[right], weights[:, start : start + size].T).T
+        place = np.empty((e, e), dtype=np.intp)
+        place[left, right] = place[right, left] = np.arange(len(left))
+        return sums[:, place]
+
+    def pinned(self, K: Array, on: Mask) -> Array:
+        """K (a, q, q) with curvature where all outputs of a column may shift together."""
+        if not self.may_shift.any():
+            return K
+        c, e = self.free.shape
+        pinned = K.reshape(-1, c, e, c, e).copy()
+        shifts = on.reshape(-1, c, e).all(axis=1) & self.may_shift
+        diagonal = PINNED * np.einsum("acece->ace", pinned).mean(axis=1)
+        every = np.arange(e)
+        pinned[:, :, every, :, every] += np.where(shifts, diagonal, 0.0).T[:, :, None, None]
+        return pinned.reshape(K.shape)

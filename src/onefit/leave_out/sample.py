@@ -31,6 +31,9 @@ FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
 BY_CHANCE = 0.1  # share of what is else thought of a row that the length of its step cannot take away
+SPARED = (
+    2 * FEWEST
+)  # rows that the lengths of steps spare a sample, about: what was thought of it is far more
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 
@@ -136,7 +139,7 @@ class _Part(NamedTuple):
         if step is None or state.estimate is not None or not is_regular(state.fit):
             return self
         expected = partial(expected_spread, self.effect, self.weights)
-        more = size_for(room / QUANTILE, expected, FEWEST, self.frame.size) - FEWEST
+        more = min(size_for(room / QUANTILE, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
         if cost_of_lengths(state.fit, step.curvature).seconds >= more * self.each:
             return self
         return _Part.of(state, self.yardstick, state.room, step_lengths(state.fit, step))

@@ -125,6 +125,11 @@ def ridge(quick: bool) -> Iterator[Row]:
         ours, theirs = onefit.RidgeLOO(alphas=few), RidgeCV(alphas=few)
         times = paired(lambda o=ours, A=A, b=b: o.fit(A, b), lambda o=theirs, A=A, b=b: o.fit(A, b))
         yield Row(f"RidgeLOO {n} x {p}, 10 strengths / RidgeCV", *times, ">= 1")
+    for n, p in [(200, 10)] if quick else [(442, 10), (2000, 200), (200, 1000)]:
+        A, b = toeplitz(n, p, 5)
+        ours, theirs = onefit.RidgeLOO(alphas=alphas, cv=5), RidgeCV(alphas=alphas, cv=5)
+        times = paired(lambda o=ours, A=A, b=b: o.fit(A, b), lambda o=theirs, A=A, b=b: o.fit(A, b))
+        yield Row(f"RidgeLOO(cv=5) {n} x {p}, 50 strengths / RidgeCV(cv=5)", *times, ">= 1")
 
 
 def exact(quick: bool) -> Iterator[Row]:

@@ -168,7 +168,7 @@ def _parts(step: Any) -> Iterator[Any]:
 def _learns_from_y(step: Any) -> bool:
     if not hasattr(step, "__sklearn_tags__"):  # "passthrough", or no estimator of scikit-learn's kind
         return False
-    from sklearn.feature_selection import SelectorMixin, VarianceThreshold  # a fifth of the import of onefit
+    from sklearn.feature_selection import SelectorMixin, VarianceThreshold  # slow to import
 
     # selectors need no y by their tags, because their scores may do without; a variance needs none
     selects = isinstance(step, SelectorMixin) and not isinstance(step, VarianceThreshold)

@@ -50,7 +50,7 @@ from onefit.tuning.path import JudgedPath, SearchResult, search_path
 from onefit.tuning.race import race
 from onefit.tuning.ridge import search_ridge, search_ridge_each
 from onefit.tuning.ridge_spectrum import RidgeSpectrum
-from onefit.tuning.ridge_without import search_ridge_without, thoroughly
+from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.selection import SELECTIONS, Selection
 from onefit.validation import (
     check_class_weight,
@@ -324,9 +324,10 @@ class SelfTuned(Penalized):
     def _by_spectrum(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Every strength from one eigendecomposition."""
         spectrum, grid = self._spectrum(sample)
-        search = search_ridge if judgement.is_of_squares else search_ridge_without
-        result = search(spectrum, grid, judgement, self.selection)
-        return Candidate(ratio, result, lambda: (result, thoroughly(spectrum, judgement, result)))
+        sets = judgement.sets
+        rows = spectrum if sets is None else RidgeWithoutSets(spectrum, sets, len(grid.values))
+        result = search_ridge(rows, grid, judgement, self.selection)
+        return Candidate(ratio, result, lambda: (result, rows.left_out(float(result.strengths[result.best]))))
 
     # --- what was found ------------------------------------------------------------------------------
 

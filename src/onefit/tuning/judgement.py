@@ -296,19 +296,22 @@ class Judgement:
 
     def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
         """What left-out predictors of all rows say, and how far that may be off."""
-        losses, rows = self.losses(left_out), left_out.rows
-        weights = self.weights[rows]
-        held = weights > 0
-        spread = self.metric.spread(self.target[rows[held]], left_out.eta[held], left_out.bounds[held])
-        off = float(weights[held] @ spread / weights.sum())
+        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, left_out.bounds)
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
-        if self.score is not None:  # known where the values themselves are, whatever the loss
-            risk = float(weights @ self.metric.losses(self.target[rows], left_out.eta) / weights.sum())
-            off = 0.0 if off <= EXACT * abs(risk) else np.inf
         off = off if np.isfinite(off) else np.inf
         proven = off < np.inf and left_out.correction is None
         return Verdict(losses, np.zeros(len(losses)), off, count, proven=proven)
+
+    def spread(self, rows: Index, eta: Array, bounds: Array) -> float:
+        """How far the risk may be off where left-out predictors are by no more than bounds."""
+        weights, target = self.weights[rows], self.target[rows]
+        held = weights > 0
+        off = float(weights[held] @ self.metric.spread(target[held], eta[held], bounds[held]) / weights.sum())
+        if self.score is not None:  # known where the values themselves are, whatever the loss
+            risk = float(weights @ self.metric.losses(target, eta) / weights.sum())
+            off = 0.0 if off <= EXACT * abs(risk) else np.inf
+        return off
 
     def sample(
         self,

@@ -1,13 +1,14 @@
 """Paths of ridge at every strength from one eigendecomposition, of one response or of many.
 
-Responses are gone through in blocks, so that left-out values of all of them at all strengths are never held.
-A path goes on beyond its grid while the risk falls, and ends in one choice for all responses, or one each.
+Responses, or strengths, are gone through in blocks, so that left-out values of all responses at all strengths
+are never held.  A path goes on beyond its grid while the risk falls, and ends in one choice for all
+responses, or one each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,8 @@ from onefit.tuning.contest import Chosen, Contests, choose_each
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult
-from onefit.tuning.ridge_spectrum import RidgeSpectrum, Shrinkage
+from onefit.tuning.ridge_spectrum import AT_ONCE, RidgeSpectrum, Shrinkage
+from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.selection import Selection
 
 Judge: TypeAlias = Callable[[Index, Array], Array]  # of responses and strengths: losses (t, J, n)
@@ -62,12 +64,58 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class RidgePath:
-    """The strengths of a grid, and what they do to the residuals of a ridge problem."""
+class _GridWalk:
+    """Judges responses along a grid, and on beyond it.
+
+    Attributes
+    ----------
+    grid : Grid
+    weights : array
+        Of what counts in a risk.
+    judge : callable
+    stride : int
+        Strengths that are added at a time.
+    """
+
+    grid: Grid
+    weights: Array
+    judge: Judge
+    stride: int
+
+    def tried(self, targets: Index) -> Iterator[Tried]:
+        """Judge responses at the strengths of the grid, then on at either end while the risk falls."""
+        whole = Tried(targets, 0, 0, self.judge(targets, self.grid.values))
+        below = self._extended([whole], self.grid.weaker, weaker=True)
+        yield from self._extended(below, self.grid.stronger, weaker=False)
+
+    def _extended(self, tried: Iterable[Tried], room: Array, *, weaker: bool) -> Iterator[Tried]:
+        """Go a stride further at a time with those whose risk falls at an end."""
+        falls = self.grid.falls_below if weaker else self.grid.falls_above
+        strides = np.split(room, range(self.stride, len(room), self.stride)) if room.size else []
+        for some in tried:
+            for more in strides:
+                on = falls(means(some.losses, self.weights))
+                if not on.any():
+                    break
+                if not on.all():
+                    yield some.of(~on)
+                some = self._further(some.of(on), more, weaker=weaker)
+            yield some
+
+    def _further(self, some: Tried, more: Array, *, weaker: bool) -> Tried:
+        """The same at more strengths, which go on from the end."""
+        added = self.judge(some.targets, more if weaker else more[::-1])
+        losses = np.concatenate([some.losses, added] if weaker else [added, some.losses], axis=1)
+        above, below = (0, len(more)) if weaker else (len(more), 0)
+        return Tried(some.targets, some.above + above, some.below + below, losses)
+
+
+@dataclass(frozen=True, eq=False)
+class _Squares:
+    """Squared left-out errors of single rows, and what strengths do to residuals."""
 
     spectrum: RidgeSpectrum
-    grid: Grid
-    known: dict[bytes, Shrinkage]
+    known: dict[bytes, Shrinkage] = field(default_factory=dict)
 
     @property
     def weights(self) -> Array:
@@ -88,54 +136,63 @@ class RidgePath:
         share = self.spectrum.rounding(alphas, np.array([slack[alpha] for alpha in alphas.tolist()]))
         return np.where(self.weights > 0, (2.0 + share) * share, 0.0)
 
-    def mean_losses(self, targets: Index, alphas: Array) -> Array:
+    def mean_losses(self, _: Index, alphas: Array) -> Array:
         """Their mean over all responses, as one response: (1, J, n)."""
         total = np.zeros((1, len(alphas), len(self.weights)))
         for part in self.spectrum.blocks(len(alphas)):
             total[0] += self.losses(np.arange(part.start, part.stop), alphas).sum(axis=0)
         return total / self.spectrum.n_targets
 
-    def tried(self, targets: Index, judge: Judge) -> Iterator[Tried]:
-        """Judge responses at the strengths of the grid, then on at either end while the risk falls."""
-        whole = Tried(targets, 0, 0, judge(targets, self.grid.values))
-        below = self._extended([whole], self.grid.weaker, judge, weaker=True)
-        yield from self._extended(below, self.grid.stronger, judge, weaker=False)
+    def errors(self, alphas: Array, losses: Array) -> Array:
+        """How far risks may be off: (J,)."""
+        return means(losses * self.rounding(alphas), self.weights)
 
-    def _extended(
-        self, tried: Iterable[Tried], room: Array, judge: Judge, *, weaker: bool
-    ) -> Iterator[Tried]:
-        """Go a decade further at a time with those whose risk falls at an end."""
-        falls = self.grid.falls_below if weaker else self.grid.falls_above
-        decades = np.split(room, range(self.grid.decade, len(room), self.grid.decade)) if room.size else []
-        for some in tried:
-            for more in decades:
-                on = falls(means(some.losses, self.weights))
-                if not on.any():
-                    break
-                if not on.all():
-                    yield some.of(~on)
-                some = self._further(some.of(on), more, judge, weaker=weaker)
-            yield some
 
-    def _further(self, some: Tried, more: Array, judge: Judge, *, weaker: bool) -> Tried:
-        """The same at more strengths, which go on from the end."""
-        added = judge(some.targets, more if weaker else more[::-1])
-        losses = np.concatenate([some.losses, added] if weaker else [added, some.losses], axis=1)
-        above, below = (0, len(more)) if weaker else (len(more), 0)
-        return Tried(some.targets, some.above + above, some.below + below, losses)
+@dataclass(frozen=True, eq=False)
+class _JudgedPredictors:
+    """Losses by any judgement, of all responses at once."""
+
+    rows: RidgeSpectrum | RidgeWithoutSets
+    judgement: Judgement
+    off: dict[float, float] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Array:
+        return self.judgement.unit_weights
+
+    def mean_losses(self, _: Index, alphas: Array) -> Array:
+        """Losses of what counts as one, as of one response: (1, J, u)."""
+        size = max(1, AT_ONCE // self.judgement.target[self.rows.rows].size)
+        parts = (alphas[start : start + size] for start in range(0, len(alphas), size))
+        return np.array([loss for part in parts for loss in self._judged(part)])[None]
+
+    def _judged(self, alphas: Array) -> Iterator[Array]:
+        rows, judgement = self.rows.rows, self.judgement
+        shape = -1, *judgement.target.shape[1:]
+        for alpha, eta, bounds in zip(alphas.tolist(), *self.rows.predictors(alphas), strict=True):
+            if np.isnan(eta).any():  # what leaves fixes a direction
+                found = judgement.verdict(self.rows.left_out(alpha))
+                loss, self.off[alpha] = found.losses, found.error
+            else:
+                own = eta.reshape(shape)
+                loss, self.off[alpha] = judgement.losses_of(rows, own), judgement.spread(rows, own, bounds)
+            yield loss
+
+    def errors(self, alphas: Array, _: Array) -> Array:
+        """How far risks may be off: (J,)."""
+        return np.array([self.off[alpha] for alpha in alphas.tolist()])
 
 
 def search_ridge(
-    spectrum: RidgeSpectrum, grid: Grid, judgement: Judgement, selection: Selection
+    rows: RidgeSpectrum | RidgeWithoutSets, grid: Grid, judgement: Judgement, selection: Selection
 ) -> SearchResult:
-    """Judge every strength by the mean loss over the responses, and choose one for all.
-
-    For judgements by squared errors of single rows.
-    """
-    assert judgement.is_of_squares
-    path = RidgePath(spectrum, grid, {})
-    (tried,) = path.tried(np.zeros(1, dtype=np.intp), path.mean_losses)
-    chosen = choose_each(tried.losses.copy(), path.weights, selection)
+    """Judge every strength by what leaves rows or sets of them out, and choose one for all responses."""
+    spectrum = rows if isinstance(rows, RidgeSpectrum) else rows.spectrum
+    in_decades = judgement.is_of_squares  # others take a while
+    judged = _Squares(spectrum) if in_decades else _JudgedPredictors(rows, judgement)
+    walk = _GridWalk(grid, judged.weights, judged.mean_losses, grid.decade if in_decades else 1)
+    (tried,) = walk.tried(np.zeros(1, dtype=np.intp))
+    chosen = choose_each(tried.losses.copy(), judged.weights, selection)
     strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.outputs
     coefs = spectrum.coefficients(strengths)
     return SearchResult(
@@ -143,7 +200,7 @@ def search_ridge(
         chosen.risks[0],
         chosen.std_errors[0],
         chosen.paired_errors[0],
-        means(tried.losses * path.rounding(strengths), path.weights)[0],
+        judged.errors(strengths, tried.losses[0]),
         np.moveaxis(coefs, 2, 0).reshape(len(strengths), -1, *shape),
         spectrum.levels(coefs).T.reshape(len(strengths), *shape),
         int(chosen.best[0]),
@@ -154,11 +211,12 @@ def search_ridge(
 
 def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> EachTarget:
     """Judge every strength by the loss of each response, block by block, and choose one for each."""
-    path, found = RidgePath(spectrum, grid, {}), list[tuple[Index, int, int, Array, Chosen]]()
+    judged, found = _Squares(spectrum), list[tuple[Index, int, int, Array, Chosen]]()
+    walk = _GridWalk(grid, judged.weights, judged.losses, grid.decade)
     for part in spectrum.blocks(len(grid.values)):
-        for tried in path.tried(np.arange(part.start, part.stop), path.losses):
-            chosen = choose_each(tried.losses, path.weights, selection)
-            most = path.rounding(grid.reaching(tried.above, tried.below)).max(axis=1)  # of any row
+        for tried in walk.tried(np.arange(part.start, part.stop)):
+            chosen = choose_each(tried.losses, judged.weights, selection)
+            most = judged.rounding(grid.reaching(tried.above, tried.below)).max(axis=1)  # of any row
             found.append((*tried[:3], most * chosen.risks, chosen))
     return _joined(grid, found)
 

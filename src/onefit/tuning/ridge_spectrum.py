@@ -227,6 +227,24 @@ class RidgeSpectrum:
         level = np.asarray(self.levels(coef)).reshape(self.problem.outputs)
         return Fit(replace(self.problem, penalty=penalty), coef.reshape(shape), level)
 
+    @property
+    def rows(self) -> Index:
+        """Rows that are judged: all, (n,)."""
+        return np.arange(self.problem.n)
+
+    def predictors(self, alphas: Array) -> tuple[Array, Array]:
+        """Left-out η of single rows at each strength, (J, n, t), and what rounding leaves of it, (J, n).
+
+        Missing where a row alone fixes a direction; of rows without weight those of the fits.
+        """
+        known, y = self.shrinkage(alphas), self.problem.y.reshape(self.problem.n, -1)
+        residuals = self.left_out_residuals(known).transpose(1, 2, 0)
+        bounds = self.rounding(alphas, known.slack) * np.abs(residuals).max(axis=2)
+        eta, gone = y - residuals, self.problem.weights == 0
+        if gone.any():
+            eta[:, gone] = self.predict(_linalg.some_rows(self.problem.X, np.flatnonzero(gone)), alphas)[0]
+        return eta, np.where(gone, 0.0, bounds)
+
     def left_out(self, alpha: float | Array) -> LeftOut:
         """Leave-one-out at one strength, or at one for each response, (t,)."""
         fit, t = self.fit(alpha), self.n_targets
@@ -278,14 +296,14 @@ class RidgeSpectrum:
         X, y, weights = _linalg.some_rows(problem.X, rows), problem.y[rows], problem.weights[rows]
         return RidgeSpectrum(replace(problem, X=X, y=y, weights=weights))
 
-    def predict(self, X: Design, alpha: float) -> tuple[Array, Array]:
-        """η of other rows at one strength, (m, t), and how far rounding may have moved any of them, (m,)."""
-        at = np.array([alpha])
-        coef = self.coefficients(at)
-        level = self.levels(coef)[:, 0]
-        moved = _linalg.times(X, coef[:, :, 0])
-        largest = np.abs(moved + level - self._level.ravel()).max()
-        return moved + level, np.full(len(moved), self.rounding_of_fits(at)[0] * largest)
+    def predict(self, X: Design, alphas: Array) -> tuple[Array, Array]:
+        """η of other rows at each strength, (J, m, t), and how far rounding may have moved it, (J, m)."""
+        coefs = self.coefficients(alphas)
+        moved = _linalg.times(X, coefs)
+        levels = self.levels(coefs)
+        largest = np.abs(moved + (levels - self._level.reshape(-1, 1))).max(axis=(0, 1))
+        off = self.rounding_of_fits(alphas) * largest
+        return (moved + levels).transpose(2, 0, 1), np.broadcast_to(off[:, None], (len(off), len(moved)))
 
     def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
         """Squared left-out error of each row of some responses at each strength: (t, J, n)."""

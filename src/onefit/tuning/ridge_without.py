@@ -1,16 +1,13 @@
-"""Paths of ridge that are judged by more than squared errors of single rows: by folds, groups or a score.
+"""What leaves sets of rows out of ridge, as folds and groups do, at any strength.
 
-Every strength is left out exactly: by the formula for sets of rows, or where these are large by the spectra
-of the rows that stay without them (``ridge_spectrum``).
+By the formula for sets of rows, or where these are large by the spectra of the rows that stay without them
+(``ridge_spectrum``).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,14 +15,8 @@ from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
-from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
-from onefit.tuning.grid import Grid
-from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.ridge_spectrum import RidgeSpectrum
-from onefit.tuning.sample import Verdict
-from onefit.tuning.selection import Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +35,28 @@ class RidgeWithoutSets:
     sets: Folds
     count: int
 
+    @property
+    def rows(self) -> Index:
+        """Rows that are judged: (v,)."""
+        return self.sets.rows
+
+    def predictors(self, alphas: Array) -> tuple[Array, Array]:
+        """Left-out η of all judged rows at each strength, (J, v, t), and what rounding leaves of it, (J, v).
+
+        Missing where a set alone fixes a direction.
+        """
+        return self._anew(alphas) if self._is_anew else self._by_formula(alphas)
+
     def left_out(self, alpha: float) -> LeftOut:
-        """At one strength; by refits where a set alone fixes a direction."""
+        """At one strength; by refits where a set alone fixes a direction.  Leverages are those of rows."""
         fit, problem = self.spectrum.fit(alpha), self.spectrum.problem
-        eta, bounds = self._anew(alpha) if self._is_anew else self._by_formula(alpha)
+        at = np.array([alpha])
+        leverages = 1.0 - self.spectrum.shrinkage(at).slack[0]
+        (eta,), (bounds,) = self.predictors(at)
         if np.isnan(eta).any():
-            return leave_out(solve(fit).fit, self.sets, max_error=0.0)
+            return replace(leave_out(solve(fit).fit, self.sets, max_error=0.0), leverages=leverages)
         ones = np.ones(len(self.sets))  # nothing was divided by a vanishing slack, to be wary of
-        return LeftOut(fit, eta.reshape(-1, *problem.outputs), bounds, np.zeros(problem.n), ones, self.sets)
+        return LeftOut(fit, eta.reshape(-1, *problem.outputs), bounds, leverages, ones, self.sets)
 
     @cached_property
     def _is_anew(self) -> bool:
@@ -73,12 +78,12 @@ class RidgeWithoutSets:
         counting = np.flatnonzero(self.spectrum.problem.weights > 0)
         return [self.spectrum.of_rows(np.setdiff1d(counting, removed)) for removed in self.sets.removed]
 
-    def _anew(self, alpha: float) -> tuple[Array, Array]:
-        """Predictors of all judged rows by the spectra of the others, (v, t); and rounding, (v,)."""
+    def _anew(self, alphas: Array) -> tuple[Array, Array]:
+        """Predictors by the spectra of the rows that stay."""
         X, parts = self.spectrum.problem.X, zip(self._spectra, self.sets.tested, strict=True)
-        found = [spectrum.predict(_linalg.some_rows(X, tested), alpha) for spectrum, tested in parts]
+        found = [spectrum.predict(_linalg.some_rows(X, tested), alphas) for spectrum, tested in parts]
         eta, bounds = zip(*found, strict=True)
-        return np.concatenate(eta), np.concatenate(bounds)
+        return np.concatenate(eta, axis=1), np.concatenate(bounds, axis=1)
 
     @cached_property
     def _batches(self) -> list[tuple[Index, Index]]:
@@ -91,73 +96,12 @@ class RidgeWithoutSets:
             found.append((rows, first[own][:, None] + np.arange(m)))
         return found
 
-    def _by_formula(self, alpha: float) -> tuple[Array, Array]:
-        """Predictors of all judged rows, (v, t), missing where a set fixes a direction; rounding, (v,)."""
-        size = len(self.sets.rows)
-        eta, bounds = np.empty((size, self.spectrum.n_targets)), np.empty(size)
-        known = self.spectrum.without_sets(alpha, [rows for rows, _ in self._batches])
-        for (_, place), (values, off) in zip(self._batches, known, strict=True):
-            eta[place], bounds[place] = values, off[:, None]
+    def _by_formula(self, alphas: Array) -> tuple[Array, Array]:
+        """Predictors by the formula for sets of rows."""
+        shape = len(alphas), len(self.rows)
+        eta, bounds = np.empty((*shape, self.spectrum.n_targets)), np.empty(shape)
+        for j, alpha in enumerate(alphas.tolist()):
+            known = self.spectrum.without_sets(alpha, [rows for rows, _ in self._batches])
+            for (_, place), (values, off) in zip(self._batches, known, strict=True):
+                eta[j, place], bounds[j, place] = values, off[:, None]
         return eta, bounds
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """Strengths that were judged, as they follow one another on the path."""
-
-    judge: Callable[[float], Verdict]
-    weights: Array
-    verdicts: deque[Verdict] = field(default_factory=deque)
-    risks: deque[float] = field(default_factory=deque)
-
-    def add(self, alpha: float, *, weaker: bool = True) -> None:
-        """Judge the next strength at one end."""
-        found = self.judge(alpha)
-        risk = mean_and_error(found.losses, self.weights)[0]
-        if weaker:
-            self.verdicts.append(found)
-            self.risks.append(risk)
-        else:
-            self.verdicts.appendleft(found)
-            self.risks.appendleft(risk)
-
-    def further(self, room: Array, falls: Callable[[Array], Any], *, weaker: bool) -> int:
-        """Go on at one end while the risk falls there; how far."""
-        for count, alpha in enumerate(room.tolist()):
-            if not falls(np.array(self.risks)):
-                return count
-            self.add(alpha, weaker=weaker)
-        return len(room)
-
-
-def search_ridge_without(
-    spectrum: RidgeSpectrum, grid: Grid, judgement: Judgement, selection: Selection
-) -> SearchResult:
-    """Judge every strength by folds, groups or a score, and go on beyond the grid while the risk falls."""
-    single, sets, weights = spectrum.left_out, judgement.sets, judgement.unit_weights
-    left_out = single if sets is None else RidgeWithoutSets(spectrum, sets, len(grid.values)).left_out
-    path = _Judged(lambda alpha: judgement.verdict(left_out(alpha)), weights)
-    for alpha in grid.values.tolist():
-        path.add(alpha)
-    below = path.further(grid.weaker, grid.falls_below, weaker=True)
-    above = path.further(grid.stronger, grid.falls_above, weaker=False)
-    strengths, shape = grid.reaching(above, below), spectrum.problem.outputs
-    coefs = spectrum.coefficients(strengths)
-    return of_verdicts(
-        strengths,
-        list(path.verdicts),
-        weights,
-        np.moveaxis(coefs, 2, 0).reshape(len(strengths), -1, *shape),
-        spectrum.levels(coefs).T.reshape(len(strengths), *shape),
-        selection,
-    )
-
-
-def thoroughly(spectrum: RidgeSpectrum, judgement: Judgement, result: SearchResult) -> LeftOut:
-    """Left-out predictors at the chosen strength, with all that is told of a choice."""
-    strength = float(result.strengths[result.best])
-    alone = spectrum.left_out(strength)
-    if judgement.sets is None:
-        return alone
-    found = RidgeWithoutSets(spectrum, judgement.sets, 1).left_out(strength)
-    return replace(found, leverages=alone.leverages)

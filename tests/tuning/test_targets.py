@@ -123,11 +123,14 @@ def test_a_row_that_alone_fixes_a_direction():
 
 
 @pytest.mark.parametrize("at_once", [1, 3000])
-def test_blocks_change_nothing(monkeypatch, at_once):
+@pytest.mark.parametrize("per_target", [False, True])
+@pytest.mark.parametrize("alphas", [9, [1.0, 1e-12]])
+def test_blocks_change_nothing(monkeypatch, at_once, per_target, alphas):
     X, Y = data((40, 6), t=11)
-    whole = RidgeLOO(9, alpha_per_target=True).fit(X, Y)
+    X[:, 5] = np.arange(40) == 7  # without the penalty a row alone fixes its coefficient
+    whole = RidgeLOO(alphas, alpha_per_target=per_target, fit_intercept=False).fit(X, Y)
     monkeypatch.setattr(ridge_spectrum, "AT_ONCE", at_once)
-    parts = RidgeLOO(9, alpha_per_target=True).fit(X, Y)
+    parts = RidgeLOO(alphas, alpha_per_target=per_target, fit_intercept=False).fit(X, Y)
     for name in ("alpha_", "alphas_", "coef_", "risk_path_", "paired_error_path_", "corrected_risk_"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-10)
 

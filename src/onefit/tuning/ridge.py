@@ -19,7 +19,7 @@ from onefit.tuning.contest import Chosen, Contests, choose_each
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult
-from onefit.tuning.ridge_spectrum import AT_ONCE, RidgeSpectrum, Shrinkage
+from onefit.tuning.ridge_spectrum import ALL, RidgeSpectrum, Shrinkage, in_blocks
 from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.selection import Selection
 
@@ -111,11 +111,44 @@ class _GridWalk:
 
 
 @dataclass(frozen=True, eq=False)
+class _MeanSquares:
+    """Squared left-out errors of single rows, the mean over all responses."""
+
+    spectrum: RidgeSpectrum
+    off: dict[float, float] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Array:
+        return self.spectrum.problem.weights
+
+    def losses(self, _: Index, alphas: Array) -> Array:
+        """As of one response, (1, J, n), some rows at a time."""
+        spectrum, J, (n, t) = self.spectrum, len(alphas), (len(self.weights), self.spectrum.n_targets)
+        found, off, lost = np.empty((J, n)), np.zeros(J), np.zeros(J, dtype=bool)
+        for rows in in_blocks(n, J):
+            known, total = spectrum.shrinkage(alphas, rows), found[:, rows]
+            parts = in_blocks(t, total.size)
+            total[:] = sum(spectrum.losses(known, part, rows).sum(axis=0) for part in parts) / t
+            off += (total * _of_squares(spectrum.rounding(alphas, known.slack))) @ self.weights[rows]
+            lost |= np.isnan(known.factors).any(axis=1)
+        for j, losses in zip(np.flatnonzero(lost), spectrum.refitted_losses(ALL, alphas[lost]), strict=True):
+            found[j] = losses.mean(axis=0)
+        self.off.update(zip(alphas.tolist(), (off / self.weights.sum()).tolist(), strict=True))
+        return found[None]
+
+
+def _of_squares(share: Array) -> Array:
+    """Share of a square that may be off where that of its root is this."""
+    return (2.0 + share) * share
+
+
+@dataclass(frozen=True, eq=False)
 class _Squares:
-    """Squared left-out errors of single rows, and what strengths do to residuals."""
+    """Squared left-out errors of single rows and responses, and which share of any of them may be off."""
 
     spectrum: RidgeSpectrum
     known: dict[bytes, Shrinkage] = field(default_factory=dict)
+    off: dict[float, float] = field(default_factory=dict)
 
     @property
     def weights(self) -> Array:
@@ -123,29 +156,22 @@ class _Squares:
 
     def losses(self, targets: Index, alphas: Array) -> Array:
         """Left-out losses of some responses: (t, J, n)."""
+        shrinkage = self._shrinkage(alphas)
+        losses = self.spectrum.losses(shrinkage, targets)
+        lost = np.isnan(shrinkage.factors).any(axis=1)
+        for j, own in zip(
+            np.flatnonzero(lost), self.spectrum.refitted_losses(targets, alphas[lost]), strict=True
+        ):
+            losses[:, j] = own
+        return losses
+
+    def _shrinkage(self, alphas: Array) -> Shrinkage:
         key = alphas.tobytes()
         if key not in self.known:
             self.known[key] = self.spectrum.shrinkage(alphas)
-        return self.spectrum.losses(targets, alphas, self.known[key])
-
-    def rounding(self, alphas: Array) -> Array:
-        """What rounding leaves of each squared error, as a share, at strengths that were judged: (J, n)."""
-        slack = dict[float, Array]()
-        for key, known in self.known.items():
-            slack |= zip(np.frombuffer(key).tolist(), known.slack, strict=True)
-        share = self.spectrum.rounding(alphas, np.array([slack[alpha] for alpha in alphas.tolist()]))
-        return np.where(self.weights > 0, (2.0 + share) * share, 0.0)
-
-    def mean_losses(self, _: Index, alphas: Array) -> Array:
-        """Their mean over all responses, as one response: (1, J, n)."""
-        total = np.zeros((1, len(alphas), len(self.weights)))
-        for part in self.spectrum.blocks(len(alphas)):
-            total[0] += self.losses(np.arange(part.start, part.stop), alphas).sum(axis=0)
-        return total / self.spectrum.n_targets
-
-    def errors(self, alphas: Array, losses: Array) -> Array:
-        """How far risks may be off: (J,)."""
-        return means(losses * self.rounding(alphas), self.weights)
+            share = self.spectrum.rounding(alphas, self.known[key].slack)[:, self.weights > 0].max(axis=1)
+            self.off.update(zip(alphas.tolist(), _of_squares(share).tolist(), strict=True))
+        return self.known[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +186,10 @@ class _JudgedPredictors:
     def weights(self) -> Array:
         return self.judgement.unit_weights
 
-    def mean_losses(self, _: Index, alphas: Array) -> Array:
+    def losses(self, _: Index, alphas: Array) -> Array:
         """Losses of what counts as one, as of one response: (1, J, u)."""
-        size = max(1, AT_ONCE // self.judgement.target[self.rows.rows].size)
-        parts = (alphas[start : start + size] for start in range(0, len(alphas), size))
-        return np.array([loss for part in parts for loss in self._judged(part)])[None]
+        parts = in_blocks(len(alphas), self.judgement.target[self.rows.rows].size)
+        return np.array([loss for part in parts for loss in self._judged(alphas[part])])[None]
 
     def _judged(self, alphas: Array) -> Iterator[Array]:
         rows, judgement = self.rows.rows, self.judgement
@@ -178,10 +203,6 @@ class _JudgedPredictors:
                 loss, self.off[alpha] = judgement.losses_of(rows, own), judgement.spread(rows, own, bounds)
             yield loss
 
-    def errors(self, alphas: Array, _: Array) -> Array:
-        """How far risks may be off: (J,)."""
-        return np.array([self.off[alpha] for alpha in alphas.tolist()])
-
 
 def search_ridge(
     rows: RidgeSpectrum | RidgeWithoutSets, grid: Grid, judgement: Judgement, selection: Selection
@@ -189,8 +210,8 @@ def search_ridge(
     """Judge every strength by what leaves rows or sets of them out, and choose one for all responses."""
     spectrum = rows if isinstance(rows, RidgeSpectrum) else rows.spectrum
     in_decades = judgement.is_of_squares  # others take a while
-    judged = _Squares(spectrum) if in_decades else _JudgedPredictors(rows, judgement)
-    walk = _GridWalk(grid, judged.weights, judged.mean_losses, grid.decade if in_decades else 1)
+    judged = _MeanSquares(spectrum) if in_decades else _JudgedPredictors(rows, judgement)
+    walk = _GridWalk(grid, judged.weights, judged.losses, grid.decade if in_decades else 1)
     (tried,) = walk.tried(np.zeros(1, dtype=np.intp))
     chosen = choose_each(tried.losses.copy(), judged.weights, selection)
     strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.outputs
@@ -200,7 +221,7 @@ def search_ridge(
         chosen.risks[0],
         chosen.std_errors[0],
         chosen.paired_errors[0],
-        judged.errors(strengths, tried.losses[0]),
+        np.array([judged.off[alpha] for alpha in strengths.tolist()]),
         np.moveaxis(coefs, 2, 0).reshape(len(strengths), -1, *shape),
         spectrum.levels(coefs).T.reshape(len(strengths), *shape),
         int(chosen.best[0]),
@@ -213,11 +234,12 @@ def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection)
     """Judge every strength by the loss of each response, block by block, and choose one for each."""
     judged, found = _Squares(spectrum), list[tuple[Index, int, int, Array, Chosen]]()
     walk = _GridWalk(grid, judged.weights, judged.losses, grid.decade)
-    for part in spectrum.blocks(len(grid.values)):
+    for part in in_blocks(spectrum.n_targets, spectrum.problem.n * len(grid.values)):
         for tried in walk.tried(np.arange(part.start, part.stop)):
             chosen = choose_each(tried.losses, judged.weights, selection)
-            most = judged.rounding(grid.reaching(tried.above, tried.below)).max(axis=1)  # of any row
-            found.append((*tried[:3], most * chosen.risks, chosen))
+            strengths = grid.reaching(tried.above, tried.below)
+            off = np.array([judged.off[alpha] for alpha in strengths.tolist()])
+            found.append((*tried[:3], off * chosen.risks, chosen))
     return _joined(grid, found)
 
 

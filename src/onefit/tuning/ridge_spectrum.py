@@ -35,6 +35,14 @@ from onefit.solvers.solve import solve
 from onefit.tuning.ridge_coordinates import CentredDesign
 
 AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
+ALL = slice(None)
+
+
+def in_blocks(count: int, each: int) -> Iterator[slice]:
+    """So many things of so many values each, in blocks whose values stay in a fast cache."""
+    size = max(1, AT_ONCE // each)
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
 
 
 def eigenpairs_beside(K: Array, null: Array) -> tuple[Array, Array]:
@@ -120,16 +128,16 @@ class RidgeSpectrum:
         s = self._decomposition[1]
         return float(s.max(initial=0.0))
 
-    def _response(self, targets: slice | Index) -> Array:
-        """ỹ of some responses: (n, t)."""
-        y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
-        return self.design.root[:, None] * (y - self._level.reshape(-1)[targets])
+    def _response(self, targets: slice | Index, rows: slice = ALL) -> Array:
+        """ỹ of some responses and rows: (n, t)."""
+        y = self.problem.y.reshape(self.problem.n, -1)[rows][:, targets]
+        return self.design.root[rows, None] * (y - self._level.reshape(-1)[targets])
 
     @cached_property
     def _projected(self) -> Array:
         """Qᵀ ỹ: (r, t)."""
         Q = self._decomposition[0]
-        parts = [_linalg.product(Q.T, self._response(part)) for part in self.blocks(1)]
+        parts = [_linalg.product(Q.T, self._response(part)) for part in in_blocks(self.n_targets, len(Q))]
         return np.hstack(parts)
 
     @property
@@ -137,42 +145,38 @@ class RidgeSpectrum:
         """Number of responses."""
         return self.problem.n_outputs
 
-    def blocks(self, count: int) -> Iterator[slice]:
-        """Responses in blocks whose left-out values at so many strengths stay in a fast cache."""
-        size = max(1, AT_ONCE // (self.problem.n * count))
-        for start in range(0, self.n_targets, size):
-            yield slice(start, min(start + size, self.n_targets))
-
     @cached_property
     def _is_saturated(self) -> bool:
         """Whether the columns explain any response: residual and slack vanish with alpha, which cancels."""
         rows = np.count_nonzero(self.problem.weights > 0) - self.design.centred
         return bool(len(self._decomposition[1]) >= rows)
 
-    @cached_property
-    def _squares(self) -> Array:
-        return self._decomposition[0] ** 2
-
-    def shrinkage(self, alphas: Array) -> Shrinkage:
-        """What these strengths do."""
-        s = self._decomposition[1]
-        held, saturated = self.problem.weights > 0, self._is_saturated
+    def shrinkage(self, alphas: Array, rows: slice = ALL) -> Shrinkage:
+        """What these strengths do to some rows."""
+        Q, s, _ = self._decomposition
+        squares, held, saturated = Q[rows] ** 2, self.problem.weights[rows] > 0, self._is_saturated
         unit = np.ones((len(alphas), 1)) if saturated else alphas[:, None]
         shares = unit / (s + alphas[:, None])
-        beyond = np.maximum(1.0 - self._squares.sum(axis=1) - self.design.share, 0.0) * (not saturated)
-        slack = beyond + _linalg.product(shares, self._squares.T)
-        least = 0.0 if saturated else FULL_LEVERAGE
+        slack = np.ascontiguousarray(_linalg.product(shares, squares.T))
+        if not saturated:
+            slack += np.maximum(1.0 - squares.sum(axis=1) - self.design.share[rows], 0.0)
         # a row that alone fixes a direction: what is left of residual and slack is rounding
-        root = np.where(held, self.design.root, 1.0)
-        factors = np.where(slack > least, 1.0 / (np.where(slack > least, slack, 1.0) * root), np.nan)
+        lost = slack <= (0.0 if saturated else FULL_LEVERAGE)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors = np.divide(1.0, slack * self.design.root[rows])
+        if lost.any():
+            factors[lost] = np.nan
         factors[:, ~held] = 1.0
-        slack = slack * alphas[:, None] if saturated else slack
-        return Shrinkage(shares, np.where(held, slack, 1.0), factors)
+        if saturated:
+            slack *= alphas[:, None]
+        slack[:, ~held] = 1.0
+        return Shrinkage(shares, slack, factors)
 
     def rounding(self, alphas: Array, slack: Array) -> Array:
         """What rounding leaves of each left-out residual, as a share of it: (J, n)."""
         moved = (1.0 - slack) / np.maximum(slack, LEAST_SLACK)
-        return self.rounding_of_fits(alphas)[:, None] * moved
+        moved *= self.rounding_of_fits(alphas)[:, None]
+        return moved
 
     def rounding_of_fits(self, alphas: Array) -> Array:
         """What rounding leaves of what a fit explains, as a share of it: (J,).
@@ -185,18 +189,22 @@ class RidgeSpectrum:
         added = alphas * (V is None or not saturated)  # else what Q lacks in orthogonality is not shrunk
         return rounding_of_slack(1.0) * (self.largest + added) / (least + added)
 
-    def left_out_residuals(self, shrinkage: Shrinkage, targets: slice | Index = slice(None)) -> Array:
-        """Y − η̃ of some responses at each strength: (t, J, n)."""
+    def left_out_residuals(
+        self, shrinkage: Shrinkage, targets: slice | Index = ALL, rows: slice = ALL
+    ) -> Array:
+        """Y − η̃ of some responses and rows at each strength: (t, J, n)."""
         projected = self._projected.T[targets]
         kept = projected[:, None, :] * shrinkage.shares
-        return self._rescaled(kept, projected, targets, shrinkage.factors)
+        return self._rescaled(kept, projected, targets, shrinkage.factors, rows)
 
-    def _rescaled(self, kept: Array, projected: Array, targets: slice | Index, factors: Array) -> Array:
+    def _rescaled(
+        self, kept: Array, projected: Array, targets: slice | Index, factors: Array, rows: slice = ALL
+    ) -> Array:
         """Left-out residuals from those that are kept of Qᵀ ỹ, (t, J, r): (t, J, n)."""
-        Q = self._decomposition[0]
+        Q = self._decomposition[0][rows]
         residual = _linalg.product(Q, np.concatenate(kept).T).T.reshape(*kept.shape[:2], len(Q))
         if not self._is_saturated:
-            rest = self._response(targets).T - _linalg.product(Q, projected.T).T
+            rest = self._response(targets, rows).T - _linalg.product(Q, projected.T).T
             residual += rest[:, None, :]
         residual *= factors
         return residual
@@ -252,7 +260,7 @@ class RidgeSpectrum:
         shares, slacks, factors = self.shrinkage(strengths)
         eta, bounds = np.empty((self.problem.n, t)), np.zeros(self.problem.n)
         y, rounding = self.problem.y.reshape(eta.shape), self.rounding(strengths, slacks)
-        for part in self.blocks(1):
+        for part in in_blocks(t, self.problem.n):
             own, projected = which[part], self._projected.T[part]
             kept = projected * shares[own]
             residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])[:, 0]
@@ -273,10 +281,10 @@ class RidgeSpectrum:
         missing where a set alone fixes a direction, and how far rounding may have moved any of a set, (f,).
         """
         Q, s, _ = self._decomposition
-        saturated, everyone, y = self._is_saturated, slice(None), self.problem.y.reshape(self.problem.n, -1)
+        saturated, y = self._is_saturated, self.problem.y.reshape(self.problem.n, -1)
         shares = 1.0 / (s + alpha) if saturated else s / (s + alpha)  # of slack over alpha, or of leverage
         along = _linalg.product(Q, shares[:, None] * self._projected)
-        residual = along if saturated else self._response(everyone) - along
+        residual = along if saturated else self._response(ALL) - along
         for rows in batches:
             own, root = Q[rows], self.design.root[rows]
             slack = np.matmul(own * shares, own.transpose(0, 2, 1))
@@ -305,17 +313,18 @@ class RidgeSpectrum:
         off = self.rounding_of_fits(alphas) * largest
         return (moved + levels).transpose(2, 0, 1), np.broadcast_to(off[:, None], (len(off), len(moved)))
 
-    def losses(self, targets: Index, alphas: Array, shrinkage: Shrinkage) -> Array:
-        """Squared left-out error of each row of some responses at each strength: (t, J, n)."""
-        losses = self.left_out_residuals(shrinkage, targets)
-        np.square(losses, out=losses)
-        lost = np.flatnonzero(np.isnan(shrinkage.factors).any(axis=1))
-        some = self._of(targets) if lost.size else self
-        for j in lost:
-            losses[:, j] = ((some.problem.y - some.left_out(float(alphas[j])).eta) ** 2).T
-        return losses
+    def losses(self, shrinkage: Shrinkage, targets: slice | Index, rows: slice = ALL) -> Array:
+        """Squared left-out errors of some responses and rows at each strength: (t, J, n)."""
+        losses = self.left_out_residuals(shrinkage, targets, rows)
+        return np.square(losses, out=losses)
 
-    def _of(self, targets: Index) -> RidgeSpectrum:
+    def refitted_losses(self, targets: slice | Index, alphas: Array) -> Iterator[Array]:
+        """Those of all rows at strengths where rows alone fix directions, by refits: (t, n) each."""
+        some = self._of(targets)
+        for alpha in alphas.tolist():
+            yield ((some.problem.y - some.left_out(alpha).eta) ** 2).T
+
+    def _of(self, targets: slice | Index) -> RidgeSpectrum:
         """The same with some of the responses."""
         y = self.problem.y.reshape(self.problem.n, -1)[:, targets]
         some = RidgeSpectrum(replace(self.problem, y=y, intercept=np.full(y.shape[1], self.design.centred)))

@@ -16,8 +16,71 @@ from onefit.exceptions import SolverError
 from onefit.numerics import EPS
 from onefit.problem import InnerProducts
 
-SHARED = ("_gram", "_bent", "_root", "_share")  # what does not depend on the precision of the factor
 FLAT = 1e-4  # a leverage this faint is lost in the 1 it is taken off, but for twelve digits
+
+
+@dataclass(frozen=True, eq=False)
+class RowKernel:
+    """G = X C⁻¹ Xᵀ, centred, and the rows that bend, whatever the precision of a factor.
+
+    Attributes
+    ----------
+    X : Design
+    support : (k,) int array or None
+    hessian : (k,) array
+        C.
+    d : (n,) array
+    total : float
+        By what the intercept is curved.
+    known : InnerProducts or None
+        X Xᵀ, if somebody has it.
+    """
+
+    X: Design
+    support: Index | None
+    hessian: Array
+    d: Array
+    total: float
+    known: InnerProducts | None
+
+    @cached_property
+    def bent(self) -> Index | slice:
+        """Rows with d > 0: the others have no part in M."""
+        return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
+
+    @cached_property
+    def well(self) -> Mask:
+        """Rows whose leverage d h tells their form: d is not faint beside the largest, nor beside 1 / G."""
+        return (self.d > FLAT * self.d.max()) & (self.d * self.gram.diagonal() > FLAT)
+
+    @cached_property
+    def flat(self) -> Index:
+        """Rows whose leverage is too faint to tell their form by."""
+        return np.flatnonzero(~self.well)
+
+    @cached_property
+    def root(self) -> Array:
+        """√d of the rows that bend."""
+        return np.sqrt(self.d[self.bent])
+
+    @cached_property
+    def share(self) -> Array:
+        """Weights of the centring: d / Σd, or zeros."""
+        return self.d / self.total
+
+    @cached_property
+    def gram(self) -> Array:
+        """G: (n, n)."""
+        if self.known is not None and self.support is None and np.ptp(self.hessian) == 0:
+            G = self.known.gram / self.hessian[0]
+        else:
+            G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
+        return _linalg.centred_gram(G, self.share)
+
+    @cached_property
+    def bent_gram(self) -> Array:
+        """Its columns of the rows that bend."""
+        return self.gram[:, self.bent]
 
 
 @dataclass(frozen=True)
@@ -28,44 +91,23 @@ class Dual(OfColumns):
     """
 
     known: InnerProducts | None = None  # X Xᵀ, if somebody has it
+    kernel: RowKernel | None = None  # if somebody has it
+    factor: Array | None = None  # of M, in any precision, if somebody has it
 
     @cached_property
-    def _bent(self) -> Index | slice:
-        """Rows with d > 0: the others have no part in M."""
-        return slice(None) if self.d.min() > 0 else np.flatnonzero(self.d > 0)
-
-    @cached_property
-    def _well(self) -> Mask:
-        """Rows whose leverage d h tells their form: d is not faint beside the largest, nor beside 1 / G."""
-        return (self.d > FLAT * self.d.max()) & (self.d * self._gram.diagonal() > FLAT)
-
-    @cached_property
-    def _flat(self) -> Index:
-        """Rows whose leverage is too faint to tell their form by."""
-        return np.flatnonzero(~self._well)
-
-    @cached_property
-    def _root(self) -> Array:
-        """√d of the rows that bend."""
-        return np.sqrt(self.d[self._bent])
-
-    @cached_property
-    def _share(self) -> Array:
-        """Weights of the centring: d / Σd, or zeros."""
-        return self.d / self._total
-
-    @cached_property
-    def _gram(self) -> Array:
-        if self.known is not None and self.support is None and np.ptp(self.hessian) == 0:
-            G = self.known.gram / self.hessian[0]
-        else:
-            G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
-        return _linalg.centred_gram(G, self._share)
+    def _rows(self) -> RowKernel:
+        if self.kernel is not None:
+            return self.kernel
+        return RowKernel(self.X, self.support, self.hessian, self.d, self._total, self.known)
 
     def _factored(self, precision: type[np.floating[Any]]) -> tuple[Array | None, float]:
         """The factor of M, if it has one in this precision, and its largest diagonal element."""
-        own = self._gram if isinstance(self._bent, slice) else self._gram[np.ix_(self._bent, self._bent)]
-        root = self._root.astype(precision, copy=False)
+        own = (
+            self._rows.gram
+            if isinstance(self._rows.bent, slice)
+            else self._rows.gram[np.ix_(self._rows.bent, self._rows.bent)]
+        )
+        root = self._rows.root.astype(precision, copy=False)
         M = own * root if precision is np.float64 else own.astype(precision) * root
         M *= root[:, None]
         M = M.T  # symmetric, and in the order that factors take
@@ -74,9 +116,11 @@ class Dual(OfColumns):
 
     @cached_property
     def _cholesky(self) -> Array:
+        if self.factor is not None:
+            return self.factor
         L, largest = self._factored(np.float64)
         if L is None:  # M ≥ I but for rounding, which is relative to its largest entries
-            least = largest * len(self._root) * EPS
+            least = largest * len(self._rows.root) * EPS
             raise SolverError(
                 f"the penalty is so weak beside the rows, by a factor of {largest:.1g}, that rounding "
                 f"decides what is fitted: make it at least {least:.1g} times as strong"
@@ -85,7 +129,7 @@ class Dual(OfColumns):
 
     @property
     def is_factored(self) -> bool:
-        return "_cholesky" in self.__dict__
+        return self.factor is not None or "_cholesky" in self.__dict__
 
     @property
     def is_definite(self) -> bool:
@@ -103,13 +147,13 @@ class Dual(OfColumns):
     def _forms(self) -> Array:
         """Forms by the factor of M, in any precision."""
         L = self._cholesky
-        forms, well, flat = self._gram.diagonal().copy(), self._well, self._flat
+        forms, well, flat = self._rows.gram.diagonal().copy(), self._rows.well, self._rows.flat
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)
-            explained[self._bent] = 1.0 - _linalg.inverse_diagonal(L).astype(np.float64, copy=False)
+            explained[self._rows.bent] = 1.0 - _linalg.inverse_diagonal(L).astype(np.float64, copy=False)
             forms[well] = explained[well] / self.d[well]
         if flat.size:
-            across = np.ascontiguousarray(self._gram[flat][:, self._bent] * self._root)
+            across = np.ascontiguousarray(self._rows.gram[flat][:, self._rows.bent] * self._rows.root)
             half = _linalg.half_solve(L.astype(np.float64, copy=False), across)
             forms[flat] -= np.einsum("ij,ij->i", half, half)
         return forms + self._offset
@@ -124,38 +168,35 @@ class Dual(OfColumns):
             L, _ = self._factored(np.float32)
         if L is None:
             return None
-        found = replace(self)
-        found.__dict__.update({name: self.__dict__[name] for name in SHARED if name in self.__dict__})
-        found.__dict__["_cholesky"] = L
-        return found
+        return replace(self, kernel=self._rows, factor=L)
 
     def solve(self, gradient: Direction) -> Direction:
-        profiled = gradient.coef - np.multiply.outer(self._transposed(self._share), gradient.intercept)
+        profiled = gradient.coef - np.multiply.outer(self._transposed(self._rows.share), gradient.intercept)
         rows = _linalg.times(self.X, self._scaled(profiled))
-        dual = self._explained(rows - self._share @ rows)
+        dual = self._explained(rows - self._rows.share @ rows)
         coef = self._scaled(
-            profiled - self._transposed(dual - np.multiply.outer(self._share, dual.sum(axis=0)))
+            profiled - self._transposed(dual - np.multiply.outer(self._rows.share, dual.sum(axis=0)))
         )
-        shift = self._share @ _linalg.times(self.X, coef)
+        shift = self._rows.share @ _linalg.times(self.X, coef)
         return Direction(coef, gradient.intercept / self._total - shift)
 
     def cross(self, new: Design) -> Array:
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
         inverse = self._spread(1.0 / self.hessian)
         kernel = _linalg.as_design(self.X).gram_with(new, inverse)
-        centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._share
-        kernel += self._share @ centre - centre - (kernel @ self._share)[:, None]
+        centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._rows.share
+        kernel += self._rows.share @ centre - centre - (kernel @ self._rows.share)[:, None]
         return kernel - self._fitted(kernel.T).T + self._offset
 
     def hat(self, rows: Array) -> Array:
         """D^½ H v = v₁ − M⁻¹ (v₁ − D^½ G v₀), with v₁ = D^-½ v but for v₀, the values of faint rows."""
-        flat, v = self._flat, rows.reshape(self.n, -1)
+        flat, v = self._rows.flat, rows.reshape(self.n, -1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            inverse = np.where(self._well, 1.0 / self.d, 0.0)[:, None]
-        inside = inverse * v - _linalg.product(self._gram[:, flat], v[flat])
+            inverse = np.where(self._rows.well, 1.0 / self.d, 0.0)[:, None]
+        inside = inverse * v - _linalg.product(self._rows.gram[:, flat], v[flat])
         explained = (inverse > 0) * v - self._explained(inside)
         found = inverse * explained
-        found[flat] = _linalg.product(self._gram[flat], v - explained)
+        found[flat] = _linalg.product(self._rows.gram[flat], v - explained)
         return found.reshape(rows.shape) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
@@ -170,14 +211,14 @@ class Dual(OfColumns):
 
     def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
         """D^-½ (I − M⁻¹) D^-½, half the time of solving for all columns of G; those of faint d are."""
-        inverse, flat, scale = _linalg.factor_inverse(self._cholesky), self._flat, np.zeros(self.n)
+        inverse, flat, scale = _linalg.factor_inverse(self._cholesky), self._rows.flat, np.zeros(self.n)
         precision, rows = inverse.dtype, np.arange(self.n)
-        if not isinstance(self._bent, slice):
+        if not isinstance(self._rows.bent, slice):
             spread = np.zeros((self.n, self.n), dtype=precision, order="F")
-            spread[np.ix_(self._bent, self._bent)] = inverse
+            spread[np.ix_(self._rows.bent, self._rows.bent)] = inverse
             inverse = spread
-        scale[self._bent] = 1.0 / self._root
-        scale, of_flat = scale.astype(precision), self._answer(self._gram[:, flat]).astype(precision)
+        scale[self._rows.bent] = 1.0 / self._rows.root
+        scale, of_flat = scale.astype(precision), self._answer(self._rows.gram[:, flat]).astype(precision)
         for columns in self._some_columns:
             own = rows[columns]
             block = inverse[:, columns] * -scale[:, None]
@@ -190,38 +231,34 @@ class Dual(OfColumns):
             yield columns, block
 
     def hat_columns(self, rows: Index) -> Array:
-        return self._answer(self._gram[:, rows]) + self._offset
+        return self._answer(self._rows.gram[:, rows]) + self._offset
 
     def _answer(self, along: Array) -> Array:
         """H v given G v, (n, r): D^-½ M⁻¹ D^½ G v, and where d is faint G v − G D^½ M⁻¹ D^½ G v."""
-        explained, flat = self._explained(along), self._flat
+        explained, flat = self._explained(along), self._rows.flat
         with np.errstate(divide="ignore", invalid="ignore"):
             found = explained / self.d[:, None]
-        found[flat] = along[flat] - _linalg.product(self._gram[flat], explained)
+        found[flat] = along[flat] - _linalg.product(self._rows.gram[flat], explained)
         return found
 
     def responses(self) -> Direction:
-        dual = np.eye(len(self.d)) - self._explained(self._gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
-        centred = dual - np.outer(self._share, dual.sum(axis=0))
+        dual = np.eye(len(self.d)) - self._explained(self._rows.gram)  # C⁻¹ X̃ᵀ times this is K⁻¹ Zᵀ
+        centred = dual - np.outer(self._rows.share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = self._restrict(rows) / self.hessian[:, None]
-        means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._share))
+        means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._rows.share))
         return Direction(free, self._offset - means @ free)
 
     def _explained(self, rows: Array) -> Array:
         """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""
-        bent = np.asfortranarray((self._root * rows[self._bent].T).T)
+        bent = np.asfortranarray((self._rows.root * rows[self._rows.bent].T).T)
         explained = np.zeros_like(rows)
-        explained[self._bent] = (self._root * _linalg.factor_solve(self._cholesky, bent).T).T
+        explained[self._rows.bent] = (self._rows.root * _linalg.factor_solve(self._cholesky, bent).T).T
         return explained
 
     def _fitted(self, rows: Array) -> Array:
         """G D^½ M⁻¹ D^½ times values of the rows: (n, r)."""
-        return _linalg.product(self._bent_gram, self._explained(rows)[self._bent])
-
-    @cached_property
-    def _bent_gram(self) -> Array:
-        return self._gram[:, self._bent]
+        return _linalg.product(self._rows.bent_gram, self._explained(rows)[self._rows.bent])
 
     def _transposed(self, rows: Array) -> Array:
         return _linalg.transposed_times(self.X, rows)

@@ -15,7 +15,7 @@ from onefit.leave_out.vertex import may_be_tied
 
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
 ALONE = 8  # problems up to which products of pairs of columns take longer than a product for each
-AT_ONCE = 2**20  # numbers in an array of pairs of columns and rows
+OF_PAIRS = 2**20  # numbers in an array of pairs of columns and rows, which is used once and let go
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class WatchedColumns:
             return np.stack([_linalg.product((self.Z.T * own), self.Z) for own in weights])
         (left, right), columns = np.tril_indices(e), np.ascontiguousarray(self.Z.T)
         sums = np.zeros((len(weights), len(left)))
-        size = max(1, AT_ONCE // len(left))
+        size = max(1, OF_PAIRS // len(left))
         for start in range(0, n, size):
             some = columns[:, start : start + size]
             sums += _linalg.product(some[left] * some[right], weights[:, start : start + size].T).T

@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge
+from sklearn.svm import LinearSVC
 
 import onefit
 from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
@@ -153,10 +154,19 @@ CALLS = [
     (lambda: LogisticLOO(Cs=[1.0]).fit(X, LABELS, groups=LABELS), "no training row of class"),
     (lambda: LassoLOO(alphas=[1.0]).fit(TABLE, Y).predict(TABLE[["b", "a", "c"]]), "same order"),
     (lambda: LassoLOO(alphas=[1.0]).fit(X, Y).predict(None), "X is None"),
+    (lambda: onefit.loo(QUANTILE, X, Y, np.arange(N) == 3), "at least 2 rows with weight, there are 1"),
+    (
+        lambda: onefit.loo(WITHOUT_A_CLASS, X, np.arange(N) % 3, TWO_CLASSES),
+        "rows all have weight zero",
+    ),
+    (lambda: onefit.GradientSearchCV(Ridge(), [(0.1, 10.0)]).fit(X, Y), "param_bounds must be a dictionary"),
 ]
 RIDGE = Ridge().fit(X, Y)
 LOGISTIC = LogisticRegression().fit(X, LABELS)
 THREE = LogisticRegression().fit(X, np.arange(N) % 3)
+QUANTILE = QuantileRegressor(alpha=0.01).fit(X, Y, np.arange(N) == 3)
+TWO_CLASSES = (np.arange(N) % 3 != 1).astype(float)
+WITHOUT_A_CLASS = LinearSVC().fit(X, np.arange(N) % 3, TWO_CLASSES)
 TRANSFORMED = TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp).fit(X, Y)
 REFUSED = (ValueError, TypeError, onefit.UnsupportedModelError)
 

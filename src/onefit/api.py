@@ -33,6 +33,7 @@ from onefit.validation import (
     check_given,
     check_max_error,
     check_rng,
+    check_several_rows,
     check_weights,
     columns_of,
     labels_of,
@@ -259,6 +260,8 @@ def _by_formula(
         solution = optimum(reading, type(sample.model).__name__)
         weights = sample.sample_weight
         weights = None if weights is None else check_weights(weights, solution.fit.problem.X)
+        if folds is None:
+            check_several_rows(int(np.count_nonzero(solution.fit.problem.weights)))
         judge = yardstick(reading.metric, reading.target, weights)
         left_out = leave_out(
             solution.fit,

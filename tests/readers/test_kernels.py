@@ -149,3 +149,17 @@ def test_bounds_of_a_linear_kernel_hold_beside_the_same_ridge(alpha, seed):
     ridge = onefit.loo(Ridge(alpha, fit_intercept=False, solver="svd").fit(X, y), X, y)
     assert own.guarantee in ("exact", "bounded")
     assert np.all(np.abs(own.predictions - ridge.predictions) <= own.bounds)
+
+
+def test_rows_without_weight_are_told_up_to_the_rounding_of_the_kernel():
+    """Of rank 3 and all but unpenalised: sums of terms of 1e13 leave nothing of a predictor's digits."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(40, 2)), np.where(np.arange(40) % 4 == 0, 0.0, 1.0)
+    y = 1e3 * rng.normal(size=40)
+    model = KernelRidge(alpha=1e-10, kernel="poly", degree=1, gamma=1.0).fit(X, y, weights)
+    est = onefit.loo(model, X, y, sample_weight=weights)
+    for row in np.flatnonzero(weights == 0):
+        kept = np.arange(40) != row
+        refit = KernelRidge(alpha=1e-10, kernel="poly", degree=1, gamma=1.0)
+        refit.fit(X[kept], y[kept], weights[kept])
+        assert abs(refit.predict(X[[row]])[0] - est.decision[row]) <= est.bounds[row]

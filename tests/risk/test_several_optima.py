@@ -393,6 +393,21 @@ def test_copies_in_every_row_leave_nothing_open():
     assert not est._left_out.several.size
 
 
+def test_rows_without_weight_have_the_intercept_that_a_refit_takes():
+    """Without them the fit is the same, in the middle of its intercepts, at an end of which it may be."""
+    rng = np.random.default_rng(513)
+    X, weights = rng.normal(size=(60, 5)), rng.integers(0, 3, 60).astype(float)
+    y = X[:, :3].sum(1) + rng.normal(size=60)
+    model = SVR(C=1e-4, kernel="linear", tol=1e-10).fit(X, y, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        est = onefit.loo(model, X, y, sample_weight=weights)
+    for i in np.flatnonzero(weights == 0)[:5]:
+        kept = np.arange(60) != i
+        refit = SVR(C=1e-4, kernel="linear", tol=1e-10).fit(X[kept], y[kept], weights[kept])
+        assert refit.predict(X[[i]])[0] == pytest.approx(est.decision[i], abs=1e-6)
+
+
 @pytest.mark.parametrize("loss", ["multinomial", "huber", "poisson"])
 @pytest.mark.parametrize("seed", range(6))
 def test_dummies_without_the_rows_that_have_neither(loss, seed):

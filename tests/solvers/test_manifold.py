@@ -215,6 +215,18 @@ def test_a_constant_column_beside_the_intercept():
     assert fit.coef[-1] == 0
 
 
+def test_a_fit_that_nothing_moves_takes_few_steps(monkeypatch):
+    """All gradients are rounding there, and steps along the piece gain nothing: it takes a step or two."""
+    y = np.random.default_rng(0).normal(size=25)
+    problem = Problem(Squared(), L2(10.0) + Box(-1.0, 1.0), np.ones((25, 1)), y, np.ones(25))
+    calls, step = [], manifold._newton_step
+    monkeypatch.setattr(manifold, "_newton_step", lambda *args: calls.append(1) or step(*args))
+    fit = manifold.solve(Fit(problem, np.array([0.3]), np.array(0.0))).fit
+    assert len(calls) < 10
+    assert fit.intercept == pytest.approx(y.mean(), rel=1e-12)
+    assert fit.coef[0] == pytest.approx(0.0, abs=1e-12)
+
+
 @pytest.mark.parametrize("strength", [0.3, 0.9])
 def test_counts_far_from_the_constant_model(strength):
     """One proximal gradient step from there overshoots by orders of magnitude."""

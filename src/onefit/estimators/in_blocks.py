@@ -41,7 +41,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.validation import check_column_sizes, is_count
+from onefit.validation import check_column_sizes, check_several_rows, is_count
 
 if TYPE_CHECKING:
     from onefit.estimators.penalized import Sample
@@ -170,12 +170,6 @@ def goes_on_sums(model: SelfTuned, sample: Sample) -> bool:
         return False
     leaving = max(len(removed) for removed in sample.sets.removed)
     return sample.X.shape[1] < np.count_nonzero(sample.weights) - leaving
-
-
-def check_several_rows(count: int) -> None:
-    """Refuse a single row: nothing is left without it."""
-    if count < 2:
-        raise ValueError(f"leave-one-out needs at least 2 rows with weight, there are {count}")
 
 
 def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:

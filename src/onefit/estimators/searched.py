@@ -179,9 +179,15 @@ def is_grid(bounds: Mapping[str, Any]) -> bool:
 
     Raises
     ------
+    TypeError
+        If there are no names.
     ValueError
         If some are, and others are bounds.
     """
+    if not isinstance(bounds, Mapping):
+        raise TypeError(
+            f"param_bounds must be a dictionary of names and bounds, or lists of values, got {bounds!r}"
+        )
     lists = [name for name, given in bounds.items() if _is_list(given)]
     if lists and len(lists) < len(bounds):
         other = next(name for name in bounds if name not in lists)

@@ -21,7 +21,6 @@ from onefit.blocks.rows import SAMPLE, Block
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
     TunedOnRows,
-    check_several_rows,
     goes_in_passes,
     goes_on_sums,
     has_curved_passes,
@@ -57,6 +56,7 @@ from onefit.validation import (
     check_classes_stay,
     check_flag,
     check_offset,
+    check_several_rows,
     check_solver,
     columns_of,
     is_count,

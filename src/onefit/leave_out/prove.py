@@ -232,7 +232,7 @@ def bound_at(
     removed = K.is_definite or _is_removed(fit, gradient, step)
     if not removed or not np.isfinite(change).all() or not np.isfinite(fit.eta).all():
         return np.full(len(rows), np.inf)
-    far = far + _rounding_of_predictors(fit)
+    far = far + rounding_of_predictors(fit)
     if problem.self_concordance() == 0.0 and not problem.loss.jumps:
         found = np.asarray(change[rows]) + far
     else:
@@ -259,7 +259,7 @@ def _bound_by_curvature(solution: Solution, gradient: Direction, step: Direction
     return np.sqrt(widest_form(forms)[rows]) * off
 
 
-def _rounding_of_predictors(fit: Fit) -> float:
+def rounding_of_predictors(fit: Fit) -> float:
     """What rounding leaves of sums over the rows of a kernel, whose terms are large beside a weak penalty."""
     X = fit.problem.X
     if not isinstance(X, _linalg.RowGram):

@@ -18,7 +18,8 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import batched
 from onefit.leave_out.loose import open_faces, with_middle_intercept
-from onefit.leave_out.prove import bound_at
+from onefit.leave_out.prove import bound_at, rounding_of_predictors
+from onefit.leave_out.result import LeftOut
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
@@ -148,6 +149,16 @@ def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> 
         if np.isfinite(found.bounds).all():
             break
     return found
+
+
+def without_nothing(found: LeftOut, rows: Index) -> tuple[LeftOut, Array]:
+    """Values and bounds of rows whose refit is the fit: of several optima a refit takes its own."""
+    fit = found.fit
+    if not rows.size or not fit.problem.loss.is_kinked:
+        return found, np.full(len(rows), rounding_of_predictors(fit))
+    anew, eta = _judged(Solution.of(fit), rows), found.eta.copy()
+    eta[rows] = anew.eta
+    return replace(found, eta=eta), anew.bounds
 
 
 def _judged(solution: Solution, judged: Index) -> Anew:

@@ -21,7 +21,7 @@ from onefit.leave_out.follow import Paths
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds, is_blind
-from onefit.leave_out.refit import Progress, refit_cost, refit_sets
+from onefit.leave_out.refit import Progress, refit_cost, refit_sets, without_nothing
 from onefit.leave_out.result import LeftOut, SolvedWithout, joined
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import Step, leave_kinks_out
@@ -144,7 +144,8 @@ class State:
                 sure = found.slack >= LEAST_SLACK
                 sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, self._known)
                 bounds[sure] = 0.0
-            bounds[leaves_nothing(fit)] = 0.0
+            gone = np.flatnonzero(leaves_nothing(fit))
+            found, bounds[gone] = without_nothing(found, gone)
         self.found = replace(found, bounds=bounds + self._rounding(bounds))
 
     def prove_closely(self, affordable: float) -> float:

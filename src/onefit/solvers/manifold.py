@@ -32,6 +32,7 @@ EASIER, HARDER = 0.1, 10.0  # what the damping is multiplied with after a model 
 QUICK = 8  # steps for a minimum of the model from which on with less damping it would take many
 SETTLED = 1e-11  # Newton decrement, relative to the root of the objective, at which to stop
 SMALL = 1e-9  # squared decrement, relative to the objective, that the objective no longer tells
+TERMS = 1e-5  # size of the terms of a gradient, relative to their norm, of which STATIONARY is rounding
 STATIONARY = 1e-9  # error of the subgradient, relative to that of the constant model, that is none
 STATIONARY_ENOUGH = 1e-6  # the same where rounding lets us come no further
 WIDE = 2  # free directions, in rows, from which on a Newton step is not worth its price
@@ -83,8 +84,10 @@ def approach(start: Fit) -> Approach:
     constant = Fit.at_start(start.problem)
     scale = max(constant.objective, TINY)
     metric, at, here = _metric(start), _Point.at(constant), _Point.at(start)
-    # how large subgradients are at the constant model; gradients where that is the optimum
+    # how large subgradients are at the constant model; gradients where that is the optimum, or their terms
     size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
+    norms = _linalg.column_norms(start.problem.X, np.ones(start.problem.n), centred=False)
+    size = max(size, TERMS * float(np.linalg.norm(constant.gradient) * np.linalg.norm(norms)))
     damping = DAMPING / metric.coef
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
@@ -92,7 +95,8 @@ def approach(start: Fit) -> Approach:
         if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
             change = here.fit.problem.linear_predictor(*step)
             return Approach(here.fit, here.fit.problem.loss.is_quadratic or is_short(here.fit, change))
-        moved = None if step is None else _along(here, step, decrement, metric)
+        is_spent = decrement <= SETTLED**2 * scale  # what is left is not on this piece
+        moved = None if step is None or is_spent else _along(here, step, decrement, metric)
         if moved is None or here.fit.objective - moved.fit.objective < POOR * decrement - SMALL * scale:
             found = _by_model(here if moved is None else moved, damping)
             if found is None:

@@ -265,6 +265,12 @@ def check_weights(sample_weight: Any, X: Design) -> Array:
     return np.asarray(weights)
 
 
+def check_several_rows(count: int) -> None:
+    """Refuse a single row: nothing is left without it."""
+    if count < 2:
+        raise ValueError(f"leave-one-out needs at least 2 rows with weight, there are {count}")
+
+
 def class_numbers(y: Any, classes: Any) -> Index:
     """Return the number of each label among the classes of a fitted classifier."""
     labels, classes = np.asarray(y), np.asarray(classes)

@@ -10,7 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from sklearn.datasets import load_diabetes, load_digits  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
+from sklearn.model_selection import ShuffleSplit  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
@@ -249,3 +252,47 @@ def test_the_strength_of_classes_together_is_better_than_its_neighbours(monkeypa
         return np.mean(-np.log(heads.one_against_rest(scores.T)[rows, y]))
 
     assert risk(C) <= min(risk(C / 6.0), risk(C * 6.0))
+
+
+def test_a_module_of_several_parts_is_one_with_its_head():
+    X, y = digits()
+    head = LeaveOneOutHead(backbone(), head="ridge").fit(X, y)
+    with torch.no_grad():
+        np.testing.assert_allclose(head.as_module()(X).numpy(), head.decision_function(X), atol=1e-4)
+
+
+def test_losses_of_a_head_without_probabilities_are_its_own():
+    X, y = digits(2, 60)
+    head = LeaveOneOutHead(backbone(), head=onefit.GeneralizedLinearLOO("hinge", alphas=[0.1])).fit(X, y)
+    sign = np.where(y == head.classes_[1], 1.0, -1.0)
+    np.testing.assert_allclose(head.losses_, np.maximum(0.0, 1.0 - sign * head.predictions_))
+    assert set(head.predict(X)) <= {0, 1}
+    with pytest.raises(ValueError, match="no probabilities"):
+        head.predict_proba(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        ({}, {"sample_weight": np.ones(3)}, "sample_weight"),
+        ({}, {"sample_weight": -np.ones(120)}, "sample_weight"),
+        ({"module": len}, {}, "module must be"),
+        ({"head": RandomForestClassifier(2)}, {}, "head must be"),
+        ({"head": onefit.LogisticLOO(cv=ShuffleSplit(2, random_state=0))}, {}, "each row once"),
+    ],
+)
+def test_a_call_that_cannot_be_meant_says_why(settings, given, message):
+    X, y = digits()
+    with pytest.raises((TypeError, ValueError), match=message):
+        LeaveOneOutHead(**settings).fit(X, y, **given)
+
+
+def test_new_rows_have_to_be_like_those_it_was_fitted_on():
+    X, y = digits()
+    with pytest.raises(NotFittedError):
+        LeaveOneOutHead().predict_proba(X)
+    head = LeaveOneOutHead(head="ridge").fit(X, y)
+    with pytest.raises(ValueError, match="3 features a row"):
+        head.predict(X[:, :3])
+    with pytest.raises(ValueError, match="no rows"):
+        head.predict(X[:0])

@@ -435,6 +435,10 @@ def test_clone_pickle_and_parameters(found):
         ({"penalties": {"ridge": lambda module: 1.0}}, "must return one number"),  # noqa: ARG005
         ({"validation_loss": nn.MSELoss(reduction="none")}, "validation_loss must return one number"),
         ({"bounds": {"ridge": (10.0, 1.0)}}, "lower < upper"),
+        ({"bounds": {"ridge": 1.0}}, "must be two numbers"),
+        ({"bounds": {"ridge": (1.0, 2.0, "log")}}, "must be two numbers"),
+        ({"penalties": {"ridge": 1.0}}, "penalties.'ridge'. must be a function"),
+        ({"loss": "mse"}, "loss must be a function"),
         ({"bounds": {"ridge": (0.0, 1.0)}}, "0 only with scale"),
         ({"bounds": {"other": (1.0, 2.0)}}, "same names"),
         ({"scale": "cubic"}, "scale must be"),
@@ -446,7 +450,7 @@ def test_clone_pickle_and_parameters(found):
     ],
 )
 def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         RIDGE.fitted(**settings)
 
 

@@ -49,6 +49,11 @@ def _linear_svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
 def liblinear(model: Any, data: CheckedData, loss: Loss, penalty: SeparablePenalty) -> Reading:
     """What liblinear minimises: its intercept is one more penalised column."""
     X, outputs = data.X, data.y.shape[1:]
+    if np.size(model.coef_) != X.shape[1] * int(np.prod(outputs)):
+        raise ValueError(
+            f"{type(model).__name__} has coef_ of shape {np.shape(model.coef_)} for {len(model.classes_)} "
+            "classes: liblinear drops classes whose rows all have weight zero; leave these rows out"
+        )
     coef = np.asarray(model.coef_, dtype=np.float64).reshape(*outputs, -1).T
     design, scale = partial(check_new_rows, model), 0.0
     if model.fit_intercept:

@@ -84,9 +84,20 @@ def embedded(
         if not read:
             _check_room(X, batch.X.shape[1])
         read.append(batch)
+    if not read:
+        raise ValueError("there are no rows")
     stacked = np.concatenate([batch.X for batch in read])
     targets = [batch.y for batch in read if batch.y is not None]
     return Features(stacked, read[0].layers, np.concatenate(targets) if targets else None)
+
+
+class FlatParts(nn.Module):
+    """What a module returns, a tensor for all or a tuple or dict of them, as (b, d)."""
+
+    def forward(self, outputs: Any) -> Tensor:
+        """Put the parts next to each other in the order in which they are read as features."""
+        leaves: list[Tensor] = tree_flatten(outputs)[0]
+        return torch.cat([leaf.reshape(len(leaf), -1) for leaf in leaves], dim=1)
 
 
 def _check_room(X: Any, width: int) -> None:
@@ -179,6 +190,7 @@ def _batches(X: Any, size: int) -> Iterator[tuple[Any, Any]]:
         loader = DataLoader(X, batch_size=size, collate_fn=default_collate)
         yield from (_pair(batch) for batch in loader)
     else:
+        X = np.asarray(X) if isinstance(X, list) else X
         leaves = tree_flatten(X)[0] if isinstance(X, tuple | dict) else [X]
         if len({len(leaf) for leaf in leaves}) != 1:
             raise ValueError(f"the inputs have different numbers of rows: {[len(leaf) for leaf in leaves]}")

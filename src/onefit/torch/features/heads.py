@@ -153,11 +153,18 @@ def head_of(estimator: Any, X: Array, y: Any, sample_weight: Any, *, exact: bool
     given = {} if sample_weight is None else {"sample_weight": sample_weight}
     estimator = estimator.fit(X, y, **given)
     estimator = getattr(estimator, "best_estimator_", estimator)
+    if not hasattr(estimator, "coef_"):
+        raise TypeError(f"head must be a linear model with coef_, and {type(estimator).__name__} has none")
     estimator = made_exact(estimator, X, y, sample_weight, needed=exact or not hasattr(estimator, "loo_"))
+    if not np.array_equal(estimator.loo_.rows, np.arange(len(X))):
+        raise ValueError("head must leave out each row once: give it a cv that does, KFold for instance")
     if not hasattr(estimator, "classes_"):
         return judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
     classes, numbers = np.unique(y, return_inverse=True)
-    return judged_classes((estimator,), classes, numbers, sample_weight, of_one_head)
+    if estimator.loo_.method == "predict_proba":
+        return judged_classes((estimator,), classes, numbers, sample_weight, of_one_head)
+    scores, losses = estimator.loo_.decision, estimator.loo_.losses
+    return _judged((estimator,), scores, losses, sample_weight, classes, None)
 
 
 def made_exact(estimator: Any, X: Array, y: Any, sample_weight: Any, *, needed: bool) -> Any:

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from onefit._typing import Array, Index
-from onefit.torch.features.embedding import Features, embedded, read_features
+from onefit.torch.features.embedding import Features, FlatParts, embedded, read_features
 from onefit.torch.features.heads import JudgedHead, head_of, logistic_head, ridge_head
 from onefit.torch.numerics.rows import as_device
-from onefit.validation import check_count
+from onefit.validation import check_count, check_weights
 
 
 @dataclass(eq=False, repr=False)
@@ -37,7 +37,8 @@ class LeaveOneOutHead(BaseEstimator):
         ``LogisticLOO``; of several classes with many features one against the rest, fitted together at the
         strength that is best for all by one Newton step a row (with ``n_strengths`` or ``exact`` each has its
         own); ``RidgeLOO``, of labels a regression of 0 and 1 for each class.  An estimator is cloned and has
-        to have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate``); with
+        to have ``coef_``, ``intercept_`` and a ``loo_`` (``RiskEstimate`` of all rows, each once), or be one
+        that ``onefit.loo`` reads; with
         ``onefit.GradientSearchCV`` the parts of a tuple have strengths of their own by
         ``onefit.PerGroup(layers, …)``.
     n_strengths : int, optional
@@ -67,9 +68,11 @@ class LeaveOneOutHead(BaseEstimator):
     layers_ : (d,) int array
         Which part of a tuple or dict each feature comes from.
     losses_ : (n,) array
-        Left-out loss of each row: −log of the probability of its own label, or the squared error.
-    predictions_ : (n, c) or (n,) array
-        Left-out probabilities, scores of a ridge head, or predictions.
+        Left-out loss of each row: −log of the probability of its own label, or the squared error; of a
+        classifier without probabilities its own loss, the hinge for instance.
+    predictions_ : (n, c), (n, t) or (n,) array
+        Left-out probabilities, scores of a ridge head or of a classifier without probabilities, or
+        predictions.
     value_, std_error_ : float
         Mean of ``losses_`` and its standard error.
     n_features_in_ : int
@@ -123,8 +126,12 @@ class LeaveOneOutHead(BaseEstimator):
         check_count("batch_size", self.batch_size)
         if self.n_strengths is not None:
             check_count("n_strengths", self.n_strengths)
-        data = read_features(self.module, X, y, self._embedding())
+        if not (self.module is None or isinstance(self.module, nn.Module)):
+            raise TypeError(f"module must be a torch.nn.Module or None, got {self.module!r}")
         fitted = self._head()
+        data = read_features(self.module, X, y, self._embedding())
+        if sample_weight is not None:
+            sample_weight = check_weights(sample_weight, data.X)
         middle, spread = self._scaling(data.X)
         judged = fitted((data.X - middle) / spread, data.y, sample_weight)
         self._keep(judged, data, middle, spread)
@@ -178,24 +185,33 @@ class LeaveOneOutHead(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Linear predictors: (m, c)."""
-        check_is_fitted(self)
-        features = embedded(self.module, X, **self._embedding()).X
+        features = self._features(X)
         with torch.no_grad():
             scores: Array = self.linear_(torch.as_tensor(features)).numpy()
         return scores
 
+    def _features(self, X: Any) -> Array:
+        check_is_fitted(self)
+        features = embedded(self.module, X, **self._embedding()).X
+        if features.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{features.shape[1]} features a row, and the head was fitted on {self.n_features_in_}"
+            )
+        return features
+
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities: (m, c)."""
-        return self._judged.probabilities(self.decision_function(X))
+        scores = self.decision_function(X)
+        return self._judged.probabilities(scores)
 
     def predict(self, X: Any) -> Any:
         """Classes, or predictions: (m,) or (m, t)."""
-        return self._judged.answers(self.decision_function(X))
+        scores = self.decision_function(X)
+        return self._judged.answers(scores)
 
     def interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Jackknife+ intervals of a regression (Barber, Candès, Ramdas and Tibshirani 2021): (m, 2)."""
-        check_is_fitted(self)
-        features = embedded(self.module, X, **self._embedding()).X
+        features = self._features(X)
         middle, spread = self._scaled
         found: Array = self.estimators_[0].loo_.interval((features - middle) / spread, coverage)
         return found
@@ -207,4 +223,4 @@ class LeaveOneOutHead(BaseEstimator):
             return self.linear_
         like: Tensor | None = next(self.module.parameters(), None)
         linear = copy.deepcopy(self.linear_)
-        return nn.Sequential(self.module, linear if like is None else linear.to(like))
+        return nn.Sequential(self.module, FlatParts(), linear if like is None else linear.to(like))

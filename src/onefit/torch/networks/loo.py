@@ -84,6 +84,9 @@ def loo(
         module.  It is judged in ``eval()`` mode.  If not given, all parameters are trained on by L-BFGS, in
         ``eval()`` mode, from the weights of all rows.
     sample_weight : (n,) array, optional
+        Weights w_i of the losses.  A row leaves with its whole weight, and the risk is the weighted mean.  A
+        ``loss`` that is a mean is Σ w_i ℓ_i / Σ w_i, to which the decay is added, also without a row: where
+        you trained with Σ w_i ℓ_i / n in its place, give n / Σ w_i times the decay.
     rng : int, Generator or None
         Of the rows of the audit.
     device : str or torch.device, default "cpu"

@@ -51,13 +51,13 @@ class SearchBox:
             raise ValueError(f"bounds must have the same names as penalties: {sorted(names)}")
         check_choice("scale", scale, ("log", "linear"))
         for name, pair in bounds.items():
-            low, high = pair
+            low, high = _pair(name, pair)
             if not (np.isfinite(low) and np.isfinite(high) and low < high):
                 raise ValueError(f"bounds of {name!r} must be (lower, upper) with lower < upper, got {pair}")
             if low < 0 or (scale == "log" and low == 0):
                 raise ValueError(f"bounds of {name!r} must be positive, 0 only with scale='linear': {pair}")
-        low, high = zip(*(bounds[name] for name in names), strict=True)
-        return cls(names, low, high, scale == "log")
+        lows, highs = zip(*(_pair(name, bounds[name]) for name in names), strict=True)
+        return cls(names, lows, highs, scale == "log")
 
     def strengths(self, unit: Tensor) -> Tensor:
         """λ at a point of the unit cube."""
@@ -84,6 +84,14 @@ class SearchBox:
         cube = qmc.LatinHypercube(m, seed=np.random.default_rng(seed))
         points = cube.random(n_samples or 25 * m)
         return points[np.argsort(points.sum(axis=1), kind="stable")]
+
+
+def _pair(name: str, given: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"bounds of {name!r} must be two numbers (lower, upper), got {given!r}") from error
+    return low, high
 
 
 class Solved(NamedTuple):

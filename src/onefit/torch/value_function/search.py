@@ -267,6 +267,11 @@ class ValueFunctionSearch(BaseEstimator):
             raise ValueError("loss must be given for a module")
         if not isinstance(self.penalties, Mapping) or not self.penalties:
             raise ValueError("penalties must be a dictionary of names and penalties, at least one")
+        functions = {"loss": self.loss, "validation_loss": self.validation_loss or self.loss}
+        texts = {f"penalties[{name!r}]": one for name, one in self.penalties.items()}
+        for name, one in (functions | texts).items():
+            if not callable(one) and not (name in texts and isinstance(one, str)):
+                raise TypeError(f"{name} must be a function that returns a tensor, got {one!r}")
         device, dtype = (
             as_device(self.device),
             self.dtype or (torch.float64 if self.batch_size is None else like),

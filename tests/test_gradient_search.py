@@ -1009,14 +1009,13 @@ def test_flat_risks_end_at_once(optimizer):
         np.testing.assert_array_equal(search.gradient_, 0.0)
 
 
-def test_three_numbers_end_below_what_a_coarse_look_sees():
-    """From the middle alone a support vector machine stopped 2 % above."""
+def test_three_numbers_go_on_from_a_kink():
+    """L-BFGS-B stopped 1 % above, in a kink, from either start."""
     rng = np.random.default_rng(0)
     X, y = load_diabetes(return_X_y=True)
     rows = rng.choice(442, 80, replace=False)
     X, y = 20.0 * X[rows], y[rows]
     bounds = {"C": (0.1, 1e6), "gamma": (1e-5, 1e2), "epsilon": (0.1, 80.0)}
-    search = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False).fit(X, y)
-    middle = {name: float(np.sqrt(low * high)) for name, (low, high) in bounds.items()}
-    alone = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False, start=middle).fit(X, y)
-    assert search.best_score_ > alone.best_score_
+    search = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False)
+    ended = clone(search).set_params(optimizer="lbfgs").fit(X, y)
+    assert search.fit(X, y).best_score_ > 0.995 * ended.best_score_

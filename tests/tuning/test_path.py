@@ -417,7 +417,7 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, 6))
     y = X[:, 0] + rng.standard_t(3, size=30)
-    judgement, strengths = Judgement(SquaredError(), y, np.ones(30)), np.array([300.0, 30.0, 1e-2, 1e-3])
+    judgement, strengths = Judgement(SquaredError(), y, np.ones(30)), np.array([300.0, 30.0, 0.3, 0.01])
 
     def at(strength):
         return Problem(EpsilonInsensitive(0.0), L2(strength), X, y, np.ones(30))

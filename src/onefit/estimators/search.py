@@ -72,7 +72,9 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     optimizer : {"auto", "lbfgs", "projected", "constant", "adam", "stochastic"}, default "auto"
         L-BFGS-B; projected gradient with Barzilai–Borwein steps; the same with steps of one length, as in the
         2019 paper; Adam; steps along the gradient of one row.
-        L-BFGS-B takes bounds and no ``Simplex``: with one of these "auto" is "projected", else "lbfgs".
+        L-BFGS-B takes bounds and no ``Simplex``: with one of these "auto" is "projected".  Else it is
+        "lbfgs", or BFGS with the line search of Lewis and Overton (2013) where loss or metric have kinks,
+        as those of support vector machines, in which L-BFGS-B ends too early.
     gradient : {"exact", "2017"}, default "exact"
         That of the risk, or the approximate one of Beirami et al. (2017, eq. 16).
     n_starts : int, default 1

@@ -13,6 +13,7 @@ from scipy.stats import qmc
 
 from onefit._typing import Array, Index
 from onefit.tuning.judges import LeaveOneOutJudge
+from onefit.tuning.kinked_descent import bfgs_in_kinks
 from onefit.tuning.objective import Objective
 from onefit.tuning.optimizers import (
     Function,
@@ -31,7 +32,8 @@ COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparamete
 SPREAD = 25  # points that three numbers or more start from, as many as two
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"
-PATIENCE, IN_KINKS = 5, 1e-5  # evaluations that have to lower a risk with kinks, and by which share of it
+# Steps that have to lower a risk with kinks, and by which share of it, which rows would not tell.
+PATIENCE, IN_KINKS = 5, 1e-4
 REACH = 0.05  # largest component of a first step, in widths of the bounds
 IN_A_START = 48  # held-out rows that say which points of the grid may be valleys
 TO_RACE = 0.25  # share of the points that all rows judge
@@ -202,9 +204,15 @@ def _told(objective: Objective, plan: DescentPlan) -> Function:
 
 
 def _suited(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
-    """L-BFGS-B between bounds; on a simplex, which it does not know, projected gradient."""
-    way = _lbfgs if objective.space.is_box else _projected_gradient
-    return way(objective, start, plan)
+    """Between bounds L-BFGS-B, or BFGS where rows make kinks; on a simplex projected gradient."""
+    if not objective.space.is_box:
+        return _projected_gradient(objective, start, plan)
+    return (_bfgs_in_kinks if objective.has_kinks_of_rows() else _lbfgs)(objective, start, plan)
+
+
+def _bfgs_in_kinks(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:
+    told, stop, bounds = _told(objective, plan), _stop(objective, plan), objective.space.bounds
+    return bfgs_in_kinks(told, start, bounds.T, plan.max_iter, stop, REACH)
 
 
 def _lbfgs(objective: Objective, start: Array, plan: DescentPlan) -> Minimum:

@@ -56,7 +56,11 @@ class Objective(ABC):
 
     @abstractmethod
     def has_kinks(self) -> bool:
-        """Whether the risk has kinks all over."""
+        """Whether the risk has kinks."""
+
+    def has_kinks_of_rows(self) -> bool:
+        """Whether each row makes kinks, so that they are all over and minima lie in them."""
+        return False
 
     @abstractmethod
     def value(self, t: Array) -> float:
@@ -102,8 +106,10 @@ class RiskObjective(Objective):
     def has_kinks(self) -> bool:
         """Where rows come onto kinks of loss or metric, or coefficients onto those of the penalty."""
         problem = self._problem(self.space.middle)
-        on_penalty = problem.penalty.has_kinks(problem.coef_shape)
-        return self.judge.metric.has_kinks or problem.loss.has_kinks or on_penalty
+        return self.has_kinks_of_rows() or problem.penalty.has_kinks(problem.coef_shape)
+
+    def has_kinks_of_rows(self) -> bool:
+        return self.judge.metric.has_kinks or self._problem(self.space.middle).loss.has_kinks
 
     def without_effect(self) -> list[str]:
         return [self.space.domains[m].name for m, changes in self.changes.items() if changes == NOTHING]

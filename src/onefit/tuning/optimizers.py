@@ -78,7 +78,7 @@ def _minimum(best: Visit, values: Sequence[float], message: str) -> Minimum:
     return Minimum(*best, np.array(values), message != LIMIT, message)
 
 
-def _stepwise(start: Visit, step: Step, max_iter: int, stop: Stop) -> Minimum:
+def stepwise(start: Visit, step: Step, max_iter: int, stop: Stop) -> Minimum:
     """Take steps until there is a reason to stop, which is asked for at the start and after each of them."""
     here = best = start
     values = [here.value]
@@ -195,7 +195,7 @@ def projected_gradient(
         length = float(change @ change) / float(change @ turn) if change @ turn > 0 else 2.0 * length
         return there
 
-    return _stepwise(first, step, max_iter, stop)
+    return stepwise(first, step, max_iter, stop)
 
 
 def _shortened(
@@ -238,7 +238,7 @@ def constant_steps(
         return Visit(t, *function(t))
 
     t = project(start)
-    return _stepwise(Visit(t, *function(t)), step, max_iter, stop)
+    return stepwise(Visit(t, *function(t)), step, max_iter, stop)
 
 
 def adam(
@@ -279,7 +279,7 @@ def adam(
         t = project(here.t - learning_rate * first / (1.0 - betas[0] ** k) / size)
         return Visit(t, *function(t))
 
-    return _stepwise(Visit(t, *function(t)), step, max_iter, stop)
+    return stepwise(Visit(t, *function(t)), step, max_iter, stop)
 
 
 # --- down the permutation criterion of a closed-form family: the paper's Adam, or L-BFGS ----------------

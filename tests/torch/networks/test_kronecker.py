@@ -44,6 +44,11 @@ def _seeded():
     torch.manual_seed(0)
 
 
+def kron(a, b):
+    """Kronecker product; PyTorch 2.11 takes none of transposed matrices."""
+    return torch.kron(a.contiguous(), b.contiguous())
+
+
 def parts_of(module):
     return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
 
@@ -99,7 +104,7 @@ def test_solves_are_those_of_the_whole_matrix(decays):
         a, g = inputs[block.layer.name], slopes[block.layer.name]
         S = torch.einsum("ncq,ncd,ndk->qk", g, bends, g)
         D = block.layer.joined(decay)[0].reshape(-1)
-        whole = torch.kron(S, a.T @ a) / N + torch.diag(D)  # by rows of the weights
+        whole = kron(S, a.T @ a) / N + torch.diag(D)  # by rows of the weights
         v = {name: torch.randn_like(part) for name, part in decay.items()}
         flat = block.layer.joined(v)[0].reshape(-1)
         found = block.layer.joined(
@@ -129,7 +134,7 @@ def test_steps_without_a_row_minimise_over_their_span(decays):
             a, g = traces.inputs[layer.name][kept, 0, 0], traces.slopes[layer.name][kept, :, 0, 0]
             S = torch.einsum("ncq,ncd,ndk->qk", g, bends[kept], g)
             D = layer.joined(decay)[0].reshape(-1)
-            blocks.append(torch.kron(S, a.T @ a) / len(kept) + torch.diag(D))
+            blocks.append(kron(S, a.T @ a) / len(kept) + torch.diag(D))
             numbers = torch.arange(first, first + len(D)).reshape(len(S), -1)
             order += [numbers[:, :-1].reshape(-1), numbers[:, -1]]
             first += len(D)
@@ -217,7 +222,7 @@ def test_the_matrix_of_a_convolution_sums_over_rows_and_positions():
     found = module[0](X).detach()
     g = vmap(jacrev(lambda s: module[3](torch.tanh(s).reshape(1, -1))[0]))(found).detach().flatten(3)
     S = torch.einsum("ncqt,ncd,ndkt->qk", g, bends, g)
-    whole = torch.kron(S, A) / (4 * N) + torch.diag(block.layer.joined(decay)[0].reshape(-1))
+    whole = kron(S, A) / (4 * N) + torch.diag(block.layer.joined(decay)[0].reshape(-1))
     flat = torch.randn(1, 1, 3, 9, dtype=torch.float64)
     parts = {name: p.reshape(decay[name].shape) for name, p in block.layer.parted(flat[0]).items()}
     moved = block.lifted((block.projected(parts) * block.inverse)[None])

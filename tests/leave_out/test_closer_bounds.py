@@ -8,10 +8,12 @@ import pytest
 from onefit.curvature import CoupledBlock
 from onefit.fit import Fit
 from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
-from onefit.leave_out.engine import leave_out
-from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds
+from onefit.leave_out.engine import begin, leave_out
+from onefit.leave_out.leads import Leads
+from onefit.leave_out.prove import far_rows
 from onefit.leave_out.rescaling import curvature_of_refits
 from onefit.leave_out.step import Step, one_step
+from onefit.leave_out.step_bounds import bound_steps, bound_steps_closely, cost_of_closer_bounds
 from onefit.losses import Logistic, Multinomial, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2, ElasticNet
@@ -43,8 +45,8 @@ def test_no_step_is_farther_off_than_its_closer_bound(kind: str, n: int, p: int,
     fit, K = solve(Fit.at_start(_problem(kind, n, p, alpha)))
     step = Step.of(fit, curvature_of_refits(fit, K))
     found, exact = step.taken(fit), leave_out(fit, None, 0.0, curvature=K)
-    assert np.isfinite(cost_of_closer_bounds(fit, step.curvature).seconds)
-    close = bound_steps_closely(fit, step, found.eta, found.slack)
+    assert np.isfinite(cost_of_closer_bounds(fit, step.curvature, n).seconds)
+    close = bound_steps_closely(fit, step, found.eta, found.slack, np.arange(n))
     loose = bound_steps(fit, step, found.eta, found.slack)
     held = fit.problem.weights > 0
     off = np.abs(exact.eta - found.eta)[held]
@@ -52,6 +54,51 @@ def test_no_step_is_farther_off_than_its_closer_bound(kind: str, n: int, p: int,
     assert np.all(off <= (close + exact.bounds)[held] + 1e-9)
     with np.errstate(invalid="ignore"):
         assert np.nanmedian(close[held] / loose[held]) < 0.5  # or there would be no use for them
+
+
+def test_bounds_hold_without_the_rows_that_reach_far() -> None:
+    """Of a dummy that tells a few rows of one class apart, which hardly bend but would move far."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    X = rng.normal(size=(n, 4))
+    X[:, 3] = 0.0
+    X[:3, 3] = 1.0
+    y = (X[:, 0] + rng.logistic(size=n) > 0).astype(float)
+    y[:3] = 1.0
+    for alpha in (3.0, 4.0):
+        fit, K = solve(Fit.at_start(Problem(Logistic(), L2(alpha), X, y, np.ones(n))))
+        step = Step.of(fit, curvature_of_refits(fit, K))
+        found, exact = step.taken(fit), leave_out(fit, None, 0.0, curvature=K)
+        far = far_rows(fit, step.forms)
+        assert 0 < far.rows.size < 12
+        assert far.form < far.largest
+        rows = rng.permutation(n)[:200]
+        close = bound_steps_closely(fit, step, found.eta, found.slack, rows)
+        loose = bound_steps(fit, step, found.eta, found.slack)
+        off = np.abs(exact.eta - found.eta)
+        assert np.all(off <= loose + exact.bounds + 1e-9)
+        assert np.all(off[rows] <= close + exact.bounds[rows] + 1e-9)
+        assert np.isfinite(close).mean() > 0.9
+
+
+def test_rows_go_on_where_they_were_at_another_strength() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 5))
+    y = (X[:, 0] + rng.logistic(size=80) > 0).astype(float)
+    yardstick_of = yardstick(LogLoss(np.arange(2)), y, np.ones(80))
+    states = []
+    for alpha in (0.1, 0.05):
+        fit, K = solve(Fit.at_start(Problem(Logistic(), L2(alpha), X, y, np.ones(80))))
+        states.append(begin(fit, K, yardstick_of))
+    rows = np.arange(0, 80, 3)
+    states[0].repeat_steps(rows)
+    states[1].leads = Leads.of(states[0].found)
+    assert states[1].leads is not None
+    states[1].repeat_steps(rows)
+    exact = leave_out(states[1].fit, None, 0.0)
+    assert set(rows.tolist()) <= set(states[1].found.solved)
+    ends = np.abs(states[1].found.eta - exact.eta)[rows]
+    assert np.all(ends <= (states[1].found.bounds + exact.bounds)[rows] + 1e-12)
 
 
 def _classes(n: int = 600, p: int = 6, c: int = 4) -> Fit:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
+from onefit.leave_out.leads import Leads
 from onefit.losses import EpsilonInsensitive, Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
@@ -82,10 +83,12 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
     judgement = Judgement(metric, target, ones)
     walked, (result, left_out) = _raced(problem_at, strengths, judgement)
+    leads = None  # rows go on where they were at the strength before
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(walked.coefs[j], solution.fit.coef, atol=1e-8)
-        verdict = judgement.first(solution)
+        verdict = judgement.first(solution, leads)
+        leads = None if verdict.begun is None else Leads.of(verdict.begun.found, leads)
         np.testing.assert_allclose(walked.losses[:, j], verdict.losses, rtol=1e-6, atol=1e-10)
         expected = mean_and_error(verdict.losses, ones)
         assert (walked.risks[j], walked.std_errors[j]) == pytest.approx(expected)
@@ -397,7 +400,9 @@ def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
 
     factored = []
     first = Judgement.first
-    monkeypatch.setattr(Judgement, "first", lambda own, one: factored.append(one) or first(own, one))
+    monkeypatch.setattr(
+        Judgement, "first", lambda own, one, *leads: factored.append(one) or first(own, one, *leads)
+    )
     _, (result, _) = _raced(at, strengths, judgement, "bagged_se")
     assert 1 <= len(factored) < 6
     monkeypatch.setattr(Judgement, "bracket", lambda *_: None)

@@ -25,8 +25,9 @@ from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, Largest
 from onefit.blocks.step import Left, StepPath
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.prove import bent, radius
+from onefit.leave_out.prove import radius
 from onefit.leave_out.rescaling import Spread
+from onefit.leave_out.step_bounds import bent
 from onefit.losses import Squared
 from onefit.metrics import SquaredError
 from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, TINY, rounding_of_slack

@@ -14,6 +14,7 @@ from onefit._typing import Array, Design, Index
 from onefit.fit import Fit
 
 IN_CACHE = 2**15  # numbers of a block that stays near the processor
+AS_MANY = 0.5  # share of the columns of a matrix that take as long as all of them
 
 
 class Direction(NamedTuple):
@@ -161,15 +162,19 @@ class ScalarCurvature(Curvature):
     def hat_matrix(self) -> Array:
         """Z K⁻¹ Zᵀ: (n, n)."""
 
-    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Its columns, some at a time and each once, (n, b), which the caller may overwrite."""
-        whole = self.hat_matrix()
-        return ((columns, whole[:, columns]) for columns in self._some_columns)
+    def hat_blocks(self, rows: Index | None = None) -> Iterator[tuple[slice, Array]]:
+        """Its columns, or those of some rows, some at a time and each once, which the caller may overwrite.
 
-    @property
-    def _some_columns(self) -> Iterator[slice]:
+        (n, b), and where they stand among those asked for.
+        """
+        if rows is not None and len(rows) < AS_MANY * self.n:
+            return ((some, self.hat_columns(rows[some])) for some in self._some_of(len(rows)))
+        whole = self.hat_matrix() if rows is None else self.hat_matrix()[:, rows]
+        return ((some, whole[:, some]) for some in self._some_of(whole.shape[1]))
+
+    def _some_of(self, count: int) -> Iterator[slice]:
         size = max(1, IN_CACHE // self.n)
-        return (slice(j, min(j + size, self.n)) for j in range(0, self.n, size))
+        return (slice(j, min(j + size, count)) for j in range(0, count, size))
 
     def hat_columns(self, rows: Index) -> Array:
         unit = np.zeros((self.n, len(rows)))

@@ -209,7 +209,10 @@ class Dual(OfColumns):
             found[:, columns] = block
         return found
 
-    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
+    def hat_blocks(self, rows: Index | None = None) -> Iterator[tuple[slice, Array]]:
+        return self._all_blocks() if rows is None else super().hat_blocks(rows)
+
+    def _all_blocks(self) -> Iterator[tuple[slice, Array]]:
         """D^-½ (I − M⁻¹) D^-½, half the time of solving for all columns of G; those of faint d are."""
         inverse, flat, scale = _linalg.factor_inverse(self._cholesky), self._rows.flat, np.zeros(self.n)
         precision, rows = inverse.dtype, np.arange(self.n)
@@ -219,7 +222,7 @@ class Dual(OfColumns):
             inverse = spread
         scale[self._rows.bent] = 1.0 / self._rows.root
         scale, of_flat = scale.astype(precision), self._answer(self._rows.gram[:, flat]).astype(precision)
-        for columns in self._some_columns:
+        for columns in self._some_of(self.n):
             own = rows[columns]
             block = inverse[:, columns] * -scale[:, None]
             block *= scale[columns]

@@ -19,6 +19,7 @@ import numpy as np
 
 from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index, Mask
+from onefit.cost import Work
 from onefit.curvature.base import Curvature, Direction, OfColumns, ScalarCurvature, WrappedScalar
 from onefit.curvature.products import CLOSELY, Products, pairing
 from onefit.fit import Fit
@@ -148,6 +149,16 @@ def fit_cost(fit: Fit) -> cost.Work:
         return product_cost(fit).times(PRODUCTS_OF_A_FIT)
     n, p = fit.problem.X.shape
     return cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
+
+
+def cost_along_path(fit: Fit, before: Array) -> Work:
+    """What a fit takes from coefficients near by, about: for least squares, what enters and leaves."""
+    problem, inside = fit.problem, fit.coef != 0
+    if not problem.loss.is_quadratic:
+        return fit_cost(fit)
+    (n, p), k = problem.X.shape, max(1, int(np.count_nonzero(inside)))
+    changes = np.count_nonzero(inside != (before != 0))
+    return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
 
 
 def by_products(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES) -> Curvature:

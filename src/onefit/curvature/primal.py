@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._linalg import Factorization
-from onefit._typing import Array, Design
+from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Direction, OfColumns, Sandwich, total_curvature
 from onefit.problem import Moments
 
@@ -87,10 +87,11 @@ class OfFactor(OfColumns):
         half = self._half
         return _linalg.product(half, half.T) + self._offset
 
-    def hat_blocks(self) -> Iterator[tuple[slice, Array]]:
+    def hat_blocks(self, rows: Index | None = None) -> Iterator[tuple[slice, Array]]:
         half = self._half
-        for columns in self._some_columns:
-            block = _linalg.product(half, half[columns].T)
+        some = half if rows is None else half[rows]
+        for columns in self._some_of(len(some)):
+            block = _linalg.product(half, some[columns].T)
             block += self._offset
             yield columns, block
 

@@ -36,12 +36,15 @@ from onefit.leave_out.chords import (
     repeat_steps,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
+from onefit.leave_out.leads import Leads
+from onefit.leave_out.prove import Widths
 from onefit.leave_out.reach import ByRow, Reach, bounds_at, nothing_is_known, reach_at_most
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
+from onefit.leave_out.step_bounds import radius_of_step
 from onefit.numerics import LEAST_SLACK
 from onefit.problem import some_sets
 
@@ -70,6 +73,8 @@ class Blocks:
         Sets to which a step leads.
     ends : dict
         Parameters at the end of the steps of each set that was iterated.
+    leads : Leads or None
+        From where single rows go on.
     """
 
     fit: Fit
@@ -81,6 +86,7 @@ class Blocks:
     reached: Mask
     ends: dict[int, Direction]
     base_shrink: float = 1.0
+    leads: Leads | None = None
 
     @classmethod
     def of(cls, fit: Fit, curvature: Curvature | None, folds: Folds, base_shrink: float = 1.0) -> Blocks:
@@ -241,12 +247,11 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
 
 def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array) -> Reach:
     """Norms in A⁻¹ for the sets of a batch."""
-    largest = prove.largest_form(blocks.fit, blocks.forms) / min(1.0, batch.shrink / blocks.base_shrink)
-    widest = np.sqrt(largest / np.maximum(slack, LEAST_SLACK))  # with less nothing is claimed
+    far, shrink = prove.far_rows(blocks.fit, blocks.forms), batch.shrink / blocks.base_shrink
+    widths = far.widths(np.maximum(slack, LEAST_SLACK), shrink)  # with less nothing is claimed
     own = forms.left_out(kept)
-    spread = blocks.curvature_at(batch.shrink)[1].spread
-    spread = Spread(*(part[batch.which] for part in spread))
-    return Reach(widest, lambda j, rows: own[j, batch.places(j, rows)], spread)
+    spread = blocks.curvature_at(batch.shrink)[1].spread.of(batch.which)
+    return Reach(widths, lambda j, rows: own[j, batch.places(j, rows)], spread)
 
 
 def _bound_steps(blocks: Blocks, batch: Batch, reach: Reach, norm: Array) -> ByRow:
@@ -254,7 +259,7 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: Reach, norm: Array) -> ByR
     problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
     if R is None or problem.loss.jumps or blocks.fit.is_kinked:
         return nothing_is_known
-    length = prove.radius_of_step(R, norm, reach.widest, reach.spread)
+    length = radius_of_step(R, norm, reach.widths, reach.spread)
 
     def found(own: Index, rows: Index) -> Array:
         with np.errstate(invalid="ignore"):
@@ -269,17 +274,19 @@ def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
 
     Steps with a factor in single precision are bounded by products, whatever rounding there is in them.
     """
-    K, is_rough = batch.curvature, False
+    fit, K, is_rough = blocks.fit, batch.curvature, False
     if isinstance(K, InSingle):
         is_rough = tol > 1.0
         batch = replace(batch, curvature=K.rough if is_rough else K.inner)
-    forms = forms_of(blocks.fit, batch, blocks.free)
+    forms = forms_of(fit, batch, blocks.free)
     kept = forms.kept
     inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
     hat = blocks.hat(batch.curvature, len(batch.which))
-    step = WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, hat)
+    step = WithoutFolds(batch.curvature, fit.problem, forms, inner, hat)
     refits = blocks.refits(batch.which)
-    end = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink).ended(refits, step.parameters)
+    start = None if blocks.leads is None else blocks.leads.predictors(fit, batch.rows[:, 0], blocks.base)
+    ends = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink, start)
+    end = ends.ended(refits, step.parameters)
     if is_rough:
         own = ByProducts.of(refits, step.solve)
         blocks.settle(batch.which, refits, end, reach_at_most(refits, own), own)
@@ -339,7 +346,7 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
         return np.full(len(rows), np.inf) if quadratic else forms[own, rows]
 
     blocks.slack[which] = 1.0
-    blocks.settle(which, refits, end, Reach(widest, of_rows, even), own)
+    blocks.settle(which, refits, end, Reach(Widths.of(widest), of_rows, even), own)
     for k in which[~known].tolist():
         blocks.bounds[blocks.tested(k)] = np.inf
 

@@ -21,13 +21,15 @@ from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import FEWEST, is_regular, sample
 from onefit.leave_out.sets import Folds
-from onefit.leave_out.stages import WORTH, State
+from onefit.leave_out.stages import State
+from onefit.leave_out.step_bounds import cost_of_closer_bounds
 from onefit.leave_out.ways import Way, cost_of_chords, ways
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
@@ -37,6 +39,7 @@ AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampl
 AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
 IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
+WORTH = 0.1  # share of the values that are not exact below which refining so few would change little
 LOOKS = 2  # at what standard errors of the mean are
 HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
 LAST = 0.03  # seconds of the iterations for the last few rows, however many there are
@@ -106,22 +109,60 @@ def leave_out(
         affordable -= state.look(affordable)
     left = later + state.refine(affordable, FEWEST if may_end_unbounded else 0)
     if may_end_unbounded:
-        state.take_all_cheaper_than(FEWEST)
+        _take_all_cheaper_than(state, FEWEST)
     if yardstick is not None and max_error > 0:
         sample(state, yardstick, left)
         is_known = of_mean and state.errors().sum() <= allowed(state.found, yardstick, KNOWN)
-        state.tighten(IN_PASSING, 1.0 if is_known else WORTH)  # a few values change little of what is known
+        _tighten(state, IN_PASSING, 1.0 if is_known else WORTH)  # a few values change little of what is known
     return state.found
 
 
-def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
+def _take_all_cheaper_than(state: State, count: int) -> None:
+    """Take the stages that cost less for all sets that are wanting than solving so many of them anew.
+
+    A sample of so many then has less to correct, even where these stages end without a bound.
+    """
+    *before, anew = state.stages()
+    for stage in before:
+        which, needed = state.wanting()
+        which = np.setdiff1d(which, list(state.found.solved))
+        if needed and which.size * stage.each.seconds <= count * anew.each.seconds:
+            stage.act(which)
+
+
+def _tighten(state: State, affordable: float, least: float = WORTH) -> None:
+    """Refine sets that are not certified, the worst first, for some seconds that do for such a share."""
+    once = {Way.ITERATE: state.starts, Way.REPEAT: state.starts, Way.FINER: state.finer}
+    for stage in state.stages() if state.found.correction is None else ():
+        if affordable < least * np.count_nonzero(~state.found.certified) * stage.each.seconds:
+            break
+        own = state.errors()
+        own[[*state.found.anew, *once.get(stage.way, ())]] = 0.0
+        count = min(int(np.count_nonzero(own)), int(affordable / stage.each.seconds))
+        if count > 0:
+            stage.act(np.argsort(-own, kind="stable")[:count])
+            affordable -= stage.each.times(count).seconds
+
+
+def _refine_needed(state: State, affordable: float) -> None:
+    """Take the stages for the sets that the mean asks for, where these can be afforded, and no others."""
+    for stage in state.stages():
+        which, needed = state.wanting()
+        seconds = stage.each.times(needed).seconds
+        if not needed or seconds > affordable:
+            break
+        stage.act(which[:needed])
+        affordable -= seconds
+
+
+def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Leads | None = None) -> State:
     """One step and its bounds, and more for rows that it is too long for, where all rows are cheap.
 
     For races along a path: patterns are not checked.
     """
     known = in_single(curvature) if _is_for_forms_alone(fit) else curvature
     state = State.of(fit, None, known, yardstick, IN_A_RACE, FEW_PROBES)
-    found = state.found
+    state.leads, found = leads, state.found
     if step_is_exact(fit) and not fit.is_kinked:
         state.prove()
     elif step_is_exact(fit) or fit.problem.loss.has_kinks:
@@ -129,14 +170,16 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick) -> LeftOut:
         if strained.size and has_paths(fit) and following(fit, strained.size).seconds < IN_PASSING:
             state.follow(strained)
     elif not fit.is_kinked:
-        state.prove()
-        state.prove_closely(IN_PASSING)
         repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < IN_PASSING
-        if repeats and (which := state.wanting().which).size:
-            state.repeat_steps(which)
+        state.max_error = KNOWN if repeats else IN_A_RACE  # which ends the race for a strength
+        state.prove()
+        if cost_of_closer_bounds(fit, curvature, fit.problem.n).seconds < IN_PASSING:
+            state.prove_closely(IN_PASSING)
+        if repeats and (wanting := state.wanting()).needed:
+            state.repeat_steps(wanting.which[: wanting.needed])
     else:
         state.shorten(state.trusted)
-    return state.found
+    return state
 
 
 def _is_for_forms_alone(fit: Fit) -> bool:
@@ -198,8 +241,12 @@ def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
 
 
 def told_by_bounds(state: State, affordable: float) -> LeftOut | None:
-    """Steps for all rows, where bounds within some seconds are enough for their mean; None where not."""
-    state.prove_closely(affordable)
+    """Steps for all rows, and more for those of which these tell too little, within some seconds.
+
+    None where that is not enough for the mean.
+    """
+    affordable -= state.prove_closely(affordable)
+    _refine_needed(state, affordable)
     return state.found if state.errors().sum() <= state.room else None
 
 

@@ -16,27 +16,24 @@ holds among the columns over which A is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, ScalarCurvature, curved_along
+from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
 from onefit.leave_out.loose import is_held, is_straight, open_faces, reach_of_optima
 from onefit.leave_out.optima import Optima
-from onefit.leave_out.rescaling import Spread
-from onefit.leave_out.step import Step
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, SNAP, TINY
+from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, ON_BOUND, SNAP, TINY
 from onefit.penalties import Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
 
 SATURATED = 1e-10  # curvature of a row, relative to the largest, below which rounding may hide it
-PASSES = 3.0  # over all pairs of rows, each as long as so many functions
 SEEN = 1e-5  # part of a row that K does not give back, relative to its columns, that is rounding
 
 
@@ -70,23 +67,6 @@ def drift(R: float, length: Array, travelled: Array, widest: Array) -> Array:
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def radius_of_step(R: float, norm: Array, widest: Array, spread: Spread) -> Array:
-    """The same for one Newton step of length ``norm`` in A: (f,).
-
-    No row moves by more than M · norm, which bounds ρ and, by e^t − 1 − t, the gradient that is left.
-    """
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        travelled = widest * norm
-        t = np.minimum(R * travelled, LARGEST_EXPONENT)
-        residual = (bent(t) * spread.high + spread.off) * norm
-    return radius(R, residual, travelled, widest, spread.low)
-
-
-def bent(t: Array) -> Array:
-    """(e^t − 1 − t)/t, the share of its gradient that a step leaves: (f,)."""
-    return np.where(t > 1e-5, (np.expm1(t) - t) / t, 0.5 * t)
-
-
 def widest_form(H: Array) -> Array:
     """Largest squared norm of each row's z: (n,); for coupled outputs that of a difference of two of them."""
     if H.ndim < 3:
@@ -101,94 +81,76 @@ def largest_form(fit: Fit, forms: Array) -> float:
     return float(widest_form(forms)[fit.problem.weights > 0].max(initial=0.0))
 
 
-def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
-    """Bounds of the left-out predictors of all rows, one Newton step away: (n,).
-
-    For smooth losses with a constant and penalties without kinks, and one output or coupled ones; infinite
-    elsewhere.  No product beyond the leverages is needed.
-    """
-    R = concordance(fit)
-    if R is None or not (fit.problem.has_one_output or fit.problem.is_coupled):
-        return np.full(len(eta), np.inf)
-    D, H = fit.hessian, step.forms
-    if fit.problem.is_coupled:
-        share = 1.0 - slack
-        kept = np.eye(H.shape[1]) - D @ H
-        kept[share >= 1.0] = np.eye(H.shape[1])
-        own = widest_form(H @ np.linalg.inv(kept))
-    else:
-        share = D * H
-        own = H / np.maximum(1.0 - share, TINY)
-    slack, norm = 1.0 - share, _length_of_step(fit, step, eta)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        widest = np.sqrt(largest_form(fit, H) / slack)
-        found = np.sqrt(np.maximum(own, 0.0)) * radius_of_step(R, norm, widest, step.rescaled.spread)
-    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
-
-
 def concordance(fit: Fit) -> float | None:
     """R, where steps of smooth problems can be bounded by it."""
     return None if fit.problem.loss.jumps or fit.is_kinked else fit.problem.self_concordance()
 
 
-def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
-    """Norm in A of the step of each row: (n,)."""
-    change = eta - fit.eta
-    slope = step.gradient + fit.bent(change)
-    moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
-    return np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
+class Widths(NamedTuple):
+    """How far rows reach in A⁻¹ of left-out problems, and what of A those that reach farthest are: (f,) each.
 
-
-def cost_of_closer_bounds(fit: Fit, K: Curvature) -> Work:
-    """What ``bound_steps_closely`` takes, about; without end where it has nothing to say."""
-    n, k = fit.problem.n, min(max(1, fit.tangent.size), fit.problem.n)
-    if K.is_estimated or not isinstance(K, ScalarCurvature) or not concordance(fit):
-        return Work(np.inf)
-    return Work(float(n) * n * k, 1.0, PASSES * n * n)
-
-
-def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
-    """The same for one output, by what the step of each row does to every other row: (n,).
-
-    A row j that moves by Δ_ji = z_jᵀ(θ̃ − θ̂) leaves a gradient ρ_j of at most d_j (e^t − 1 − t)/t² R Δ_ji²,
-    where t is R times the widest move, and ‖Z₋ᵢᵀρ‖² in A⁻¹ is at most Σ ρ_j²/d_j as A ≥ Z₋ᵢᵀ D₋ᵢ Z₋ᵢ.  Most
-    rows hardly move, so that this is far less than if all moved as the widest may.
+    With T these rows, A without them is at least (1 − Σ_T d_j ‖z_j‖²) A: a bound that counts on the curvature
+    of the others alone has their M, and the gradients of T besides.
     """
-    R, spread, d = concordance(fit), step.rescaled.spread, fit.hessian
-    assert R
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        across, travelled, fourth = _moves_of_others(fit, step, eta)
-        t = np.clip(R * travelled, TINY, LARGEST_EXPONENT)
-        left = R * np.sqrt(fourth) * bent(t) / t
-        left = left * spread.high + spread.off * _length_of_step(fit, step, eta)
-        widest = np.sqrt(largest_form(fit, step.forms) + d * across / slack)
-        found = radius(R, left, travelled, widest, spread.low) * np.sqrt(step.forms / slack)
-    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+
+    all: Array  # M of all rows
+    near: Array  # M of those that are not in T
+    share: Array  # Σ_T d_j ‖z_j‖²
+    far: Index  # T
+
+    @classmethod
+    def of(cls, widest: Array) -> Widths:
+        """With no row in T."""
+        return cls(widest, widest, np.zeros(len(widest)), np.empty(0, dtype=np.intp))
+
+    @property
+    def kept(self) -> Array:
+        """Share of A that is left without T: (f,)."""
+        return 1.0 - self.share
 
 
-def _moves_of_others(fit: Fit, step: Step, eta: Array) -> tuple[Array, Array, Array]:
-    """Of each row that leaves: its largest squared form with another, and how these move, (n,) each.
+class FarRows(NamedTuple):
+    """Rows that reach far in K⁻¹ and hardly bend, as those of a dummy do of which all rows are of one class.
 
-    That is the largest move, and the sum of the fourth powers in D.
+    Attributes
+    ----------
+    rows : (t,) int array
+    form : float
+        Largest squared norm in K⁻¹ of the others.
+    share : float
+        Σ d_j ‖z_j‖² in K⁻¹ of the rows.
+    largest : float
+        Largest squared norm of all rows.
     """
-    curvature, rescaled, rows = step.curvature, step.rescaled, np.arange(len(eta))
-    assert isinstance(curvature, ScalarCurvature)
-    d, without_weight = fit.hessian, np.flatnonzero(fit.problem.weights == 0)
-    slope, found = step.gradient + d * (eta - fit.eta), np.empty((3, len(eta)))
-    shifts = [curvature.predict(direction) for direction in rescaled.directions]
-    for columns, moved in curvature.hat_blocks():
-        own = rows[columns], rows[: moved.shape[1]]
-        moved[own] = 0.0
-        moved[without_weight] = 0.0
-        found[0, columns] = np.square(np.abs(moved).max(axis=0))
-        moved *= slope[columns]
-        for shift, amount in zip(shifts, rescaled.amounts, strict=True):
-            moved += np.multiply.outer(shift, amount[columns])
-        moved[own] = 0.0
-        np.square(moved, out=moved)
-        found[1, columns] = np.sqrt(moved.max(axis=0))
-        found[2, columns] = d @ np.square(moved, out=moved)
-    return found[0], found[1], found[2]
+
+    rows: Index
+    form: float
+    share: float
+    largest: float
+
+    def widths(self, slack: Array, shrink: float = 1.0) -> Widths:
+        """In A⁻¹ of problems with such a slack, whose penalty is a share of that in K: A ≥ slack · K."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            grown = 1.0 / (slack * min(1.0, shrink))
+            return Widths(
+                np.sqrt(self.largest * grown), np.sqrt(self.form * grown), self.share * grown, self.rows
+            )
+
+
+def far_rows(fit: Fit, forms: Array) -> FarRows:
+    """The rows without whose curvature bounds are closest where rows that leave have a slack of a half."""
+    largest = largest_form(fit, forms)
+    none = FarRows(np.empty(0, dtype=np.intp), largest, 0.0, largest)
+    if not concordance(fit) or not fit.problem.has_one_output:
+        return none
+    held = np.flatnonzero(fit.problem.weights > 0)
+    order = held[np.argsort(-forms[held], kind="stable")]
+    share = np.cumsum((fit.hessian * forms)[order])
+    within = int(np.searchsorted(share, 0.5))  # of the first so many rows
+    form = forms[order[: within + 1]]
+    before = np.concatenate([[0.0], share[: len(form) - 1]])
+    count = int(np.argmin(np.sqrt(form) / (1.0 - 2.0 * before)))
+    return none if count == 0 else FarRows(order[:count], float(form[count]), float(before[count]), largest)
 
 
 def bound_at(

@@ -13,6 +13,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import ByProducts, FoldProblems, LeftOutCurvature, Point
+from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
 
 ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
@@ -21,7 +22,7 @@ ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and
 class Reach(NamedTuple):
     """Norms in A⁻¹ of the folds of a batch."""
 
-    widest: Array  # (f,): M
+    widths: Widths
     forms: ByRow  # z_iᵀ A⁻¹ z_i
     spread: Spread
 
@@ -39,11 +40,15 @@ def bounds_at(fit: Fit, refits: FoldProblems, point: Point, reach: Reach, own: L
     if R is None or (R > 0 and problem.loss.jumps):
         return nothing_is_known
     norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
-    travelled = prove.travelled(fit, point.eta, refits.weights)
-    length = prove.radius(R, norm, travelled, reach.widest, reach.spread.low)
-    stays = refits.pattern_stays(point, prove.drift(R, length, travelled, reach.widest))
+    widths, held = reach.widths, refits.weights
+    if widths.far.size:
+        held = held.copy()
+        held[widths.far] = 0.0
+    travelled = prove.travelled(fit, point.eta, held)
+    length = prove.radius(R, norm, travelled, widths.near, reach.spread.low * widths.kept)
+    stays = refits.pattern_stays(point, prove.drift(R, length, travelled, widths.near))
     if problem.loss.jumps:
-        stays &= _pieces_stay(fit, refits, point, reach.widest * length)
+        stays &= _pieces_stay(fit, refits, point, widths.near * length)
 
     def found(own: Index, rows: Index) -> Array:
         with np.errstate(invalid="ignore"):
@@ -73,4 +78,4 @@ def reach_at_most(refits: FoldProblems, own: ByProducts) -> Reach:
     """Norms in A⁻¹ by what the penalty alone allows."""
     forms, f = own.products.forms_at_most(), len(refits.removed)
     widest = np.sqrt(np.max(forms, axis=0, where=refits.weights > 0, initial=0.0))
-    return Reach(widest, lambda k, rows: forms[rows, k], Spread(np.ones(f), np.ones(f)))
+    return Reach(Widths.of(widest), lambda k, rows: forms[rows, k], Spread(np.ones(f), np.ones(f)))

@@ -21,6 +21,10 @@ class Spread(NamedTuple):
     low: Array
     high: Array
 
+    def of(self, which: Index) -> Spread:
+        """That of some of them."""
+        return Spread(self.low[which], self.high[which])
+
     @property
     def off(self) -> Array:
         """Largest relative error of the Hessian of the step: (f,)."""

@@ -84,13 +84,26 @@ class _Moving:
 
     def step(self) -> tuple[Array, Array]:
         """The next u, and the linear predictors there."""
+        target = (1.0 - self.share) * self.dual + self._pull()
+        return target, self.refits.fit.eta[..., None] - self.without.respond(target)
+
+    @property
+    def share(self) -> Array:
+        """κ: (f,)."""
+        return self.refits.keeps / self.shrink
+
+    def _pull(self) -> Array:
+        """κ u where a step leads nowhere else."""
         fit, refits = self.refits.fit, self.refits
-        base, share = fit.eta[..., None], refits.keeps / self.shrink
-        bent = fit.bent(self.eta - base)
+        bent = fit.bent(self.eta - fit.eta[..., None])
         bent[self.rows, ..., np.arange(len(self.rows))[:, None]] = 0.0
-        linear = refits.keeps * fit.gradient[..., None] + share * bent
-        target = (1.0 - share) * self.dual + refits.slope(self.eta) - linear
-        return target, base - self.without.respond(target)
+        linear = refits.keeps * fit.gradient[..., None] + self.share * bent
+        return refits.slope(self.eta) - linear
+
+    def started_at(self, eta: Array) -> None:
+        """Start at linear predictors, as if a step led there."""
+        self.eta = eta
+        self.dual = self._pull() / self.share
 
     def go(self, target: Array, ahead: Array, *, mix: bool) -> None:
         """Go where a step leads, or where it leads together with those before."""
@@ -128,8 +141,9 @@ def steps_in_rows(
     max_steps: int,
     tol: float = 1.0,
     shrink: float = 1.0,
+    start: Array | None = None,
 ) -> RowEnd:
-    """Steps from the fit, until those of each fold become small, or no longer shrink.
+    """Steps from the fit, or from a ``start``, until those of each fold become small, or no longer shrink.
 
     Parameters
     ----------
@@ -143,12 +157,16 @@ def steps_in_rows(
         How much longer the last steps may be than at full precision.
     shrink : float, default 1
         Factor on the penalty's curvature in K_G.
+    start : (n, f) or (n, c, f) array, optional
+        Linear predictors.
     """
     f, small = len(rows), tol * refits.tol
     end = RowEnd.at_fit(refits.fit, f)
     begun = np.arange(f), end.dual.copy(), end.eta.copy(), np.full(f, np.inf), np.zeros(f)
     moving = _Moving(refits, without, rows, shrink, *begun)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if start is not None:
+            moving.started_at(start)
         for _ in range(max_steps):
             target, ahead = moving.step()
             moved = np.abs(ahead - moving.eta).reshape(-1, moving.which.size).max(axis=0)

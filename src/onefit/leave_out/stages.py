@@ -18,22 +18,24 @@ from onefit.leave_out import dual, proximal
 from onefit.leave_out.blocks import Blocks, sets_left_out
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, chord_by_products
 from onefit.leave_out.follow import Paths
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
 from onefit.leave_out.probed import estimate_of
-from onefit.leave_out.prove import bound_steps, bound_steps_closely, cost_of_closer_bounds, is_blind
+from onefit.leave_out.prove import is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets, without_nothing
 from onefit.leave_out.result import LeftOut, SolvedWithout, joined
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import Step, leave_kinks_out
+from onefit.leave_out.step_bounds import bound_steps, bound_steps_closely, cost_of_closer_bounds
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, looking_pays, ways
-from onefit.leave_out.yardstick import Yardstick, allowed, errors, far_off
+from onefit.leave_out.yardstick import Measured, Yardstick, allowed, errors, far_off
 from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
 
 FINER = 1e-4  # times the precision where nothing bounds an end
 FROM_AN_END = 0.4  # share of a refit that one takes from where a row has settled
 LOOSELY = 1e5  # times full precision, where a bound is all that is asked for
-WORTH = 0.1  # share of the values that are not exact below which refining so few would change little
+LEFT_LOOSE = 0.1  # share of the room for steps that are not bounded any closer
 
 
 @dataclass(eq=False)
@@ -51,6 +53,9 @@ class State:
     progress: Progress | None = None
     starts: dict[int, Direction] = field(default_factory=dict)
     finer: set[int] = field(default_factory=set)  # sets that were iterated further
+    looked_at: set[int] = field(default_factory=set)  # rows whose steps were bounded closely
+    measured: Measured | None = None
+    leads: Leads | None = None  # where rows went without themselves at a strength near by
 
     @classmethod
     def of(
@@ -98,13 +103,28 @@ class State:
     @property
     def room(self) -> float:
         """Error that all sets together may leave."""
-        return 0.0 if self.is_asked_for_all else allowed(self.found, self.yardstick, self.max_error)
+        return self._still_open.room
 
     def errors(self) -> Array:
         """How far off each set may make the mean, 0 where nothing can be done: (f,)."""
+        return self._still_open.errors.copy()
+
+    @property
+    def _still_open(self) -> Measured:
+        """Both, as long as no more is known."""
+        known = self.measured
+        if known is None or known.found is not self.found or known.max_error != self.max_error:
+            room = 0.0 if self.is_asked_for_all else allowed(self.found, self.yardstick, self.max_error)
+            known = self.measured = Measured(self.found, self.max_error, room, self._errors())
+        return known
+
+    def _errors(self) -> Array:
         found = self.found
         own = np.zeros(found.count)
-        if self.is_asked_for_all:
+        if self.sets is None:
+            off = found.bounds if self.is_asked_for_all else errors(found, self.yardstick)
+            own = np.where(found.certified, 0.0, off)
+        elif self.is_asked_for_all:
             np.maximum.at(own, found.fold, np.where(found.certified, 0.0, found.bounds))
         else:
             np.add.at(own, found.fold, np.where(found.certified, 0.0, errors(found, self.yardstick)))
@@ -112,11 +132,11 @@ class State:
         own[self._without_weight()] = 0.0
         return own
 
-    def wanting(self) -> Wanting:
-        """Sets to refine, those of the largest possible error first."""
+    def wanting(self, share: float = 1.0) -> Wanting:
+        """Sets to refine, those of the largest possible error first: others have a share of the room."""
         own = self.errors()
         order = np.argsort(own, kind="stable")
-        enough = np.cumsum(own[order]) <= self.room
+        enough = np.cumsum(own[order]) <= share * self.room
         done = np.isin(order, self.found.anew)
         left = order[~done & ~(enough & ~self._far_off()[order])]
         return Wanting(left[::-1], int(np.count_nonzero(~enough & ~done)))
@@ -151,14 +171,18 @@ class State:
     def prove_closely(self, affordable: float) -> float:
         """Bound steps by what they do to each of the other rows, if wanted and affordable; its seconds."""
         step = self.step
-        if step is None or self.is_asked_for_all or self._is_blind:
+        if step is None or self.is_asked_for_all or self._is_blind or self.errors().sum() <= self.room:
             return 0.0
-        seconds = cost_of_closer_bounds(self.fit, step.curvature).seconds
-        if np.isinf(seconds) or seconds > affordable or self.errors().sum() <= self.room:
+        which = self.wanting(LEFT_LOOSE).which
+        rows = which[~np.isin(which, [*self.looked_at, *self.starts])]
+        seconds = cost_of_closer_bounds(self.fit, step.curvature, rows.size).seconds
+        if rows.size == 0 or np.isinf(seconds) or seconds > affordable:
             return 0.0
-        bounds = bound_steps_closely(self.fit, step, self.found.eta, self.found.slack)
-        bounds = np.minimum(self.found.bounds, bounds + self._rounding(bounds))
-        self.found = replace(self.found, bounds=bounds)
+        self.looked_at.update(rows.tolist())
+        found, bounds = self.found, self.found.bounds.copy()
+        closer = bound_steps_closely(self.fit, step, found.eta, found.slack, rows)
+        bounds[rows] = np.minimum(bounds[rows], closer + self._rounding(bounds)[rows])
+        self.found = replace(found, bounds=bounds)
         return seconds
 
     @cached_property
@@ -207,31 +231,6 @@ class State:
         if which.size * anew <= affordable or np.setdiff1d(which, list(self.found.solved)).size > few:
             return False
         return few * (each + FROM_AN_END * anew) < which.size * each
-
-    def take_all_cheaper_than(self, count: int) -> None:
-        """Take the stages that cost less for all sets that are wanting than solving so many of them anew.
-
-        A sample of so many then has less to correct, even where these stages end without a bound.
-        """
-        *before, anew = self.stages()
-        for stage in before:
-            which, needed = self.wanting()
-            which = np.setdiff1d(which, list(self.found.solved))
-            if needed and which.size * stage.each.seconds <= count * anew.each.seconds:
-                stage.act(which)
-
-    def tighten(self, affordable: float, least: float = WORTH) -> None:
-        """Refine sets that are not certified, the worst first, for some seconds that do for such a share."""
-        once = {Way.ITERATE: self.starts, Way.REPEAT: self.starts, Way.FINER: self.finer}
-        for stage in self.stages() if self.found.correction is None else ():
-            if affordable < least * np.count_nonzero(~self.found.certified) * stage.each.seconds:
-                break
-            own = self.errors()
-            own[[*self.found.anew, *once.get(stage.way, ())]] = 0.0
-            count = min(int(np.count_nonzero(own)), int(affordable / stage.each.seconds))
-            if count > 0:
-                stage.act(np.argsort(-own, kind="stable")[:count])
-                affordable -= stage.each.times(count).seconds
 
     @property
     def trusted(self) -> Array:
@@ -297,7 +296,7 @@ class State:
         shrink = self.fit.problem.usual_shrink if self.fit.tangent.is_curved else 1.0
         blocks = Blocks.of(self.fit, self._known, Folds(single, single, self.fit.problem.n), shrink)
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
-        return blocks
+        return replace(blocks, leads=self.leads)
 
     @cached_property
     def _watched(self) -> Watched:
@@ -379,7 +378,8 @@ class State:
         found, numbers = self.found, which.tolist()
         removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
-        anew = refit_sets(self.fit, removed, judged, self.starts, self.progress)
+        led = {} if self.leads is None else self.leads.points(self.fit, which)
+        anew = refit_sets(self.fit, removed, judged, led | self.starts, self.progress)
         failed = [k for k in numbers if k not in anew]
         eta, bounds = found.eta.copy(), found.bounds.copy()
         for k, one in anew.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,15 @@ class Yardstick:
     spread: Callable[[Index, Array, Array], Array]
     reach: Callable[[Array, Array], Array]
     weights: Array
+
+
+class Measured(NamedTuple):
+    """What is still open in what is known: the error that all sets may leave, and that of each."""
+
+    found: LeftOut
+    max_error: float
+    room: float
+    errors: Array
 
 
 def errors(found: LeftOut, yardstick: Yardstick | None) -> Array:

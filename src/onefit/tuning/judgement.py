@@ -36,6 +36,7 @@ from onefit.leave_out.factor_free import (
     parts_of,
     rough_cost,
 )
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
@@ -125,7 +126,7 @@ class Judgement:
 
     def roughly(self, solution: Solution) -> LeftOut:
         """Left-out predictors that are good enough to tell strengths apart."""
-        return in_passing(*solution, self.yardstick) if self.sets is None else self.thoroughly(solution)
+        return in_passing(*solution, self.yardstick).found if self.sets is None else self.thoroughly(solution)
 
     def begun(self, solution: Solution) -> State:
         """What is known of the rows at first, from which samples and all rows may go on."""
@@ -205,14 +206,14 @@ class Judgement:
         verdict = self.verdict(left_out_between(fit))
         return verdict if np.isfinite(verdict.error) else None
 
-    def first(self, solution: Solution) -> Verdict:
-        """What is known of a strength at little cost."""
+    def first(self, solution: Solution, leads: Leads | None = None) -> Verdict:
+        """What is known of a strength at little cost, with what is known of rows near by."""
         if self._begins_by_tenths(solution.fit):
             return self.by_tenths(*solution)
         if self.is_full(solution.fit):
             return self.sample(solution, FIRST)
         some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
-        return self.by_some_steps(solution) if some else self.by_step(solution)
+        return self.by_some_steps(solution) if some else self.by_step(solution, leads)
 
     def asks_little(self, fit: Fit) -> bool:
         """Whether a fit is judged without its curvature, by others that are near their optimum, not at it."""
@@ -280,9 +281,12 @@ class Judgement:
         verdict = from_sample(known, rows, chance, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows), apart=apart)
 
-    def by_step(self, solution: Solution) -> Verdict:
+    def by_step(self, solution: Solution, leads: Leads | None = None) -> Verdict:
         """Judge by steps for all rows."""
-        return self.verdict(self.roughly(solution))
+        if self.sets is not None:
+            return self.verdict(self.thoroughly(solution))
+        state = in_passing(*solution, self.yardstick, leads)
+        return self.verdict(state.found)._replace(begun=state)
 
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""

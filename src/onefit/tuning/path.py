@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Mask
-from onefit.cost import Work
-from onefit.curvature.iterated import fit_cost
+from onefit.curvature.iterated import cost_along_path
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.loose import with_middle_intercept
 from onefit.problem import Problem
 from onefit.risk.judging import guarantees
@@ -26,6 +27,7 @@ from onefit.tuning.judgement import FIRST, LITTLE, Judgement
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
 
+NUMBERS = 10  # that are known of a row, about
 APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 
 
@@ -179,16 +181,6 @@ def search_path(
     return replace(found, solved=walked.solved)
 
 
-def cost_along_path(fit: Fit, before: Array) -> Work:
-    """What a fit takes from coefficients near by, about: for least squares, what enters and leaves."""
-    problem, inside = fit.problem, fit.coef != 0
-    if not problem.loss.is_quadratic:
-        return fit_cost(fit)
-    (n, p), k = problem.X.shape, max(1, int(np.count_nonzero(inside)))
-    changes = np.count_nonzero(inside != (before != 0))
-    return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
-
-
 def _has_own_factor(fit: Fit) -> bool:
     """Whether the curvature of a solution is its own: others are valid until the path goes on."""
     return fit.problem.loss.is_smooth and not fit.problem.loss.is_quadratic and not fit.is_kinked
@@ -214,6 +206,7 @@ class Walk:
     past: bool = False
     lowest: Solution | None = None  # of the smallest risk so far, if its factor may be kept
     kept: list[Solution] = field(default_factory=list)  # whose factors are small beside the rows
+    leads: Leads | None = None  # of rows that were solved without themselves
 
     @property
     def weights(self) -> Array:
@@ -256,7 +249,7 @@ class Walk:
         between = None if near else self.judgement.bracket(solution)
         if between is not None:
             self.bracketed[len(self.fits)] = solution
-        self.add(solution.fit, between or (None if near else self.judgement.first(solution)))
+        self.add(solution.fit, between or (None if near else self.judgement.first(solution, self.leads)))
         self._keep(len(self.fits) - 1, solution)
 
     def _keep(self, place: int, solution: Solution) -> None:
@@ -264,8 +257,13 @@ class Walk:
         own, (n, p) = _has_own_factor(solution.fit), solution.fit.problem.X.shape
         if smallest(np.array(self.risks)) == place:
             self.lowest = solution if own else None
-        if own and len(self.grid.values) * min(n, solution.fit.tangent.size) ** 2 <= n * p:
+        each = _linalg.BLOCK_SIZE / len(self.grid.values)
+        if own and min(n, solution.fit.tangent.size) ** 2 <= max(n * p / len(self.grid.values), each):
             self.kept.append(solution)
+        verdict = self.verdicts[place]
+        if verdict is not None and verdict.begun is not None:
+            self.leads = Leads.of(verdict.begun.found, self.leads)
+            self.verdicts[place] = verdict if NUMBERS * n <= each else verdict._replace(begun=None)
 
     def judge_what_is_open(self) -> None:
         """Judge by more than bounds what these leave within reach of the smallest risk."""

@@ -16,8 +16,10 @@ import numpy as np
 
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
+from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.stages import State
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
@@ -26,7 +28,7 @@ from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
 from onefit.tuning.judgement import FIRST, Judgement
-from onefit.tuning.path import SearchResult, cost_along_path, of_verdicts
+from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Verdict, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -50,7 +52,8 @@ def race(
     left_out : LeftOut
         Of the fit at the chosen strength, which is judged thoroughly.
     """
-    entrants = [_Entrant(j, result, problem_at, judgement) for j in range(len(result.verdicts))]
+    entrants: list[_Entrant] = []
+    entrants += [_Entrant(j, result, problem_at, judgement, entrants) for j in range(len(result.verdicts))]
     running = _Race(result, judgement, selection, list(result.verdicts), entrants)
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
@@ -73,6 +76,7 @@ class _Entrant:
     path: SearchResult
     problem_at: Callable[[float], Problem]
     judgement: Judgement
+    others: list[_Entrant] = field(default_factory=list)
 
     @cached_property
     def fit(self) -> Fit:
@@ -95,8 +99,18 @@ class _Entrant:
 
     @cached_property
     def begun(self) -> State:
-        """What single rows are left out from."""
-        return self.judgement.begun(self.solution)
+        """What single rows are left out from, as they are at the nearest strength where they were."""
+        others = [one for one in self.others if "begun" in one.__dict__]
+        near = min(others, key=lambda one: abs(one.place - self.place), default=None)
+        known = self.path.verdicts[self.place]
+        if known is not None and known.begun is not None and known.begun.fit is self.solution.fit:
+            found = known.begun
+            found.max_error = KNOWN
+        else:
+            found = self.judgement.begun(self.solution)
+        if near is not None:
+            found.leads = Leads.of(near.begun.found, near.begun.leads)
+        return found
 
     @cached_property
     def stepped(self) -> Array:

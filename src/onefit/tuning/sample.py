@@ -15,6 +15,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, deviations, spread, unseen
 from onefit.leave_out.regression import regressed
+from onefit.leave_out.stages import State
 from onefit.numerics import resolution
 from onefit.risk.means import mean_and_error
 
@@ -44,6 +45,8 @@ class Verdict(NamedTuple):
         none was solved.
     apart : (n,) or (n, c) array or None
         Linear predictors of rows that were left out together with others, NaN elsewhere.
+    begun : State or None
+        What is known of the rows, where steps were taken for all of them.
     """
 
     losses: Array
@@ -54,6 +57,7 @@ class Verdict(NamedTuple):
     proven: bool = False
     off: Array | None = None
     apart: Array | None = None
+    begun: State | None = None
 
     @property
     def is_sampled(self) -> bool:

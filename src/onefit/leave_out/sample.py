@@ -58,7 +58,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         m = part.enough(drawn, share, room)
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(drawn, share, too_far * room))
-        if fewest < m < MOST * part.frame.size:
+        if m < MOST * part.frame.size:
             state.shorten(np.full(before.count, share))
             part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
             part, drawn, _ = part.drawn(m, generator, room)

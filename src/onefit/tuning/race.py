@@ -16,6 +16,7 @@ import numpy as np
 
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
+from onefit.curvature import Curvature
 from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
@@ -68,6 +69,11 @@ def _with_end(result: SearchResult, place: int, fit: Fit) -> SearchResult:
     return replace(result, coefs=coefs, levels=levels)
 
 
+def _began_with(state: State, curvature: Curvature) -> bool:
+    """Whether a state is that of a curvature, not of a rougher one or of fewer probes."""
+    return state.curvature is curvature and state.estimate is None
+
+
 @dataclass(eq=False)
 class _Entrant:
     """A strength as the path left it, and what is computed of it once, when it is asked for."""
@@ -102,12 +108,14 @@ class _Entrant:
         """What single rows are left out from, as they are at the nearest strength where they were."""
         others = [one for one in self.others if "begun" in one.__dict__]
         near = min(others, key=lambda one: abs(one.place - self.place), default=None)
-        known = self.path.verdicts[self.place]
-        if known is not None and known.begun is not None and known.begun.fit is self.solution.fit:
-            found = known.begun
+        verdict = self.path.verdicts[self.place]
+        known = None if verdict is None else verdict.begun
+        own = self.solution
+        if known is not None and known.fit is own.fit and _began_with(known, own.curvature):
+            found = known
             found.max_error = KNOWN
         else:
-            found = self.judgement.begun(self.solution)
+            found = self.judgement.begun(own)
         if near is not None:
             found.leads = Leads.of(near.begun.found, near.begun.leads)
         return found

@@ -132,9 +132,9 @@ def test_units_of_weights(name, shape):
     plain, weighted = clone(model_of(name)).fit(X, y), clone(model_of(name))
     weighted.fit(X, y, sample_weight=np.full(len(y), 3.0))
     same(chosen(plain), chosen(weighted))
-    # refits at next to no penalty, which are sampled, are told to less than their rounding
-    sampled = plain.guarantee_path_ == "sampled"
-    slack = 1e-6 * plain.risk_path_ + 0.02 * np.where(sampled, plain.approx_error_path_, 0.0)
+    # at next to no penalty rounding tells which rows are sampled or solved, of those that change little
+    errors = plain.approx_error_path_ + weighted.approx_error_path_
+    slack = 1e-6 * plain.risk_path_ + 0.1 * np.where(plain.guarantee_path_ == "exact", 0.0, errors)
     assert np.all(np.abs(weighted.risk_path_ - plain.risk_path_) <= slack)
 
 

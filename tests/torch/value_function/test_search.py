@@ -156,9 +156,10 @@ class Ridge:
             "penalties": {"ridge": "weight"},
             "bounds": {"ridge": (1.0, 3000.0)},
             "validation_loss": nn.MSELoss(),
+            "loss": nn.MSELoss(reduction="sum"),
             **settings,
         }
-        return ValueFunctionSearch(nn.Linear(12, 1, bias=False), nn.MSELoss(reduction="sum"), **given)
+        return ValueFunctionSearch(nn.Linear(12, 1, bias=False), **given)
 
     def fitted(self, **settings):
         return self.search(**settings).fit(*self.train, *self.held)

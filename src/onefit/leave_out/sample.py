@@ -52,19 +52,20 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         _solve_all(state, yardstick, affordable, rng)
         return
     part, drawn, room = part.drawn(fewest, generator, room)
-    found, m = part.correction(drawn), 0
+    found, is_most = part.correction(drawn), False
     if found.error > room:
         share = part.best_share(drawn)
         m = part.enough(drawn, share, room)
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(drawn, share, too_far * room))
-        if m < MOST * part.frame.size:
+        is_most = m >= MOST * part.frame.size
+        if not is_most:
             state.shorten(np.full(before.count, share))
             part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
             part, drawn, _ = part.drawn(m, generator, room)
             found = part.correction(drawn)
     found, doubt = _with_doubt(found, state, yardstick)
-    if m >= MOST * part.frame.size or found.error > too_far * room:
+    if is_most or found.error > too_far * room:
         _solve_all(state, yardstick, affordable, rng)
     elif found.error < state.errors().sum():
         state.found = replace(state.found, correction=found, doubt=doubt)

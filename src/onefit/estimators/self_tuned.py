@@ -273,9 +273,8 @@ class SelfTuned(Penalized):
             with suppress(SolverError):  # nonnegative coefficients of dependent columns
                 return self._on_sums(sample, judgement, ratio)
         grid, X = self._grid(sample, ratio), sample.X
-        # ridge with more columns than rows knows X only through its Gram matrix, unless X is sparser
         is_curved = not isinstance(self._fitted_loss(), Squared)  # squares go by columns
-        in_dual = (
+        in_dual = (  # ridge of more columns than rows knows X only by its Gram matrix, unless X is sparser
             is_curved and self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
         )
         design = _linalg.RowGram(sample.inner.gram) if in_dual else X

@@ -31,9 +31,7 @@ FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
 BY_CHANCE = 0.1  # share of what is else thought of a row that the length of its step cannot take away
-SPARED = (
-    2 * FEWEST
-)  # rows that the lengths of steps spare a sample, about: what was thought of it is far more
+SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 

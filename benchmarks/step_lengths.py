@@ -12,8 +12,8 @@ import numpy as np
 
 from onefit import LogisticLOO
 from onefit.leave_out import leave_out
-from onefit.leave_out.lengths import step_lengths
-from onefit.leave_out.sample import BY_CHANCE, FEWEST
+from onefit.leave_out.lengths import farthest, step_lengths
+from onefit.leave_out.sample import FEWEST
 from onefit.leave_out.step import Step
 from onefit.solvers.solve import solve_path
 from text_choice import texts
@@ -41,15 +41,14 @@ def main() -> None:
             loss = fit.problem.loss
             exact = loss.value(fit.problem.y, leave_out(fit, max_error=0.0, curvature=K).eta)
             step = Step.of(fit, K)
-            eta, lengths = step.taken(fit).eta, step_lengths(fit, step)
-            inside, whole, measured = (
-                loss.value(fit.problem.y, fit.eta + t * (eta - fit.eta)) for t in (0.0, 1.0, lengths)
+            eta, lengths = step.taken(fit).eta, step_lengths(fit, step, np.arange(fit.problem.n))
+            whole, measured, far = (
+                loss.value(fit.problem.y, fit.eta + t * (eta - fit.eta))
+                for t in (1.0, lengths, farthest(np.abs(eta - fit.eta)))
             )
             unit = exact.std() / np.sqrt(len(exact))
-            curved = np.minimum(1.0, np.abs(eta - fit.eta))
-            plain = spread_of(whole - exact, np.abs(whole - inside) * curved)
-            by = np.maximum(np.abs(measured - whole), BY_CHANCE * np.abs(whole - inside) * curved)
-            drawn = spread_of(measured - exact, by)
+            plain = spread_of(whole - exact, np.abs(far - whole))
+            drawn = spread_of(measured - exact, np.sqrt(np.abs(far - whole) * np.abs(measured - whole)))
             print(
                 f"{name:9} C = {C:6.0f}  mean {(whole - exact).mean() / unit:6.3f} "
                 f"{(measured - exact).mean() / unit:6.3f}   sample {plain / unit:.3f} {drawn / unit:.3f}",

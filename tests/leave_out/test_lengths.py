@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from onefit.curvature import InSingle, factor, in_single
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.leave_out.lengths import cost_of_lengths, step_lengths
+from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.sample import FEWEST, sample
 from onefit.leave_out.stages import LOOSELY, State
 from onefit.leave_out.step import Step
@@ -50,7 +50,7 @@ def slope_along(fit, i, move, t):
 def test_they_are_where_the_slope_along_a_step_vanishes(case, loss):
     fit = fitted(loss=loss, **case)
     step = Step.of(fit, factor(fit))
-    lengths = step_lengths(fit, step)
+    lengths = step_lengths(fit, step, np.arange(fit.problem.n))
     K, slack = step.curvature, 1.0 - fit.hessian * step.forms
     for i in np.flatnonzero(fit.problem.weights)[:6]:
         unit = np.zeros(fit.problem.n)
@@ -67,15 +67,16 @@ def test_a_factor_in_single_precision_tells_them():
     fit = fitted()
     rough = in_single(factor(fit))
     assert isinstance(rough, InSingle)
-    found = step_lengths(fit, Step.of(fit, rough))
-    np.testing.assert_allclose(found, step_lengths(fit, Step.of(fit, factor(fit))), atol=1e-3)
+    rows = np.arange(fit.problem.n)
+    found = step_lengths(fit, Step.of(fit, rough), rows)
+    np.testing.assert_allclose(found, step_lengths(fit, Step.of(fit, factor(fit)), rows), atol=1e-3)
     assert not rough.inner.is_factored
 
 
 def test_where_they_are_not_told():
     straight, shrinking = fitted(loss=Squared()), fitted(shrinks=True)
     for fit in (straight, shrinking):
-        assert np.isinf(cost_of_lengths(fit, factor(fit)).seconds)
+        assert np.isinf(cost_of_lengths(fit, factor(fit), 10).seconds)
 
 
 @pytest.mark.parametrize("case", [{}, {"intercept": False}, {"weighted": True}])
@@ -111,3 +112,41 @@ def test_a_sample_by_them_needs_fewer_rows():
     assert len(found.stepped) == FEWEST
     told = judge.losses(found.rows, found.eta).mean() + found.correction.difference
     assert abs(told - truth) <= found.correction.error <= state.room
+
+
+def test_the_farthest_end_is_where_falling_curvature_has_taken_the_slope():
+    reached = np.array([0.0, 1e-9, 0.2, 0.5, 0.9])
+    times = farthest(reached)
+    np.testing.assert_allclose(1.0 - np.exp(-times * reached), reached, rtol=1e-7, atol=1e-15)
+    np.testing.assert_array_equal(farthest(np.array([0.99, 1.0, 7.0, np.inf, np.nan])), FARTHEST)
+
+
+def nearly_separated(n=800, levels=40, rare=8):
+    """Levels of factors, a few of which have five rows, four of them of one class."""
+    rng = np.random.default_rng(1)
+    X = (rng.random((n, levels)) < rng.uniform(0.01, 0.1, levels)).astype(float)
+    y = (X @ rng.normal(size=levels) + rng.logistic(size=n) > -1.5).astype(float)
+    rows, own = rng.permutation(n)[: 5 * rare].reshape(rare, 5), np.zeros((n, rare))
+    own[rows.T, np.arange(rare)] = y[rows.T] = 1.0
+    y[rows[:, 0]] = 0.0
+    problem = Problem(Logistic(), L2(0.01), np.column_stack([X, own]), y, np.ones(n), np.array(True))
+    return solve(Fit.at_start(problem)).fit
+
+
+def test_rows_whose_slope_vanishes_nowhere_along_their_step_are_solved():
+    fit = nearly_separated()
+    rows, judge = np.arange(fit.problem.n), yardstick(LogLoss(np.array([0, 1])), fit.problem.y, None)
+    exact = leave_out(fit, max_error=0.0)
+    truth, inside = judge.losses(rows, exact.eta).mean(), 0
+    for seed in range(20):
+        state = State.of(fit, None, factor(fit), judge, 0.3)
+        state.prove()
+        astray = np.isinf(state.found.bounds) & (step_lengths(fit, state.step, rows) == LONGEST)
+        assert 0 < np.count_nonzero(astray) < FEWEST
+        sample(state, judge, 1.0, seed)
+        found = state.found
+        assert found.correction is not None
+        np.testing.assert_allclose(found.eta[astray], exact.eta[astray], rtol=1e-3)
+        told = judge.losses(rows, found.eta).mean() + found.correction.difference
+        inside += abs(told - truth) <= found.correction.error
+    assert inside >= 18

@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, unseen, wanting
-from onefit.leave_out.lengths import cost_of_lengths, step_lengths
+from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
-BY_CHANCE = 0.1  # share of what is else thought of a row that the length of its step cannot take away
 SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
@@ -106,51 +105,80 @@ class _Part(NamedTuple):
     @classmethod
     def of(cls, state: State, yardstick: Yardstick, room: float, lengths: Array | None = None) -> _Part:
         """All sets but those that together may change next to nothing."""
-        own = state.errors()
+        own, found = state.errors(), state.found
         inside = wanting(own, room)
         frame = np.flatnonzero(inside)
-        found = state.found
         totals = np.bincount(found.fold, yardstick.weights[found.rows], found.count).astype(np.float64)
         weights = (totals / totals.sum())[frame]
+        rest = float(own[~inside].sum())
+        own, bound = own[frame], own[frame] / np.maximum(weights, TINY)
         losses = _means(found, yardstick, found.eta)[frame]
-        change = np.abs(losses - _means(found, yardstick, found.fit.eta[found.rows])[frame])
-        bound = own[frame] / np.maximum(weights, TINY)
+        part = cls(state, yardstick, found, state.rough, frame, own, rest, weights, losses, bound, lengths)
+        if not is_regular(found.fit) or state.estimate is not None:  # where leverages are off, too
+            return part._replace(losses=_finite(losses), effect=part._of_steps())
+        if lengths is not None:
+            part = part._replace(losses=part._after(lengths))
+        return part._replace(losses=_finite(part.losses), effect=part._along_steps(losses))
+
+    def _of_steps(self) -> Array:
+        """What sets may change by what their steps did: (r,)."""
+        state, found, bound = self.state, self.before, self.effect
+        change = np.abs(self.losses - _means(found, self.yardstick, found.fit.eta[found.rows])[self.frame])
         largest = np.max(bound, where=np.isfinite(bound), initial=0.0)
         effect = np.where(np.isfinite(bound), bound, np.maximum(change, largest))
-        iterated = ~np.isfinite(bound) & np.isin(frame, list(state.starts))
-        settled = iterated & np.isin(frame, list(found.solved))
+        iterated = ~np.isfinite(bound) & np.isin(self.frame, list(state.starts))
+        settled = iterated & np.isin(self.frame, list(found.solved))
         ended = iterated & ~settled  # anywhere
-        effect[settled], effect[ended] = 0.0, np.maximum(effect[ended], np.abs(weights @ _finite(losses)))
-        if is_regular(found.fit) and state.estimate is None:  # else leverages are off, too
-            effect = change * _curved_by(found)[frame]
-            if lengths is not None:
-                eta = found.shortened(np.where(found.stepped_once(state.starts), lengths, 1.0))
-                whole, losses = losses, _means(found, yardstick, eta)[frame]
-                effect = np.maximum(np.abs(losses - whole), BY_CHANCE * effect)
-            effect = np.minimum(bound, effect)
-        rest = float(own[~inside].sum())
-        own, losses = own[frame], _finite(losses)
-        return cls(state, yardstick, found, state.rough, frame, own, rest, weights, losses, effect, lengths)
+        effect[settled] = 0.0
+        effect[ended] = np.maximum(effect[ended], np.abs(self.weights @ _finite(self.losses)))
+        return effect
+
+    def _along_steps(self, whole: Array) -> Array:
+        """What sets may change, where those of whole steps have these losses: (r,).
+
+        What a step of the best length leaves is between what that length changes and what the farthest end
+        would.  Sets whose slope vanishes nowhere along their step end anywhere: where they are few they are
+        solved.
+        """
+        found = self.before
+        step = _moved(found, found.eta - found.fit.eta[found.rows])
+        times = farthest((found.fit.problem.self_concordance() or 1.0) * step)
+        effect = np.abs(self._after(times) - whole)
+        astray = self.rough & (times == FARTHEST)
+        if self.lengths is not None:
+            effect = np.sqrt(effect * np.abs(self.losses - whole))
+            astray = self.rough & (self.lengths == LONGEST)
+        astray = np.bincount(found.fold[astray], minlength=found.count)[self.frame] > 0
+        if np.count_nonzero(astray) <= FEWEST:
+            effect[astray] = np.inf
+        return np.minimum(self.effect, effect)
+
+    def _after(self, shares: Array) -> Array:
+        """Losses of the sets had steps been shares, (t,), as long: (r,)."""
+        return _means(self.before, self.yardstick, self.before.shortened(shares))[self.frame]
 
     def measured(self, room: float) -> _Part:
-        """With the lengths of all steps, where these and the fewest rows take less than a sample without."""
+        """With the lengths of the steps, where these and the fewest rows take less than a sample without."""
         state, step = self.state, self.state.step
         if step is None or state.estimate is not None or not is_regular(state.fit):
             return self
         expected = partial(expected_spread, self.effect, self.weights)
         more = min(size_for(room / QUANTILE, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
-        if cost_of_lengths(state.fit, step.curvature).seconds >= more * self.each:
+        rows = self.frame[state.found.stepped_once(state.starts)[self.frame]]
+        if cost_of_lengths(state.fit, step.curvature, rows.size).seconds >= more * self.each:
             return self
-        return _Part.of(state, self.yardstick, state.room, step_lengths(state.fit, step))
+        lengths = np.ones(state.found.count)
+        lengths[rows] = step_lengths(state.fit, step, rows)
+        return _Part.of(state, self.yardstick, state.room, lengths)
 
     @property
     def fewest(self) -> int:
-        """Sets that tell the error of a sample, beside those that were iterated and have not settled.
+        """Sets that tell the error of a sample, beside those that may have ended anywhere.
 
         Where these are few they are drawn for certain, as the others are thought to be where they end: those
         of them that are drawn tell whether they are.
         """
-        ended = int(np.count_nonzero(self._iterated & (self.effect > 0)))
+        ended = int(np.count_nonzero((self._iterated & (self.effect > 0)) | np.isinf(self.effect)))
         return max(FEWEST, FEWEST // 2 + min(FEWEST, ended))
 
     @property
@@ -194,10 +222,9 @@ class _Part(NamedTuple):
 
     def _expanded(self, drawn: Draw, share: float) -> float:
         """Standard error of the difference that a sample tells, had steps been a share as long."""
-        before, exact, guess = self.before, self.losses + self._change(), self.losses
+        exact, guess = self.losses + self._change(), self.losses
         if share < 1.0:
-            eta = before.shortened(np.where(self.rough, share, 1.0))
-            guess = _finite(_means(before, self.yardstick, eta)[self.frame])
+            guess = _finite(self._after(np.where(self.rough, share, 1.0)))
         off = self.weights * (exact - guess)
         return _spread(off[drawn.rows], drawn)[0]
 
@@ -254,16 +281,6 @@ def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:
 def is_regular(fit: Fit) -> bool:
     """Whether no pattern can change: then rows that were not drawn are like those that were."""
     return not fit.is_kinked and fit.problem.loss.is_smooth
-
-
-def _curved_by(found: LeftOut) -> Array:
-    """Share by which second derivatives change along the step of each set, about, at most all: (f,).
-
-    What a step is off by is of second order: that share of it.
-    """
-    step, moved = _moved(found, found.eta - found.fit.eta[found.rows]), np.zeros(found.count)
-    np.maximum.at(moved, found.fold, np.nan_to_num(step, nan=np.inf))
-    return np.minimum(1.0, (found.fit.problem.self_concordance() or 1.0) * moved)
 
 
 def _solved_since(before: LeftOut, now: LeftOut) -> tuple[Mask, Array]:

@@ -7,14 +7,19 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.fit import Fit
+from onefit.leave_out import leave_out
 from onefit.leave_out.blocks import Blocks
+from onefit.leave_out.engine import begin, leave_some_out
 from onefit.leave_out.forms import WithoutFolds
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.losses import Logistic, Multinomial, Poisson
+from onefit.metrics import LogLoss
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.solvers.solve import solve
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve, solve_path
 
 N = 90
 
@@ -66,3 +71,28 @@ def test_where_a_penalty_shrinks_steps_begin_with_the_factor_of_a_refit_and_boun
     refits = [solve(Fit(fit.problem.without(i), fit.coef, fit.intercept)).fit.eta[i] for i in range(60)]
     assert np.all(np.abs(state.found.eta - refits) <= state.found.bounds + 1e-9)
     assert np.max(state.found.bounds) < 1e-3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_steps_that_are_short_for_want_of_curvature_have_not_settled(weighted):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(200, 3)), np.zeros(200)])
+    y = (X[:, 0] + rng.logistic(size=200) > 0).astype(float)
+    X[:2, 3], y[:2] = 10.0, (0.0, 1.0)  # without either the other is all that its column tells
+    weights = np.ones(200)
+    if weighted:
+        weights[2:] = rng.uniform(0.5, 2.0, 198)
+    fits = solve_path(
+        Problem(Logistic(), L2(strength), X, y, weights, np.array(True))
+        for strength in np.geomspace(1e-3, 1e-5, 5)
+    )
+    judge, leads, claimed = yardstick(LogLoss(np.array([0, 1])), y, weights), None, 0
+    for fit, K in fits:
+        state = begin(fit, K, judge)
+        state.leads = leads
+        found, exact = leave_some_out(state, np.arange(2), judge), leave_out(fit, max_error=0.0)
+        leads = Leads.of(exact)
+        off = np.abs(judge.losses(np.arange(2), found.eta) - judge.losses(np.arange(2), exact.eta[:2]))
+        assert np.all(off <= 3.0 * found.off + 1e-6)
+        claimed += np.all(np.isfinite(found.off))
+    assert claimed == 5

@@ -136,6 +136,13 @@ class FoldProblems:
         weights = _linalg.with_axes(self.weights, eta, last=1)
         return np.where(weights > 0, slope, 0.0) * weights  # of rows that left it may be infinite
 
+    def bending(self, eta: Array, way: Array) -> Array:
+        """Second derivative of each loss along a way of the linear predictors: (f,)."""
+        bend = self.fit.problem.loss_at("hessian", eta)
+        bent = np.einsum("iab...,ib...->ia...", bend, way) if bend.ndim > way.ndim else bend * way
+        across = np.sum(bent * way, axis=tuple(range(1, way.ndim - 1)))
+        return np.sum(self.weights * np.where(self.weights > 0, across, 0.0), axis=0)
+
     def gradient(self, point: Point) -> Direction:
         """Gradient of each objective, and of the loss alone off the tangent."""
         problem, tangent = self.fit.problem, self.fit.tangent

@@ -105,6 +105,22 @@ class _Moving:
         self.eta = eta
         self.dual = self._pull() / self.share
 
+    def left(self, target: Array, ahead: Array, moved: Array, small: float) -> Array:
+        """How far steps have yet to go, at least, where they are small, else infinite: (f,).
+
+        Where the curvature is a share of that in K_G along all the way from the fit, which is mostly the way
+        on, a step is that share of what is left.
+        """
+        close, found = np.flatnonzero(moved <= small), np.full(len(moved), np.inf)
+        if close.size == 0:
+            return found
+        refits, way = self.refits.of(close), (ahead - self.refits.fit.eta[..., None])[..., close]
+        at_fit = refits.bending(refits.fit.eta[..., None], way)
+        known = -np.sum(target[..., close] * way, axis=tuple(range(way.ndim - 1)))
+        there = refits.bending(ahead[..., close], way) + self.share[close] * np.maximum(known - at_fit, 0.0)
+        found[close] = moved[close] * np.maximum(1.0, np.where(known > 0, known / there, 1.0))
+        return found
+
     def go(self, target: Array, ahead: Array, *, mix: bool) -> None:
         """Go where a step leads, or where it leads together with those before."""
         if not mix:
@@ -172,7 +188,7 @@ def steps_in_rows(
             moved = np.abs(ahead - moving.eta).reshape(-1, moving.which.size).max(axis=0)
             shorter = moved < moving.least  # false, too, where it is not finite
             end.take(moving, shorter, target, ahead)
-            end.settled[moving.which] |= moved <= small
+            end.settled[moving.which] |= moving.left(target, ahead, moved, small) <= small
             settled = end.settled[moving.which]
             quick = bool(np.all(settled | (moved <= QUICK * moving.least)))
             moving.least = np.where(shorter, moved, moving.least)

@@ -88,14 +88,14 @@ def test_bounds_hold_where_steps_are_rounded_to_single_precision(case, strength)
     exact = leave_out(fit, max_error=0.0)
     state = State.of(fit, None, rough, judge, 0.1)
     rows = np.flatnonzero(fit.problem.weights)
-    state._repeat(rows, LOOSELY)
+    state._repeat(state._singles, rows, LOOSELY)
     assert not rough.inner.is_factored
     ended = state.found.stepped
     assert ended.size > 0.8 * rows.size
     off = np.abs(state.found.eta - exact.eta)[ended]
     assert np.all(off <= state.found.bounds[ended] + exact.bounds[ended])
     state.starts.clear()
-    state._repeat(rows, 1.0)  # at full precision the factor has to be, too
+    state._repeat(state._singles, rows, 1.0)  # at full precision the factor has to be, too
     assert rough.inner.is_factored
     off = np.abs(state.found.eta - exact.eta)[ended]
     assert np.all(off <= state.found.bounds[ended] + exact.bounds[ended])

@@ -317,10 +317,10 @@ class State:
 
     def repeat_steps(self, which: Index) -> None:
         """Repeat steps of a fit without kinks, all sets together."""
-        self._repeat(np.setdiff1d(which, list(self.starts)), self._tol)  # once is enough
-
-    def _repeat(self, which: Index, tol: float) -> None:
         blocks = self.blocks if self.blocks is not None else self._singles
+        self._repeat(blocks, np.setdiff1d(which, list(self.starts)), self._tol)  # once is enough
+
+    def _repeat(self, blocks: Blocks, which: Index, tol: float) -> None:
         blocks.iterate(which, tol, self._most_steps)
         which = np.array([k for k in which.tolist() if k in blocks.ends], dtype=np.intp)
         self.starts |= {k: blocks.ends[k] for k in which.tolist()}
@@ -356,7 +356,8 @@ class State:
             starts, tol = [self.starts[k] for k in ended.tolist()], FINER * self._tol
             self._take_ends(ended, proximal.iterate(self._watched, ended, tol, starts))
         elif ended.size:
-            self._repeat(ended, 1.0)
+            blocks = replace(self._singles, leads=Leads.of(self.found, self.leads))  # from where they ended
+            self._repeat(blocks, ended, 1.0)
 
     def _take_ends(self, which: Index, ends: proximal.Ends) -> None:
         self.starts |= {k: Direction(ends.coef[j], ends.intercept[j]) for j, k in enumerate(which.tolist())}

@@ -39,7 +39,7 @@ from onefit.penalties import (
     Slope,
     TrendFilter,
 )
-from onefit.problem import Problem
+from onefit.problem import InnerProducts, Problem
 from onefit.solvers.path import ActiveSetCurvature, least_squares_path
 
 N = 90
@@ -712,3 +712,23 @@ def test_hat_values_beside_a_strong_penalty_keep_their_digits(strength):
     np.testing.assert_allclose(K.quadratic_forms(), kernel.diagonal(), rtol=1e-9)
     np.testing.assert_allclose(K.hat_matrix(), kernel, rtol=1e-9, atol=1e-9 * kernel.max())
     np.testing.assert_allclose(K.hat(np.eye(N)), kernel, rtol=1e-9, atol=1e-9 * kernel.max())
+
+
+@pytest.mark.parametrize(("intercept", "far"), [(False, 0.0), (True, 0.0), (True, 30.0)])
+def test_rows_in_single_precision_are_those_of_a_kernel_that_nobody_shares(intercept, far):
+    """Whatever the means of the rows, which would take the digits of single precision with them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 70)) + far
+    d, curved = rng.uniform(0.01, 0.25, 40), np.full(70, 0.3)
+    alone = Dual(X, None, 70, curved, d, intercept)
+    shared = Dual(X, None, 70, curved, d, intercept, InnerProducts(X))
+    rows = np.array([3, 17])
+    np.testing.assert_allclose(shared._rows.columns(rows), alone._rows.gram[:, rows], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(shared._rows.diagonal, alone._rows.gram.diagonal(), rtol=1e-9)
+    assert "gram" not in shared._rows.__dict__
+    rough = shared._rows.weighted_in_single()
+    assert rough.dtype == np.float32
+    exact, size = alone._rows.weighted(), float(np.abs(alone._rows.weighted()).max())
+    np.testing.assert_allclose(np.tril(rough), np.tril(exact), atol=3e-6 * size)
+    forms = shared.in_single.quadratic_forms()
+    np.testing.assert_allclose(d * forms, d * alone.quadratic_forms(), atol=1e-4)

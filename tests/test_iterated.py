@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -85,6 +87,46 @@ def test_few_probes_are_solved_for_as_well_as_they_tell(both, monkeypatch):
     exact = Iterated(K, fit.problem.X, products, FEW_PROBES).quadratic_forms()
     d = fit.hessian
     assert abs(d @ (forms - exact)) <= 0.3 * np.linalg.norm(d * spread)
+
+
+def test_more_probes_begin_with_those_that_were_solved_for(both, monkeypatch):
+    for name in ("COARSELY", "ROUGHLY"):
+        monkeypatch.setattr(iterated, name, 1e-9)
+    fit, K, ours = both
+    ours, few = replace(ours), replace(ours, probes=FEW_PROBES)  # of which nothing is known yet
+    more, asked = few.with_probes(ours.probes, 1e-4), []
+    known = few.quadratic_forms()
+    solve_as_asked = Products.solve
+    monkeypatch.setattr(
+        Products, "solve", lambda own, g, e: (asked.append(g.coef.shape[1]), solve_as_asked(own, g, e))[1]
+    )
+    np.testing.assert_allclose(more.quadratic_forms(), ours.quadratic_forms(), rtol=1e-5, atol=1e-9)
+    assert asked == [ours.probes - FEW_PROBES, ours.probes]
+    np.testing.assert_array_equal(
+        more.with_probes(ours.probes, 1e-4).quadratic_forms(), more.quadratic_forms()
+    )
+    exact = K.quadratic_forms()
+    assert np.linalg.norm(fit.hessian * (more.quadratic_forms() - exact)) < np.linalg.norm(
+        fit.hessian * (known - exact)
+    )
+
+
+def test_answers_are_those_of_a_factor_and_kept(both, monkeypatch):
+    fit, K, ours = both
+    own, rows = ours.with_probes(ours.probes, 1e-8), np.array([5, 2, 40])
+    first = own.answers_of(rows[:2])
+    asked = []
+    approached = Products.approached
+    monkeypatch.setattr(
+        Products, "approached", lambda self, g, e: (asked.append(g.coef.shape[1]), approached(self, g, e))[1]
+    )
+    found = own.answers_of(rows)
+    assert asked == [1]
+    np.testing.assert_array_equal(found.coef[:, :2], first.coef)
+    columns = np.asarray(fit.problem.X[rows].todense()).T
+    exact = K.solve(Direction(columns, np.full(3, float(bool(fit.problem.intercept)))))
+    np.testing.assert_allclose(found.coef, exact.coef, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.intercept, exact.intercept, rtol=1e-5, atol=1e-6)
 
 
 def test_squares_are_no_less_than_those_of_a_factor(both):

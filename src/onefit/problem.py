@@ -135,6 +135,18 @@ class InnerProducts:
         """All pairs of rows: (n, n)."""
         return _linalg.as_design(self.X).row_gram(np.ones(self.X.shape[1]))
 
+    @cached_property
+    def means(self) -> Array:
+        """Mean of each row of them: (n,)."""
+        return self.gram.mean(axis=1)
+
+    @cached_property
+    def single(self) -> Array:
+        """Those of rows less their mean, in single precision: what their length hides would be lost there."""
+        centred = self.gram - self.means
+        centred -= (self.means - self.means.mean())[:, None]
+        return centred.astype(np.float32)
+
 
 @dataclass(frozen=True)
 class Problem:

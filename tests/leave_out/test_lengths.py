@@ -94,11 +94,17 @@ def test_bounds_hold_where_steps_are_rounded_to_single_precision(case, strength)
     assert ended.size > 0.8 * rows.size
     off = np.abs(state.found.eta - exact.eta)[ended]
     assert np.all(off <= state.found.bounds[ended] + exact.bounds[ended])
-    state.starts.clear()
-    state._repeat(state._singles, rows, 1.0)  # at full precision the factor has to be, too
-    assert rough.inner.is_factored
+    before = state.found.bounds[ended]
+    # from these ends, as far as rounding lets them, and then by the other factor
+    state._repeat(state._singles, ended, 1.0)
     off = np.abs(state.found.eta - exact.eta)[ended]
     assert np.all(off <= state.found.bounds[ended] + exact.bounds[ended])
+    assert np.median(state.found.bounds[ended] / before) < 0.1
+    anew = State.of(fit, None, rough, judge, 0.1)
+    anew._repeat(anew._singles, rows, 1.0)  # at full precision from the fit the factor has to be, too
+    assert rough.inner.is_factored
+    off = np.abs(anew.found.eta - exact.eta)[ended]
+    assert np.all(off <= anew.found.bounds[ended] + exact.bounds[ended])
 
 
 def test_a_sample_by_them_needs_fewer_rows():

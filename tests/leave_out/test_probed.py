@@ -12,7 +12,18 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 import onefit
 from onefit import LogisticLOO
 from onefit.curvature import Dual
-from onefit.leave_out import engine
+from onefit.fit import Fit
+from onefit.leave_out import engine, leave_out
+from onefit.leave_out.chords import FoldProblems
+from onefit.leave_out.probed import as_close_as_asked, sharpened
+from onefit.leave_out.step import one_step
+from onefit.leave_out.yardstick import allowed
+from onefit.losses import Logistic
+from onefit.metrics import LogLoss
+from onefit.penalties import L2
+from onefit.problem import Problem
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve
 
 iterated = importlib.import_module("onefit.curvature.iterated")
 products = importlib.import_module("onefit.curvature.products")
@@ -37,7 +48,7 @@ MODELS = {
     "logistic": LogisticRegression(C=3.0, tol=1e-10, max_iter=10_000),
     "no intercept": LogisticRegression(C=0.3, fit_intercept=False, tol=1e-10, max_iter=10_000),
     "balanced": LogisticRegression(C=3.0, class_weight="balanced", tol=1e-10, max_iter=10_000),
-    "poisson": PoissonRegressor(alpha=1e-2, tol=1e-10, max_iter=10_000),
+    "poisson": PoissonRegressor(alpha=3e-2, tol=1e-10, max_iter=10_000),
 }
 
 
@@ -85,6 +96,46 @@ def test_a_path_chooses_as_with_factors(monkeypatch):
     with_factors = LogisticLOO(Cs=Cs).fit(X, y)
     assert abs(np.searchsorted(Cs, ours.C_) - np.searchsorted(Cs, with_factors.C_)) <= 1
     assert ours.loo_.value == pytest.approx(with_factors.loo_.value, abs=ours.loo_.std_error)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_few_probes_do_where_they_leave_little_open(weighted, intercept):
+    X, eta, rng = table()
+    y = (eta + rng.logistic(size=len(eta)) > 0).astype(float)
+    weights = rng.uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(0.5), X, y, weights, np.array(intercept)))).fit
+    judge = yardstick(LogLoss(np.array([0, 1])), y, weights)
+    exact = leave_out(fit, max_error=0.0)
+    truth = weights @ judge.losses(exact.rows, exact.eta) / weights.sum()
+    begun = engine.begin(fit, None, judge)
+    assert begun.estimate.probes == iterated.FEW_PROBES
+    one = allowed(begun.found, judge, 1.0, np.ones(len(y)))
+    for room, probes in ((4.0 * one, iterated.FEW_PROBES), (0.1 * one, iterated.PROBES)):
+        step, found = as_close_as_asked(fit, begun.step, begun.found, judge, room)
+        assert step.curvature.probes == probes
+        np.testing.assert_allclose(found.eta, step.taken(fit).eta)
+    few, all_of_them = (np.linalg.norm(one.leverages - exact.leverages) for one in (begun.found, found))
+    assert all_of_them < few
+    found = leave_out(fit, None, 0.3, yardstick=judge, for_bounds=0.0, begun=begun)
+    told = weights @ judge.losses(found.rows, found.eta) / weights.sum() + found.correction.difference
+    assert abs(told - truth) <= found.correction.error
+    off = np.abs(found.eta - exact.eta)[found.stepped]
+    assert np.all(off <= found.bounds[found.stepped] + exact.bounds[found.stepped])
+
+
+def test_steps_of_rows_begin_with_the_answer_that_told_their_leverage():
+    X, eta, rng = table()
+    y = (eta + rng.logistic(size=len(eta)) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(0.5), X, y, np.ones(len(y)), np.array(True)))).fit
+    judge = yardstick(LogLoss(np.array([0, 1])), y, None)
+    state, rows = engine.begin(fit, None, judge), np.arange(0, 60, 2)
+    state.found = sharpened(fit, state.step, state.found, rows)
+    begun = FoldProblems.without(fit, state.step.curvature, rows[:, None]).started()
+    np.testing.assert_allclose(begun.eta[rows, np.arange(len(rows))], state.found.eta[rows], rtol=1e-9)
+    np.testing.assert_allclose(X @ begun.coef + begun.intercept, begun.eta, rtol=1e-9, atol=1e-9)
+    step = one_step(fit).eta[rows]
+    np.testing.assert_allclose(state.found.eta[rows], step, rtol=1e-3, atol=1e-3)
 
 
 def test_where_conjugate_gradients_do_not_settle_a_factor_is_made(monkeypatch):

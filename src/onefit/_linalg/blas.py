@@ -96,6 +96,19 @@ def mirrored(lower: Array) -> Array:
     return full
 
 
+def scaled_gram(G: Array, root: Array) -> Array:
+    """diag(root) G diag(root), a new matrix."""
+    scaled = G * root
+    scaled *= root[:, None]
+    return scaled
+
+
+def less_outer_products(G: Array, one: Array, other: Array) -> Array:
+    """G − one otherᵀ − other oneᵀ in the lower triangle of a matrix in Fortran order: overwritten."""
+    syr2 = blas.ssyr2 if G.dtype == np.float32 else blas.dsyr2
+    return np.asarray(syr2(-1.0, one, other, lower=1, a=G, overwrite_a=1))
+
+
 def centred_gram(G: Array, share: Array) -> Array:
     """(I − 1 shareᵀ) G (I − share 1ᵀ): the Gram matrix of rows less their mean with weights ``share``."""
     along = G @ share

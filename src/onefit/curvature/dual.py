@@ -51,7 +51,7 @@ class RowKernel:
     @cached_property
     def well(self) -> Mask:
         """Rows whose leverage d h tells their form: d is not faint beside the largest, nor beside 1 / G."""
-        return (self.d > FLAT * self.d.max()) & (self.d * self.gram.diagonal() > FLAT)
+        return (self.d > FLAT * self.d.max()) & (self.d * self.diagonal > FLAT)
 
     @cached_property
     def flat(self) -> Index:
@@ -69,13 +69,59 @@ class RowKernel:
         return self.d / self.total
 
     @cached_property
+    def plain(self) -> InnerProducts | None:
+        """X Xᵀ, if somebody has it and G is that over a number, but for the centring."""
+        serves = self.support is None and np.ptp(self.hessian) == 0
+        return self.known if serves else None
+
+    @cached_property
     def gram(self) -> Array:
         """G: (n, n)."""
-        if self.known is not None and self.support is None and np.ptp(self.hessian) == 0:
-            G = self.known.gram / self.hessian[0]
+        if self.plain is not None:
+            G = self.plain.gram / self.hessian[0]
         else:
             G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
         return _linalg.centred_gram(G, self.share)
+
+    @property
+    def diagonal(self) -> Array:
+        """Of G: (n,)."""
+        if self.plain is None or "gram" in self.__dict__:
+            return self.gram.diagonal()
+        own = self.plain.gram.diagonal() - 2.0 * self._along + self.share @ self._along
+        return np.asarray(own / self.hessian[0])
+
+    def columns(self, rows: Index) -> Array:
+        """Some columns of G: (n, r)."""
+        if self.plain is None or "gram" in self.__dict__:
+            return self.gram[:, rows]
+        centre = self._along - self.share @ self._along
+        own = self.plain.gram[:, rows] - self._along[rows] - centre[:, None]
+        return np.asarray(own / self.hessian[0])
+
+    @cached_property
+    def _along(self) -> Array:
+        """X Xᵀ times the weights of the centring: (n,)."""
+        assert self.plain is not None
+        return self.plain.gram @ self.share
+
+    def weighted(self) -> Array:
+        """D^½ G D^½ of the rows that bend, in the order that factors take."""
+        own = self.gram if isinstance(self.bent, slice) else self.gram[np.ix_(self.bent, self.bent)]
+        return _linalg.scaled_gram(own, self.root).T
+
+    def weighted_in_single(self) -> Array:
+        """D^½ G D^½ of the rows that bend, in single precision: the lower triangle counts."""
+        plain, bent = self.plain, self.bent
+        if plain is None or not isinstance(bent, slice):
+            return self.weighted().astype(np.float32)
+        root = self.root / np.sqrt(self.hessian[0])
+        if not self.share.any():
+            return _linalg.scaled_gram(plain.gram.astype(np.float32), root.astype(np.float32)).T
+        means = plain.means
+        along = self._along - means - means @ self.share + means.mean()  # of what is centred by plain means
+        G = _linalg.scaled_gram(plain.single, root.astype(np.float32))
+        return _linalg.less_outer_products(G.T, root, root * (along - 0.5 * (self.share @ along)))
 
     @cached_property
     def bent_gram(self) -> Array:
@@ -102,15 +148,7 @@ class Dual(OfColumns):
 
     def _factored(self, precision: type[np.floating[Any]]) -> tuple[Array | None, float]:
         """The factor of M, if it has one in this precision, and its largest diagonal element."""
-        own = (
-            self._rows.gram
-            if isinstance(self._rows.bent, slice)
-            else self._rows.gram[np.ix_(self._rows.bent, self._rows.bent)]
-        )
-        root = self._rows.root.astype(precision, copy=False)
-        M = own * root if precision is np.float64 else own.astype(precision) * root
-        M *= root[:, None]
-        M = M.T  # symmetric, and in the order that factors take
+        M = self._rows.weighted() if precision is np.float64 else self._rows.weighted_in_single()
         M[np.diag_indices_from(M)] += 1.0
         return _linalg.cholesky(M), float(M.diagonal().max(initial=1.0))
 
@@ -147,13 +185,13 @@ class Dual(OfColumns):
     def _forms(self) -> Array:
         """Forms by the factor of M, in any precision."""
         L = self._cholesky
-        forms, well, flat = self._rows.gram.diagonal().copy(), self._rows.well, self._rows.flat
+        forms, well, flat = self._rows.diagonal.copy(), self._rows.well, self._rows.flat
         if well.any():  # accurate also where the leverage is nearly 1
             explained = np.zeros(self.n)
             explained[self._rows.bent] = 1.0 - _linalg.inverse_diagonal(L).astype(np.float64, copy=False)
             forms[well] = explained[well] / self.d[well]
         if flat.size:
-            across = np.ascontiguousarray(self._rows.gram[flat][:, self._rows.bent] * self._rows.root)
+            across = np.ascontiguousarray(self._rows.columns(flat).T[:, self._rows.bent] * self._rows.root)
             half = _linalg.half_solve(L.astype(np.float64, copy=False), across)
             forms[flat] -= np.einsum("ij,ij->i", half, half)
         return forms + self._offset
@@ -193,10 +231,11 @@ class Dual(OfColumns):
         flat, v = self._rows.flat, rows.reshape(self.n, -1)
         with np.errstate(divide="ignore", invalid="ignore"):
             inverse = np.where(self._rows.well, 1.0 / self.d, 0.0)[:, None]
-        inside = inverse * v - _linalg.product(self._rows.gram[:, flat], v[flat])
+        across = self._rows.columns(flat)
+        inside = inverse * v - _linalg.product(across, v[flat])
         explained = (inverse > 0) * v - self._explained(inside)
         found = inverse * explained
-        found[flat] = _linalg.product(self._rows.gram[flat], v - explained)
+        found[flat] = _linalg.product(across.T, v - explained)
         return found.reshape(rows.shape) + rows.sum(axis=0) / self._total
 
     def sandwich(self, middle: Array) -> Sandwich:
@@ -221,7 +260,7 @@ class Dual(OfColumns):
             spread[np.ix_(self._rows.bent, self._rows.bent)] = inverse
             inverse = spread
         scale[self._rows.bent] = 1.0 / self._rows.root
-        scale, of_flat = scale.astype(precision), self._answer(self._rows.gram[:, flat]).astype(precision)
+        scale, of_flat = scale.astype(precision), self._answer(self._rows.columns(flat)).astype(precision)
         for columns in self._some_of(self.n):
             own = rows[columns]
             block = inverse[:, columns] * -scale[:, None]
@@ -234,14 +273,14 @@ class Dual(OfColumns):
             yield columns, block
 
     def hat_columns(self, rows: Index) -> Array:
-        return self._answer(self._rows.gram[:, rows]) + self._offset
+        return self._answer(self._rows.columns(rows)) + self._offset
 
     def _answer(self, along: Array) -> Array:
         """H v given G v, (n, r): D^-½ M⁻¹ D^½ G v, and where d is faint G v − G D^½ M⁻¹ D^½ G v."""
         explained, flat = self._explained(along), self._rows.flat
         with np.errstate(divide="ignore", invalid="ignore"):
             found = explained / self.d[:, None]
-        found[flat] = along[flat] - _linalg.product(self._rows.gram[flat], explained)
+        found[flat] = along[flat] - _linalg.product(self._rows.columns(flat).T, explained)
         return found
 
     def responses(self) -> Direction:

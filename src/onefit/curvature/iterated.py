@@ -11,7 +11,7 @@ are nearly in proportion off the diagonal, so that what the second is off by tel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -45,6 +45,8 @@ class Iterated(WrappedScalar):
     X: Design
     products: Products
     probes: int = PROBES
+    seen: tuple[Array, Array] | None = None  # what fewer of these probes say, if somebody has it
+    error: float = CLOSELY  # of responses, relative
     is_estimated: ClassVar[bool] = True
 
     @property
@@ -73,11 +75,27 @@ class Iterated(WrappedScalar):
 
     def forms_of(self, rows: Index) -> Array:
         """Forms h of some rows, solved for: (r,)."""
-        columns = _linalg.as_columns(self.X).basis_of_rows(rows)
-        levels = np.full(len(rows), self.products.intercept)
-        gradient = Direction(columns, levels)
+        gradient = self._of_rows(rows)
         step, _ = self.products.approached(gradient, CLOSELY)
         return 2.0 * pairing(step, gradient) - pairing(step, self.products.times(step))  # off by its square
+
+    def answers_of(self, rows: Index) -> Direction:
+        """K⁻¹ z of some rows, kept for those who ask again."""
+        new = np.setdiff1d(rows, list(self.answers))
+        found, _ = self.products.approached(self._of_rows(new), self.error)
+        own = zip(new.tolist(), found.coef.T, found.intercept, strict=True)
+        self.answers.update({k: Direction(coef, level) for k, coef, level in own})
+        known = [self.answers[k] for k in rows.tolist()]
+        return Direction(*(np.stack(parts, axis=-1) for parts in zip(*known, strict=True)))
+
+    @cached_property
+    def answers(self) -> dict[int, Direction]:
+        """K⁻¹ z by row, of those that were asked for."""
+        return {}
+
+    def _of_rows(self, rows: Index) -> Direction:
+        columns = _linalg.as_columns(self.X).basis_of_rows(rows)
+        return Direction(columns, np.full(len(rows), self.products.intercept))
 
     @property
     def _bends(self) -> Array:
@@ -94,16 +112,32 @@ class Iterated(WrappedScalar):
         most = self.products.forms_at_most()
         return np.asarray(most / (1.0 + self._bends * most))
 
+    def with_probes(self, probes: int, error: float) -> Iterated:
+        """The same by as many probes or more, of which the first are these, and responses to an error."""
+        return replace(self, probes=probes, seen=self._of_signs, error=error)
+
+    @cached_property
+    def _of_signs(self) -> tuple[Array, Array]:
+        """ε_i √d_i z_iᵀ K⁻¹ Zᵀ D^½ ε of each probe, and the same by P, less its mean: (n, probes) each."""
+        root = np.sqrt(self._bends)[:, None]
+        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(self.probes, len(root))).T
+        if self.seen is not None and (begun := self.seen[0].shape[1]) == self.probes:
+            return self.seen
+        begun = 0 if self.seen is None else begun
+        signs, products = signs[:, begun:], self.products
+        rows = root * signs
+        gradient = Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0) * products.intercept)
+        error = ROUGHLY if self.probes > FEW_PROBES else COARSELY
+        first = rows * self.predict(products.solve(gradient, error))
+        beside = rows * products.beside(gradient) - (self._bends * products.forms_beside())[:, None]
+        if self.seen is None:
+            return first, beside
+        return np.hstack([self.seen[0], first]), np.hstack([self.seen[1], beside])
+
     @cached_property
     def _by_probe(self) -> Array:
         """What each probe says of h: (n, probes)."""
-        root = np.sqrt(self._bends)[:, None]
-        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(len(root), self.probes))
-        rows, products = root * signs, self.products
-        gradient = Direction(_linalg.transposed_times(self.X, rows), rows.sum(axis=0) * products.intercept)
-        error = ROUGHLY if self.probes > FEW_PROBES else COARSELY
-        first = signs * root * self.predict(products.solve(gradient, error))
-        beside = signs * root * products.beside(gradient) - (self._bends * products.forms_beside())[:, None]
+        first, beside = self._of_signs
         off = first - first.mean(axis=1, keepdims=True)
         share = float(np.sum(off * beside)) / max(float(np.sum(beside**2)), TINY)
         return (first - share * beside) / np.where(self._is_faint, 1.0, self._bends)[:, None]

@@ -214,9 +214,10 @@ class Products:
         """gᵀ K⁻¹ g at most, of each: what a rough solution leaves is bounded by K ≥ C."""
         made = self.times(step)
         left = Direction(self._held(gradient.coef) - made.coef, gradient.intercept - made.intercept)
-        return pairing(step, gradient) + pairing(step, left) + self._squares_at_most(left)
+        return pairing(step, gradient) + pairing(step, left) + self.squares_at_most(left)
 
-    def _squares_at_most(self, left: Direction) -> Array:
+    def squares_at_most(self, left: Direction) -> Array:
+        """The same by what the penalty alone allows, whatever the gradient."""
         centred = left.coef - _linalg.with_axes(self._means, left.coef) * left.intercept
         own = np.sum(centred**2 / _linalg.with_axes(self.curved, centred), axis=0) / self.shares
         return np.asarray(own + left.intercept**2 / self._levels)

@@ -33,6 +33,7 @@ from onefit.leave_out.chords import (
     FactoredAnew,
     FoldProblems,
     LeftOutCurvature,
+    Point,
     repeat_steps,
 )
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
@@ -49,6 +50,10 @@ from onefit.numerics import LEAST_SLACK
 from onefit.problem import some_sets
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
+SOME, SHRUNK = (
+    3,
+    0.5,
+)  # steps that are taken from an end, and share of a bound beyond which others lead nearer
 SAME_SHRINK = 1e-11  # between two of them that are one
 
 
@@ -179,6 +184,14 @@ class Blocks:
     def refits(self, which: Index) -> FoldProblems:
         return FoldProblems.without(self.fit, self.base, some_sets(self.folds.removed, which))
 
+    def ended(self, which: Index) -> list[Direction]:
+        """Where steps of some sets ended before, if all of them did."""
+        return [self.ends[k] for k in which.tolist()] if self.ends.keys() >= {*which.tolist()} else []
+
+    def largest(self, which: Index) -> Array:
+        """Largest bound of the values of each of some sets: (f,)."""
+        return np.array([self.bounds[self.tested(k)].max() for k in which.tolist()])
+
     def tested(self, k: int) -> slice:
         """Where the values of fold k stand in ``eta``."""
         return slice(int(self.folds.ends[k]) - len(self.folds.tested[k]), int(self.folds.ends[k]))
@@ -198,7 +211,10 @@ class Blocks:
                 _by_products(self, some, tol, most)
             return
         for batch in self.batches(which[self.reached[which]]):
-            _chord(self, batch, tol, most)
+            if isinstance(K := batch.curvature, InSingle):
+                batch = _chord_in_single(self, batch, K, tol, most)
+            if batch.which.size:
+                _chord(self, batch, tol, most)
         rest = which[~self.reached[which]]
         for some in self.chunks(rest, self.free * self.fit.problem.n):
             _factor_anew(self, some, MAX_STEPS)
@@ -231,9 +247,8 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
     kept[~possible] = np.eye(kept.shape[-1])
     slope, shift = _rescaled(blocks, batch)
     slopes, shifts = forms.stack(slope), forms.stack(shift)
-    inside: Array = np.linalg.solve(kept, (slopes + times(forms.D, shifts))[..., None])[..., 0].astype(
-        np.float64
-    )
+    solved = np.linalg.solve(kept, (slopes + times(forms.D, shifts))[..., None])
+    inside = np.asarray(solved[..., 0], dtype=np.float64)
     change = times(forms.H, inside) + shifts
     moved = forms.unstack(change, fit.problem.outputs)
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
@@ -269,38 +284,61 @@ def _bound_steps(blocks: Blocks, batch: Batch, reach: Reach, norm: Array) -> ByR
     return found
 
 
-def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
-    """Repeat the steps of the folds of a batch, and bound what is left.
-
-    Steps with a factor in single precision are bounded by products, whatever rounding there is in them.
-    """
-    fit, K, is_rough = blocks.fit, batch.curvature, False
-    if isinstance(K, InSingle):
-        is_rough = tol > 1.0
-        batch = replace(batch, curvature=K.rough if is_rough else K.inner)
-    forms = forms_of(fit, batch, blocks.free)
-    kept = forms.kept
-    inner: Array = np.linalg.solve(kept, forms.D).astype(np.float64)
+def _without(blocks: Blocks, batch: Batch) -> WithoutFolds:
+    """The curvatures without the folds of a batch, by downdates."""
+    forms = forms_of(blocks.fit, batch, blocks.free)
+    inner: Array = np.linalg.solve(forms.kept, forms.D).astype(np.float64)
     hat = blocks.hat(batch.curvature, len(batch.which))
-    step = WithoutFolds(batch.curvature, fit.problem, forms, inner, hat)
-    refits = blocks.refits(batch.which)
+    return WithoutFolds(batch.curvature, blocks.fit.problem, forms, inner, hat)
+
+
+def _steps(blocks: Blocks, batch: Batch, step: WithoutFolds, tol: float, most: int) -> End:
+    """Where repeated steps of the folds of a batch end."""
+    fit, refits = blocks.fit, blocks.refits(batch.which)
     start = None if blocks.leads is None else blocks.leads.predictors(fit, batch.rows[:, 0], blocks.base)
-    ends = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink, start)
-    end = ends.ended(refits, step.parameters)
-    if is_rough:
-        own = ByProducts.of(refits, step.solve)
-        blocks.settle(batch.which, refits, end, reach_at_most(refits, own), own)
-    else:
-        reach = _reach(blocks, batch, forms, kept, forms.slack)
-        blocks.settle(batch.which, refits, end, reach, step)
+    found = steps_in_rows(refits, step, batch.rows, most, tol, batch.shrink, start)
+    return found.ended(refits, step.parameters)
+
+
+def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
+    """Repeat the steps of the folds of a batch, and bound what is left."""
+    step = _without(blocks, batch)
+    reach = _reach(blocks, batch, step.forms, step.forms.kept, step.forms.slack)
+    end = _steps(blocks, batch, step, tol, most)
+    blocks.settle(batch.which, blocks.refits(batch.which), end, reach, step)
+
+
+def _chord_in_single(blocks: Blocks, batch: Batch, K: InSingle, tol: float, most: int) -> Batch:
+    """Repeat steps with a factor in single precision; what asks for one in double precision.
+
+    They are bounded by products, whatever rounding there is in them.  Where they ended before, the gradient
+    there tells some more, and what these do not bound much closer asks for the other factor.
+    """
+    anew, which = replace(batch, curvature=K.inner), batch.which
+    ends, before = blocks.ended(which), blocks.largest(which)
+    if tol <= 1.0 and not ends:
+        return anew
+    refits, step = blocks.refits(which), _without(blocks, replace(batch, curvature=K.rough))
+    end = repeat_steps(refits, step.solve, refits.at(ends), SOME) if ends else None
+    end = End(end.point, refits.descended(end.point)) if end else _steps(blocks, batch, step, tol, most)
+    own = ByProducts.of(refits, step.solve)
+    blocks.settle(which, refits, end, reach_at_most(refits, own), own)
+    left = (blocks.largest(which) > SHRUNK * before) & bool(ends)
+    return replace(anew, which=which[left], rows=batch.rows[left])
 
 
 def _by_products(blocks: Blocks, which: Index, tol: float, most: int) -> None:
-    """Repeat the steps of some folds by conjugate gradients, and bound what is left."""
-    refits = blocks.refits(which)
-    own = ByProducts.of(refits)
-    end = repeat_steps(refits, own.solve, refits.at_fit(), most, tol)
-    blocks.settle(which, refits, end, reach_at_most(refits, own), own)
+    """Repeat the steps of some folds by conjugate gradients, where their first is not bounded well enough."""
+    refits, ends = blocks.refits(which), blocks.ended(which)
+    own, point = ByProducts.of(refits), refits.at(ends) if ends else refits.started()
+    begun = End(point, refits.descended(point))
+    blocks.settle(which, refits, begun, reach_at_most(refits, own), own)
+    wanting = (blocks.largest(which) > tol * refits.tol) | ~begun.settled
+    if wanting.any():
+        rest = refits.of(places := np.flatnonzero(wanting))
+        own = ByProducts.of(rest)
+        end = repeat_steps(rest, own.solve, Point(*(part[..., places] for part in point)), most, tol)
+        blocks.settle(which[wanting], rest, end, reach_at_most(rest, own), own)
 
 
 def _rescaled(blocks: Blocks, batch: Batch) -> tuple[Array, Array]:
@@ -340,7 +378,7 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
     if not quadratic:
         forms = np.stack([prove.widest_form(K.quadratic_forms()) for K in own.curvatures])
     widest = np.sqrt(np.max(forms, axis=1, where=refits.weights.T > 0, initial=0.0))
-    even = Spread(np.ones(len(which)), np.ones(len(which)))
+    even = Spread(*np.ones((2, len(which))))
 
     def of_rows(own: Index, rows: Index) -> Array:
         return np.full(len(rows), np.inf) if quadratic else forms[own, rows]

@@ -22,7 +22,7 @@ import numpy as np
 from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, Products, factor
+from onefit.curvature import Curvature, Direction, Iterated, Products, factor
 from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
 from onefit.leave_out.vertex import held_up_to
@@ -35,7 +35,7 @@ SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the s
 MAX_STEPS = 60  # with one factor
 USUAL_STEPS = 8.0  # in which a set settles
 END = 3.0  # products with X that tell the coefficients where steps ended, and bound what is left
-CLOSELY = 1e-3  # error of a step that is solved by products, relative: the next one removes it
+CLOSELY = 1e-2  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
 
 
@@ -116,6 +116,27 @@ class FoldProblems:
         f = len(self.removed)
         values = (self.fit.coef, self.fit.intercept, self.fit.eta)
         return Point(*(np.repeat(np.asarray(value)[..., None], f, axis=-1) for value in values))
+
+    def at(self, ends: Sequence[Direction]) -> Point:
+        """Each of them at other parameters."""
+        fit = self.fit
+        coef, level = (np.stack(parts, axis=-1) for parts in zip(*ends, strict=True))
+        moved = Direction(coef - fit.coef[..., None], level - fit.intercept[..., None])
+        return Point(coef, level, fit.eta[..., None] + self.base.predict(moved))
+
+    def started(self) -> Point:
+        """Each of them after a Newton step, if K⁻¹ z of the rows that leave is at hand; else at the fit."""
+        fit, base, point = self.fit, self.base, self.at_fit()
+        rows, each = np.asarray([removed[0] for removed in self.removed]), np.arange(len(self.removed))
+        known = base.answers if isinstance(base, Iterated) and fit.problem.refits_keep_the_rest else {}
+        if not all(k in known for k in rows.tolist()):
+            return point
+        assert isinstance(base, Iterated)
+        response = base.answers_of(rows)
+        moved = base.predict(response)
+        lengths = fit.gradient[rows] / (1.0 - fit.hessian[rows] * moved[rows, each])
+        parts = zip(point, (*response, moved), strict=True)
+        return Point(*(part + lengths * own for part, own in parts))
 
     def at_zero(self) -> Point:
         """From here the step of least squares is the solution of minimum norm."""
@@ -258,6 +279,8 @@ class ByProducts:
         return self.products.approached(gradient, CLOSELY)[0]  # steps that lead nowhere are not taken
 
     def squares(self, gradient: Direction) -> Array:
+        if self.roughly is None:
+            return self.products.squares_at_most(gradient)
         return self.products.squares(gradient, self.solve(gradient))
 
 
@@ -295,9 +318,9 @@ def squares(X: Design, gradient: Direction, step: Direction) -> Array:
 
 
 def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:
-    """Steps with the same factors, until those of each fold become small, or no longer shrink.
+    """Steps with the same factors, until those that are to come become small, or steps no longer shrink.
 
-    ``tol`` says how much longer the last steps may be than at full precision.
+    ``tol`` says how much longer these may be than at full precision.
     """
     moving = np.ones(len(refits.removed), dtype=bool)
     settled = np.zeros_like(moving)
@@ -306,12 +329,18 @@ def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: in
         for _ in range(max_steps):
             step = solve(refits.gradient(point))
             change = refits.base.predict(step)
-            moved = np.abs(change).reshape(-1, len(moving)).max(axis=0)
+            moved = _largest(change)
             moving &= moved < 0.9 * last  # false, too, where it is not finite
             point = point.back(np.where(moving, part, 0.0) for part in (*step, change))
-            settled |= moved <= tol * refits.tol
+            to_come = np.where(moving & np.isfinite(last), moved / (last / moved - 1.0), moved)
+            settled |= to_come <= tol * refits.tol
             last = moved
             if np.all(settled | ~moving):
                 break
         settled &= refits.descended(point)
     return End(point, settled)
+
+
+def _largest(change: Array) -> Array:
+    """Largest change of a linear predictor of each fold: (f,)."""
+    return np.asarray(np.abs(change).reshape(-1, change.shape[-1]).max(axis=0))

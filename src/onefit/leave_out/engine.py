@@ -17,6 +17,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.curvature import Curvature, in_single
 from onefit.curvature.iterated import FEW_PROBES, fit_cost, takes_far_less
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
@@ -24,6 +25,7 @@ from onefit.leave_out.follow import has_paths
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
+from onefit.leave_out.probed import as_close_as_asked
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.sample import FEWEST, is_regular, sample
@@ -111,10 +113,22 @@ def leave_out(
     if may_end_unbounded:
         _take_all_cheaper_than(state, FEWEST)
     if yardstick is not None and max_error > 0:
+        _take_probes(state, yardstick)
         sample(state, yardstick, left)
         is_known = of_mean and state.errors().sum() <= allowed(state.found, yardstick, KNOWN)
         _tighten(state, IN_PASSING, 1.0 if is_known else WORTH)  # a few values change little of what is known
     return state.found
+
+
+def _take_probes(state: State, yardstick: Yardstick) -> None:
+    """Take as many probes as what may be left open asks for: few compared strengths."""
+    if state.step is None or state.estimate is None:
+        return
+    room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
+    try:
+        state.step, state.found = as_close_as_asked(state.fit, state.step, state.found, yardstick, room)
+    except SolverError:
+        state.take_factor()
 
 
 def _take_all_cheaper_than(state: State, count: int) -> None:
@@ -234,7 +248,7 @@ class SomeLeftOut(NamedTuple):
 def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
     """What is known at first, for one sample of the rows after another."""
     known = in_single(curvature) if curvature is not None and _is_for_forms_alone(fit) else curvature
-    state = State.of(fit, None, known, yardstick, KNOWN)
+    state = State.of(fit, None, known, yardstick, KNOWN, FEW_PROBES)
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()
     return state

@@ -255,7 +255,9 @@ class Walk:
     def _keep(self, place: int, solution: Solution) -> None:
         """Keep a solution, if its factor may be, that is small, or whose risk is the smallest so far."""
         own, (n, p) = _has_own_factor(solution.fit), solution.fit.problem.X.shape
-        if smallest(np.array(self.risks)) == place:
+        risks = np.array(self.risks)
+        risks[list(self.bracketed)] = np.inf  # which may be anywhere
+        if (lowest := smallest(risks)) == place:
             self.lowest = solution if own else None
         each = _linalg.BLOCK_SIZE / len(self.grid.values)
         if own and min(n, solution.fit.tangent.size) ** 2 <= max(n * p / len(self.grid.values), each):
@@ -263,7 +265,8 @@ class Walk:
         verdict = self.verdicts[place]
         if verdict is not None and verdict.begun is not None:
             self.leads = Leads.of(verdict.begun.found, self.leads)
-            self.verdicts[place] = verdict if NUMBERS * n <= each else verdict._replace(begun=None)
+            for j, one in judged(self.verdicts).items() if NUMBERS * n > each else ():
+                self.verdicts[j] = one if j == lowest else one._replace(begun=None)
 
     def judge_what_is_open(self) -> None:
         """Judge by more than bounds what these leave within reach of the smallest risk."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature
 from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
@@ -69,11 +68,6 @@ def _with_end(result: SearchResult, place: int, fit: Fit) -> SearchResult:
     return replace(result, coefs=coefs, levels=levels)
 
 
-def _began_with(state: State, curvature: Curvature) -> bool:
-    """Whether a state is that of a curvature, not of a rougher one or of fewer probes."""
-    return state.curvature is curvature and state.estimate is None
-
-
 @dataclass(eq=False)
 class _Entrant:
     """A strength as the path left it, and what is computed of it once, when it is asked for."""
@@ -111,7 +105,7 @@ class _Entrant:
         verdict = self.path.verdicts[self.place]
         known = None if verdict is None else verdict.begun
         own = self.solution
-        if known is not None and known.fit is own.fit and _began_with(known, own.curvature):
+        if known is not None and known.fit is own.fit and known.curvature is own.curvature:
             found = known
             found.max_error = KNOWN
         else:

@@ -95,31 +95,33 @@ class _Moving:
     def _pull(self) -> Array:
         """κ u where a step leads nowhere else."""
         fit, refits = self.refits.fit, self.refits
-        bent = fit.bent(self.eta - fit.eta[..., None])
-        bent[self.rows, ..., np.arange(len(self.rows))[:, None]] = 0.0
+        bent = self._bent(self.eta - fit.eta[..., None], self.rows)
         linear = refits.keeps * fit.gradient[..., None] + self.share * bent
         return refits.slope(self.eta) - linear
+
+    def _bent(self, way: Array, rows: Index) -> Array:
+        """How gradients change along ways from the fit by its curvature, without these rows."""
+        bent = self.refits.fit.bent(way)
+        bent[rows, ..., np.arange(len(rows))[:, None]] = 0.0
+        return bent
 
     def started_at(self, eta: Array) -> None:
         """Start at linear predictors, as if a step led there."""
         self.eta = eta
         self.dual = self._pull() / self.share
 
-    def left(self, target: Array, ahead: Array, moved: Array, small: float) -> Array:
-        """How far steps have yet to go, at least, where they are small, else infinite: (f,).
+    def left(self, target: Array, ahead: Array, some: Index) -> Array:
+        """How many times the steps of some folds is yet to go, about, and at least one: (m,).
 
         Where the curvature is a share of that in K_G along all the way from the fit, which is mostly the way
         on, a step is that share of what is left.
         """
-        close, found = np.flatnonzero(moved <= small), np.full(len(moved), np.inf)
-        if close.size == 0:
-            return found
-        refits, way = self.refits.of(close), (ahead - self.refits.fit.eta[..., None])[..., close]
-        at_fit = refits.bending(refits.fit.eta[..., None], way)
-        known = -np.sum(target[..., close] * way, axis=tuple(range(way.ndim - 1)))
-        there = refits.bending(ahead[..., close], way) + self.share[close] * np.maximum(known - at_fit, 0.0)
-        found[close] = moved[close] * np.maximum(1.0, np.where(known > 0, known / there, 1.0))
-        return found
+        way = ahead[..., some] - self.refits.fit.eta[..., None]
+        bent, ends = self._bent(way, self.rows[some]), tuple(range(way.ndim - 1))
+        known, at_fit = -np.sum(target[..., some] * way, axis=ends), np.sum(bent * way, axis=ends)
+        there = self.refits.of(some).bending(ahead[..., some], way)
+        there += self.share[some] * np.maximum(known - at_fit, 0.0)
+        return np.maximum(1.0, np.where(known > 0, known / there, 1.0))
 
     def go(self, target: Array, ahead: Array, *, mix: bool) -> None:
         """Go where a step leads, or where it leads together with those before."""
@@ -188,7 +190,10 @@ def steps_in_rows(
             moved = np.abs(ahead - moving.eta).reshape(-1, moving.which.size).max(axis=0)
             shorter = moved < moving.least  # false, too, where it is not finite
             end.take(moving, shorter, target, ahead)
-            end.settled[moving.which] |= moving.left(target, ahead, moved, small) <= small
+            close = np.flatnonzero((moved <= small) & ~end.settled[moving.which])
+            if close.size:
+                left = moved[close] * moving.left(target, ahead, close)
+                end.settled[moving.which[close]] = left <= small
             settled = end.settled[moving.which]
             quick = bool(np.all(settled | (moved <= QUICK * moving.least)))
             moving.least = np.where(shorter, moved, moving.least)

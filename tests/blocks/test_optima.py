@@ -5,7 +5,7 @@ import pytest
 
 from onefit.blocks import optima as module
 from onefit.blocks.optima import PathLeverages, optima
-from onefit.blocks.paths import _less_l2
+from onefit.blocks.paths import solve_net
 from onefit.blocks.rows import ArrayRows
 from onefit.blocks.sums import RowSums
 from onefit.solvers.active_set import ActiveSet
@@ -45,16 +45,19 @@ def test_those_of_the_rows(p, correlation, ratio):
         np.testing.assert_array_equal(found.signs, np.sign(on_rows.coef[found.support]))
 
 
-@pytest.mark.parametrize("n", [2, 3, 200])
-def test_what_a_refit_keeps_of_an_l2_part_is_taken_off_the_factor_at_hand(n):
+@pytest.mark.parametrize("n", [3, 200])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_what_a_refit_takes_off_the_coefficients_for_the_penalty_that_leaves_with_a_row(n, ratio):
     X, y = table(n=n)
-    l1, l2 = strengths(X, y, 0.5)
+    l1, l2 = strengths(X, y, ratio)
     sums = ArrayRows(X, y).total(RowSums.of)
-    for found, two in zip(optima(sums, l1, l2), l2, strict=True):
-        own, gradient = found.support, found.beta + 1.0
+    coefs, drifts, _ = solve_net(sums, (l1 + l2) / n, ratio)
+    for beta, drift, one, two in zip(coefs.T, drifts.T, l1, l2, strict=True):
+        own = np.flatnonzero(beta)
         K = sums.gram[np.ix_(own, own)] + (1.0 - 1.0 / n) * two * np.eye(len(own))
-        expected = np.linalg.solve(K, gradient)
-        np.testing.assert_allclose(_less_l2(found, two, 1.0 / n, gradient), expected, rtol=1e-9)
+        expected = np.linalg.solve(K, one * np.sign(beta[own]) + two * beta[own]) / n
+        np.testing.assert_allclose(drift[own], expected, rtol=1e-7)
+        assert not np.delete(drift, own).any()
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5])

@@ -13,12 +13,14 @@ Where the pattern stays nothing is left, and the step is exact for squared loss.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self, final
 
 import numpy as np
 
 from onefit._linalg import cholesky, product
 from onefit._typing import Array
+from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.patterns import Patterns
@@ -69,8 +71,6 @@ class Pattern:
     means : (p,) array
     gram : (p, p) array
         Hessian of the loss, and the ℓ2 part.
-    root : (p, p) array or None
-        W with W Wᵀ its inverse; None where it has none.
     level : float
         1/Σd, or 0.
     nonnegative : bool
@@ -82,7 +82,6 @@ class Pattern:
     slope: Array
     means: Array
     gram: Array
-    root: Array | None
     level: float
     nonnegative: bool = False
 
@@ -90,10 +89,13 @@ class Pattern:
     def of(cls, found: Quadratic, coef: Array, l1: Array, l2: Array) -> Self:
         """Read it off the second-order model at a fit."""
         gram = found.gram + np.diag(l2)
-        factor = cholesky(gram)
-        root = None if factor is None else np.asarray(np.linalg.inv(factor).T, dtype=np.float64)
-        slope = found.slope + l2 * coef
-        return cls(coef, l1, slope, found.means, gram, root, 1.0 / found.mass)
+        return cls(coef, l1, found.slope + l2 * coef, found.means, gram, 1.0 / found.mass)
+
+    @cached_property
+    def root(self) -> Array | None:
+        """W with W Wᵀ the inverse of the Hessian, where it has one: (p, p)."""
+        factor = cholesky(self.gram)
+        return None if factor is None else np.asarray(np.linalg.inv(factor).T, dtype=np.float64)
 
     def widest(self, X: Array) -> Array:
         """Squared length of each of some rows in the inverse Hessian over all columns: (r,)."""
@@ -254,6 +256,16 @@ class ChosenStrength:
         parts = pieces(block, self.path.models.metric, self.path.points.centre)
         return RowValues.joined([self._values(*part) for part in parts])
 
+    def of_refits(self, fitted: Array, y: Array, weights: Array, refits: KnownRefits) -> RowValues:
+        """Values of rows that were solved without themselves."""
+        eta = np.where(weights > 0, y - refits.residuals, fitted)
+        leverages = np.clip(1.0 - refits.slack, 0.0, 1.0)
+        return RowValues(fitted, eta, leverages, refits.slack, self._off(eta - fitted, refits.slack))
+
+    def _off(self, moved: Array, slack: Array) -> Array:
+        """What rounding leaves of the predictors of rows that moved so far."""
+        return self.rounding * np.abs(moved) / np.maximum(slack, LEAST_SLACK)
+
     def _values(self, X: Array, y: Array, weights: Array) -> RowValues:
         left = Left(*(part[0] for part in self.path.leave(X, y, weights)))
         slack, eta, unsure = 1.0 - left.leverages, left.eta, weights > 0
@@ -264,7 +276,7 @@ class ChosenStrength:
         bounds, rows = np.zeros(len(y)), np.flatnonzero(unsure)
         if rows.size:
             bounds[rows] = self._bounds(X[rows], Left(*(part[rows] for part in left)), weights[rows])
-        bounds += self.rounding * np.abs(eta - left.fitted) / np.maximum(slack, LEAST_SLACK)
+        bounds += self._off(eta - left.fitted, slack)
         return RowValues(
             left.fitted,
             np.where(weights > 0, eta, left.fitted),

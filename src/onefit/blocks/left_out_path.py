@@ -56,6 +56,13 @@ class SolvedAnew(NamedTuple):
     are_all: bool
 
 
+class KnownRefits(NamedTuple):
+    """Refits without each row at one strength: left-out residuals and 1 − w h, (n,) each."""
+
+    residuals: Array
+    slack: Array
+
+
 @dataclass(eq=False)
 class JudgedRows:
     """A piece of rows, and what passes have found out about it.

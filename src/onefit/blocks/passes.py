@@ -6,10 +6,14 @@ the strengths that have come up since, and nothing twice.  Else each begins from
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import add
 
-from onefit.blocks.left_out_path import JudgedRows, LeftOutPath
+import numpy as np
+
+from onefit._typing import Array
+from onefit.blocks.left_out_path import JudgedRows, KnownRefits, LeftOutPath
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.rows import BLOCK_SIZE, ArrayRows, Block, Rows, in_threads
 
@@ -39,3 +43,15 @@ class Passes:
             self._kept = [JudgedRows(part) for part in Block(rows.X, rows.y, rows.weights).parts()]
         known = ((part,) for part in self._kept)
         return reduce(add, in_threads(path.judge_further, known, rows.n_jobs))
+
+    def refits(self, at: int) -> KnownRefits | None:
+        """Those without each row at a strength, where all of them are known."""
+        if not self._kept or not all(one.exact[at] for one in self._kept):
+            return None
+        return KnownRefits(
+            *(np.concatenate([part[at] for part in parts]) for parts in zip(*self._found, strict=True))
+        )
+
+    @property
+    def _found(self) -> Iterator[tuple[Array, Array]]:
+        return ((one.residuals, one.slack) for one in self._kept)

@@ -18,11 +18,12 @@ from scipy.linalg import lapack
 
 from onefit._linalg import eigh, positive_eigenpairs, product
 from onefit._typing import Array, Index
+from onefit.blocks.guessed import GuessedRisks
 from onefit.blocks.left_out_path import Directions, LeftOutPath, SolvedAnew
-from onefit.blocks.optima import APART, Optimum, PathLeverages, optima
+from onefit.blocks.optima import APART, PathLeverages, optima
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.sums import RowSums
-from onefit.numerics import EPS, EPS_SINGLE
+from onefit.numerics import EPS_SINGLE
 
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
@@ -30,7 +31,7 @@ SINGLE = 2e-5
 
 
 def solve_net(
-    sums: RowSums, alphas: Array, l1_ratio: float, *, nonnegative: bool = False
+    sums: RowSums, alphas: Array, l1_ratio: float, *, nonnegative: bool = False, early_stopping: bool = False
 ) -> tuple[Array, Array, tuple[Directions, ...]]:
     """Coefficients, what refits take off them, and leverages at every strength.
 
@@ -43,43 +44,45 @@ def solve_net(
     l1_ratio : float
     nonnegative : bool, default False
         Whether no coefficient goes below zero.
+    early_stopping : bool, default False
+        Leave strengths out past which the risk is guessed to be clearly beyond its minimum.
     """
     p, J = len(sums.means), len(alphas)
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
     coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
-    supports, follow = list[Index](), PathLeverages(p)
+    supports, follow, slopes, guessed = list[Index](), PathLeverages(p), np.zeros((p, J)), GuessedRisks(sums)
     for j, found in enumerate(optima(sums, l1, l2, nonnegative=nonnegative)):
         support = found.support
         supports.append(np.sort(support))
         coefs[support, j] = found.beta
-        gradient = l1[j] * found.signs + l2[j] * found.beta
-        drifts[support, j] = _less_l2(found, l2[j], 1.0 / sums.count, gradient) / sums.weight
+        slopes[support, j] = l1[j] * found.signs + l2[j] * found.beta
         if l2[j] == 0:
+            drifts[support, j] = found.solved(slopes[support, j]) / sums.weight
             follow.add(found)
-    if l1_ratio < 1:
-        return coefs, drifts, tuple(_shared(sums.gram, shrink * l2, supports))
-    return coefs, drifts, tuple(follow.leverages())
-
-
-def _less_l2(found: Optimum, l2: float, lost: float, gradient: Array) -> Array:
-    """K⁻¹ times a gradient, with a share of the ℓ2 part in K lost: by a series whose terms shrink by it."""
-    solved = term = found.solved(gradient)
-    for _ in range(int(np.ceil(np.log(EPS) / np.log(lost))) if l2 > 0 else 0):
-        term = lost * l2 * found.solved(term)
-        solved = solved + term
-    return solved
+        if early_stopping and guessed.ends_by(found, l1[j], l2[j]):
+            break
+    stop = len(supports)
+    coefs, drifts, slopes = coefs[:, :stop], drifts[:, :stop], slopes[:, :stop]
+    if l1_ratio == 1.0:
+        return coefs, drifts, tuple(follow.leverages())
+    leverages = tuple(_shared(sums.gram, shrink * l2[:stop], supports))
+    for strengths, directions, shares in leverages:
+        along = shares * product(directions.T, slopes[:, strengths])
+        drifts[:, strengths] = product(directions, along) / sums.weight
+    return coefs, np.where(slopes != 0, drifts, 0.0), leverages  # off the support rounding
 
 
 def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Directions]:
     """Leverages of neighbouring strengths from the eigenvectors of the union of their supports."""
-    start, J = 0, len(supports)
+    start, J, sizes = 0, len(supports), [len(own) for own in supports]
     while start < J:
-        union, stop, work = supports[start], start + 1, _work(supports[start : start + 1], supports[start])
+        union, stop, held = supports[start], start + 1, sizes[start]
+        work = _work(1, held, held)
         while stop < J:
-            larger = np.union1d(union, supports[stop])
-            joined = _work(supports[start : stop + 1], larger)
-            if joined > work + _work(supports[stop : stop + 1], supports[stop]):
+            larger, held = _union(len(gram), union, supports[stop]), held + sizes[stop]
+            joined = _work(stop + 1 - start, held, len(larger))
+            if joined > work + _work(1, sizes[stop], sizes[stop]):
                 break
             union, stop, work = larger, stop + 1, joined
         made = _on_union(gram, l2[start:stop], supports[start:stop], union)
@@ -91,10 +94,17 @@ def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Direction
         start = stop
 
 
-def _work(supports: list[Index], union: Index) -> float:
-    """Multiplications a row."""
-    k, apart = len(union), sum(len(union) - len(own) for own in supports)
-    return (k + apart) * (k + len(supports))
+def _union(p: int, one: Index, other: Index) -> Index:
+    """Columns that are in one or the other, ascending."""
+    inside = np.zeros(p, dtype=bool)
+    inside[one] = inside[other] = True
+    return np.flatnonzero(inside)
+
+
+def _work(count: int, held: int, k: int) -> int:
+    """Multiplications a row, of so many strengths that together hold so many columns of k."""
+    apart = count * k - held
+    return (k + apart) * (k + count)
 
 
 def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tuple[Array, Array] | None:
@@ -104,7 +114,9 @@ def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tu
     values = np.maximum(values, 0.0)
     inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
     for j, support in enumerate(supports):
-        gone = np.delete(np.arange(k), np.searchsorted(union, support))
+        apart = np.ones(k, dtype=bool)
+        apart[np.searchsorted(union, support)] = False
+        gone = np.flatnonzero(apart)
         if gone.size == 0:
             continue
         inverse = product(vectors * shares[0][:, j], vectors[gone].T)  # M_L
@@ -176,7 +188,12 @@ def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:
 
 
 def net_path(
-    sums: RowSums, alphas: Array, l1_ratio: float = 1.0, *, nonnegative: bool = False
+    sums: RowSums,
+    alphas: Array,
+    l1_ratio: float = 1.0,
+    *,
+    nonnegative: bool = False,
+    early_stopping: bool = False,
 ) -> LeftOutPath:
     """Lasso or elastic net at every strength, exactly.
 
@@ -190,8 +207,11 @@ def net_path(
         In (0, 1].
     nonnegative : bool, default False
         Whether no coefficient goes below zero.
+    early_stopping : bool, default False
+        Leave strengths out past which the risk is guessed to be clearly beyond its minimum.
     """
-    return _path(sums, *solve_net(sums, alphas, l1_ratio, nonnegative=nonnegative))
+    own = sums, alphas, l1_ratio
+    return _path(sums, *solve_net(*own, nonnegative=nonnegative, early_stopping=early_stopping))
 
 
 def solved_anew(

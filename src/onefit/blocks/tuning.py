@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from onefit import cost
 from onefit._typing import Array, Index
-from onefit.blocks.left_out_path import LeftOutPath, SolvedAnew, joined
+from onefit.blocks.left_out_path import KnownRefits, LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.passes import Passes
 from onefit.blocks.paths import net_path, ridge_path, solved_anew
@@ -29,9 +29,12 @@ class TunedPath(JudgedPath):
     Attributes
     ----------
     contest : Contest
+    refits : KnownRefits or None
+        At the choice, where every row was solved anew.
     """
 
     contest: Contest
+    refits: KnownRefits | None = None
 
 
 class Places(NamedTuple):
@@ -48,8 +51,8 @@ class Places(NamedTuple):
 class PathModels(Protocol):
     """What is judged along some paths."""
 
-    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
-        """Solve each at its strengths."""
+    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
+        """Solve each at its strengths, or where it stops early at the first ones, that may matter."""
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
         """What solves rows anew at places of each; nothing where the formula is all there is."""
@@ -63,7 +66,7 @@ class RidgeModels(NamedTuple):
 
     sums: RowSums
 
-    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
+    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
         return [ridge_path(self.sums, alphas) for alphas in strengths]
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
@@ -80,9 +83,10 @@ class NetModels(NamedTuple):
     ratios: tuple[float, ...]
     nonnegative: bool
 
-    def paths(self, strengths: list[Array]) -> list[LeftOutPath]:
+    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
+        asked = {"nonnegative": self.nonnegative, "early_stopping": early_stopping}
         own = zip(strengths, self.ratios, strict=True)
-        return [net_path(self.sums, alphas, ratio, nonnegative=self.nonnegative) for alphas, ratio in own]
+        return [net_path(self.sums, alphas, ratio, **asked) for alphas, ratio in own]
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
         found, start = list[SolvedAnew](), 0
@@ -138,28 +142,46 @@ def tune_net(
 def _tuned(
     rows: Rows, grids: list[Grid], models: PathModels, selection: Selection, *, early_stopping: bool
 ) -> list[TunedPath]:
+    own = rows, grids, models, selection
+    found = _tuned_along(*own, early_stopping=True, cut=True) if early_stopping else None
+    return found or _tuned_along(*own, early_stopping=early_stopping, cut=False) or []
+
+
+def _tuned_along(
+    rows: Rows,
+    grids: list[Grid],
+    models: PathModels,
+    selection: Selection,
+    *,
+    early_stopping: bool,
+    cut: bool,
+) -> list[TunedPath] | None:
+    """Tune on whole paths, or on what a guess leaves of them: None where left-out losses go on falling."""
     passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[LeftOutPath]()
     while not paths:
-        paths = models.paths(strengths)
+        paths = models.paths(strengths, early_stopping=cut)
         strengths, paths = _longer(grids, strengths, [path.guessed_risks for path in paths], paths)
         if paths:
-            path, known = joined(paths), _at_first(models, strengths)
-            path = path.anew(models.anew(paths, strengths, known))
+            held = [alphas[: path.coefs.shape[1]] for alphas, path in zip(strengths, paths, strict=True)]
+            path, known = joined(paths), _at_first(models, held)
+            path = path.anew(models.anew(paths, held, known))
             passes.begin()
             losses = passes.total(path)
-            ends = np.cumsum([len(alphas) for alphas in strengths])[:-1]
+            ends = np.cumsum([len(alphas) for alphas in held])[:-1]
             strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
     while more := _to_solve_anew([losses.of_some(at) for at in places], known, len(path.coefs)):
-        if not (exactly := models.anew(paths, strengths, more)):
+        if not (exactly := models.anew(paths, held, more)):
             break
         path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
         losses = passes.total(path)
-    seen = [
-        at[0] + visited(grid, alphas, losses.of_some(at), early_stopping)
-        for grid, alphas, at in zip(grids, strengths, places, strict=True)
-    ]
-    return chosen_of(np.concatenate(strengths), (path.coefs.T, path.intercepts), losses, seen, selection)
+    own = list(zip(grids, held, [losses.of_some(at) for at in places], strict=True))
+    if any(len(a) < len(b) and not _ends(*one) for a, b, one in zip(held, strengths, own, strict=True)):
+        return None
+    seen = [at[0] + visited(*one, early_stopping) for at, one in zip(places, own, strict=True)]
+    found = chosen_of(np.concatenate(held), (path.coefs.T, path.intercepts), losses, seen, selection)
+    chosen = (int(at[one.best]) for at, one in zip(seen, found, strict=True))
+    return [replace(one, refits=passes.refits(at)) for one, at in zip(found, chosen, strict=True)]
 
 
 def _longer(
@@ -209,7 +231,8 @@ def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
     """Strengths with a decade more at an end where the risk falls."""
     above = _added_above(grid, strengths)
     below = len(strengths) - len(grid.values) - above
-    on = grid.decade * np.array([grid.falls_above(risks), grid.falls_below(risks)])
+    is_whole = len(risks) == len(strengths)  # else more are known at the weak end
+    on = grid.decade * np.array([grid.falls_above(risks), is_whole and grid.falls_below(risks)])
     return grid.reaching(above + on[0], below + on[1])
 
 
@@ -221,24 +244,29 @@ def _added_above(grid: Grid, strengths: Array) -> int:
 def visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
     """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse."""
     risks, first = losses.risks, _added_above(grid, strengths)
-    stop = first + len(grid.values)
+    stop = min(first + len(grid.values), len(strengths))
     while stop < len(strengths) and grid.falls_below(risks[first:stop]):
         stop += 1
     if early_stopping:
-        stop = _past_minimum(losses, first, stop)
+        stop = _past_minimum(losses, first, stop) or stop
     while first > 0 and grid.falls_above(risks[first:stop]):
         first -= 1
     return np.arange(first, stop)
 
 
-def _past_minimum(losses: LossSums, first: int, stop: int) -> int:
+def _ends(grid: Grid, strengths: Array, losses: LossSums) -> bool:
+    """Whether a path stops before its last strength, or there."""
+    return _past_minimum(losses, _added_above(grid, strengths), len(strengths)) is not None
+
+
+def _past_minimum(losses: LossSums, first: int, stop: int) -> int | None:
     """Where a path ends that stops once its risk is clearly past the minimum."""
     risks = losses.risks
     for j in range(first + PATIENCE, stop):
         best = first + smallest(risks[first : j + 1])
         if j - best >= PATIENCE and risks[j] - risks[best] > CLEARLY_WORSE * losses.paired_errors(best)[j]:
             return j + 1
-    return stop
+    return None
 
 
 def chosen_of(

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onefit import cost
+from onefit._linalg import times
 from onefit._typing import Array, Index
 from onefit.blocks import (
+    ArrayRows,
     ChosenStrength,
     Rows,
     RowSums,
@@ -87,6 +89,15 @@ class TunedOnRows:
     def estimate(self, rows: Rows) -> BlocksEstimate:
         """Risk of the choice, and how far it may be off, in one more pass."""
         return estimate_rows(rows, self.judge, self.metric, count=self.count, classes=self.classes)
+
+    def values(self, rows: ArrayRows) -> RowValues:
+        """Left-out values of all rows, in one more pass where refits are not known."""
+        refits = self.path.refits
+        if refits is None:
+            return RowValues.joined(list(rows.each(self.judge.left_out)))
+        best, weights = self.path.best, np.ones(len(rows.y)) if rows.weights is None else rows.weights
+        fitted = times(rows.X, self.path.coefs[best]) + self.path.levels[best]
+        return self.judge.of_refits(fitted, rows.y, weights, refits)
 
     def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
         """Left-out predictors of the pass; rows are left out anew, worst first, until bounds are enough."""

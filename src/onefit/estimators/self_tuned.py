@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
-from onefit.blocks import ArrayRows, NetWithoutSets, Rows, RowValues, search_net_without_sets
+from onefit.blocks import ArrayRows, NetWithoutSets, Rows, search_net_without_sets
 from onefit.blocks.rows import SAMPLE, Block
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
@@ -242,7 +242,7 @@ class SelfTuned(Penalized):
         rows = ArrayRows(sample.X, y, sample.weights if sample.weighted else None, n_jobs=self.n_jobs)
         found = tune_rows(self, rows) if has_passes(self) else tune_curved(self, rows)
         self._take_rows(found)
-        values = RowValues.joined(list(rows.each(found.judge.left_out)))
+        values = found.values(rows)
         path = found.path
         problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
         fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)

@@ -189,13 +189,13 @@ class Patterns:
         return j, k
 
     def _models(self, Z: Array, y: Array, weights: Array, j: Index, b: Index) -> QuadraticModels:
-        """Rows b at strengths j."""
+        """Rows b at strengths j, which ascend."""
         z, w, inside = Z[:, b], weights[b], self.supports.inside[:, j]
         kept = 1.0 - w * self.base_leverage
         pull = np.empty_like(z)
-        for strength in np.unique(j):
-            own = j == strength
-            pull[:, own] = product(self.pulls[strength], z[:, own])
+        starts = np.flatnonzero(np.diff(j, prepend=-1))
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), j.size], strict=False):
+            pull[:, start:stop] = product(self.pulls[j[start]], z[:, start:stop])
         at_fit = self.base[:, j]
         base = at_fit + self.drift[:, j] * w
         on_support = np.where(inside, z, 0.0)

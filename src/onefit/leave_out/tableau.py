@@ -350,17 +350,18 @@ def _inputs(
     for some, Q, padding in groups:
         size = Q.shape[1]
         here, own = (Q, some[:, None]), pull[Q, some[:, None]]
+        on_support = inside[here]
         place = table.at if table.is_shared else table.at[some]
         system = np.empty((len(some), size + 1, size + 1))
         system[:, :size, :size] = table.responses.corners(place, Q)
         system[:, :size, size] = -own
-        system[:, size, :size] = d[some, None] * np.where(inside[here], own, -own)
+        system[:, size, :size] = d[some, None] * np.where(on_support, own, -own)
         system[:, size, size] = 1.0 - d[some] * leverage[some]
         system[:, :size][padding] = 0.0
         system[:, size, :size][padding] = 0.0
         system[:, np.arange(size), np.arange(size)] += padding
         rhs = np.zeros((cases + 1, len(some), size + 1))  # the last for the slack
-        wanted = keep[:, some, None] * np.where(inside[here], 0.0, l1[here] * signs[here])
+        wanted = keep[:, some, None] * np.where(on_support, 0.0, l1[here] * signs[here])
         rhs[:-1, :, :size] = np.where(padding, 0.0, base[:, *here] - wanted)
         rhs[:-1, :, size], rhs[-1, :, size] = d[some] * at_base[:, some], 1.0
         x = np.moveaxis(_linalg.solve_each(system, np.moveaxis(rhs, 0, 2)), 2, 0)

@@ -22,7 +22,7 @@ def table(n=200, p=80, seed=0):
 
 @pytest.fixture
 def solved(monkeypatch):
-    """Strengths that were asked for and solved, one entry a path; rows are left out exactly at all of them."""
+    """Strengths that were asked for and solved, one entry a path; rows are left out exactly at all."""
     monkeypatch.setattr(cost, "IN_A_PATH", np.inf)
     counts, net_path = [], tuning.net_path
 
@@ -64,8 +64,7 @@ def test_the_guess_is_generalised_cross_validation(ratio, intercept):
         )
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__} {model.l1_ratio}"
-                         if isinstance(model, ElasticNetLOO) else f"{type(model).__name__} {model.positive}")  # fmt: skip
+@pytest.mark.parametrize("model", MODELS, ids=str)
 def test_nothing_but_time_hangs_on_where_a_path_ends(model, solved, monkeypatch):
     X, y = table()
     cut = type(model)(**model.get_params()).fit(X, y)
@@ -81,7 +80,7 @@ def test_paths_that_ended_too_soon_are_solved_whole(solved, monkeypatch):
     X, y = table(seed=1)
     right = LassoLOO(alphas=40).fit(X, y)
     solved.clear()
-    monkeypatch.setattr(GuessedRisks, "ends_by", lambda _, found, *strengths: len(found.support) > 1)
+    monkeypatch.setattr(GuessedRisks, "ends_by", lambda _, found, *_strengths: len(found.support) > 1)
     same(LassoLOO(alphas=40).fit(X, y), right)
     assert solved[0][1] < solved[-1][1] == solved[-1][0]
 

@@ -21,7 +21,7 @@ from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
 from onefit.leave_out.tableau import Tableau
 from onefit.numerics import EPS, LEAST_SLACK, NOISE, ON_BOUND
 
-AT_HAND = 2**17  # numbers of an array of all strengths that is made at once
+AT_HAND = 2**16  # numbers of an array of all strengths that is made at once
 SURE = 1.0 + 1e-6  # factor on a bound that rounding does not undo
 
 

@@ -60,7 +60,7 @@ class StackedResponses(Responses):
             if Q.size:
                 columns = self.H[at[some, None], :, Q]  # (r, size, q)
                 own = np.where(padding, 0.0, inputs[:, Q, some[:, None]])
-                moved[:, some] = np.einsum("rsq,mrs->mrq", columns, own)
+                moved[:, some] = np.matmul(own.swapaxes(0, 1), columns).swapaxes(0, 1)
         return moved.swapaxes(1, 2)
 
 
@@ -155,6 +155,11 @@ class Elimination(NamedTuple):
     def held(self) -> Array:
         """What the kinks hold of the coordinates of the supports."""
         return np.where(self.inside, self.l1 * self.sign, 0.0)
+
+    def held_at(self, j: Index, k: Index) -> Array:
+        """The same of coordinates j of problems k."""
+        at = (j, 0 * k) if self.is_shared else (j, k)
+        return np.where(self.inside[at], self.l1[at] * self.sign[at], 0.0)
 
     def of(self, which: Index | slice) -> Elimination:
         """Those of some problems."""

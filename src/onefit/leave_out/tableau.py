@@ -325,8 +325,7 @@ class Tableau:
         free += base
         free -= table.moved(inputs, groups)
         j, k = places(exchanged)
-        held = np.broadcast_to(table.held, exchanged.shape)
-        free[:, j, k] = inputs[:, j, k] + held[j, k] * keep[:, k]
+        free[:, j, k] = inputs[:, j, k] + table.held_at(j, k) * keep[:, k]
         return free, tau, slack
 
 

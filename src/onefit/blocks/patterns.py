@@ -194,8 +194,8 @@ class Patterns:
         kept = 1.0 - w * self.base_leverage
         pull = np.empty_like(z)
         starts = np.flatnonzero(np.diff(j, prepend=-1))
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), j.size], strict=False):
-            pull[:, start:stop] = product(self.pulls[j[start]], z[:, start:stop])
+        for first, stop in zip(starts.tolist(), [*starts[1:].tolist(), j.size], strict=True):
+            pull[:, first:stop] = product(self.pulls[j[first]], z[:, first:stop])
         at_fit = self.base[:, j]
         base = at_fit + self.drift[:, j] * w
         on_support = np.where(inside, z, 0.0)

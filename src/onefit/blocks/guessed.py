@@ -18,33 +18,44 @@ from onefit.blocks.sums import RowSums
 from onefit.numerics import LEAST_SLACK
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE
 
-SURELY = 1.5  # times the rise that ends a path: it is a guess
+SURELY = (1.5, 6.0)  # times the rise that ends a path, at first, and where left-out losses go on falling
 PARAMETERS = 2.0  # that a guess may be off by: it jumps where one joins
+EVERY = 3  # strengths, one of which is looked at
 
 
 @dataclass(eq=False)
 class GuessedRisks:
-    """What is guessed of the strengths so far, strongest first."""
+    """What is guessed of the strengths so far, strongest first.
+
+    Attributes
+    ----------
+    sums : RowSums
+    surely : float
+        Times the rise that ends a path; infinite for a path that is whole.
+    """
 
     sums: RowSums
+    surely: float
     _lowest: tuple[float, Array] = (np.inf, np.zeros(0))  # with its coefficients
-    _since: int = 0  # strengths since the lowest
+    _count: int = 0
+    _best: int = 0
 
     def ends_by(self, found: Optimum, l1: float, l2: float) -> bool:
         """Whether the risk is past its minimum at the next optimum for certain, even if guesses are off."""
+        self._count += 1
+        if np.isinf(self.surely) or self._count % EVERY:
+            return False
         risk, coef = self._risk(found, l1, l2), np.zeros(len(self.sums.means))
         coef[found.support] = found.beta
         if risk < self._lowest[0]:
-            self._lowest, self._since = (risk, coef), 0
-            return False
-        self._since += 1
-        if self._since < PATIENCE:
+            self._lowest, self._best = (risk, coef), self._count
+        if self._count - self._best < PATIENCE:
             return False
         least, apart = self._lowest[0], coef - self._lowest[1]
         moved = max(float(apart @ (self.sums.gram @ apart)), 0.0) / self.sums.weight
         error = 2.0 * float(np.sqrt(moved * least / self.sums.count))
         jump = 2.0 * PARAMETERS * least / self.sums.count
-        return risk - least > SURELY * CLEARLY_WORSE * error + jump
+        return risk - least > self.surely * CLEARLY_WORSE * error + jump
 
     def _risk(self, found: Optimum, l1: float, l2: float) -> float:
         """By the sums, since G β = Xᵀy − l1 sign β − l2 β on the support, and K's factor."""

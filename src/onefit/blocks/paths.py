@@ -31,7 +31,7 @@ SINGLE = 2e-5
 
 
 def solve_net(
-    sums: RowSums, alphas: Array, l1_ratio: float, *, nonnegative: bool = False, early_stopping: bool = False
+    sums: RowSums, alphas: Array, l1_ratio: float, *, nonnegative: bool = False, surely: float = np.inf
 ) -> tuple[Array, Array, tuple[Directions, ...]]:
     """Coefficients, what refits take off them, and leverages at every strength.
 
@@ -44,14 +44,19 @@ def solve_net(
     l1_ratio : float
     nonnegative : bool, default False
         Whether no coefficient goes below zero.
-    early_stopping : bool, default False
-        Leave strengths out past which the risk is guessed to be clearly beyond its minimum.
+    surely : float, default inf
+        How many times as far as its error the guessed risk rises past its minimum before the path ends.
     """
     p, J = len(sums.means), len(alphas)
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
     coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
-    supports, follow, slopes, guessed = list[Index](), PathLeverages(p), np.zeros((p, J)), GuessedRisks(sums)
+    supports, follow, slopes, guessed = (
+        list[Index](),
+        PathLeverages(p),
+        np.zeros((p, J)),
+        GuessedRisks(sums, surely),
+    )
     for j, found in enumerate(optima(sums, l1, l2, nonnegative=nonnegative)):
         support = found.support
         supports.append(np.sort(support))
@@ -60,7 +65,7 @@ def solve_net(
         if l2[j] == 0:
             drifts[support, j] = found.solved(slopes[support, j]) / sums.weight
             follow.add(found)
-        if early_stopping and guessed.ends_by(found, l1[j], l2[j]):
+        if guessed.ends_by(found, l1[j], l2[j]):
             break
     stop = len(supports)
     coefs, drifts, slopes = coefs[:, :stop], drifts[:, :stop], slopes[:, :stop]
@@ -193,7 +198,7 @@ def net_path(
     l1_ratio: float = 1.0,
     *,
     nonnegative: bool = False,
-    early_stopping: bool = False,
+    surely: float = np.inf,
 ) -> LeftOutPath:
     """Lasso or elastic net at every strength, exactly.
 
@@ -207,11 +212,11 @@ def net_path(
         In (0, 1].
     nonnegative : bool, default False
         Whether no coefficient goes below zero.
-    early_stopping : bool, default False
-        Leave strengths out past which the risk is guessed to be clearly beyond its minimum.
+    surely : float, default inf
+        How many times as far as its error the guessed risk rises past its minimum before the path ends.
     """
     own = sums, alphas, l1_ratio
-    return _path(sums, *solve_net(*own, nonnegative=nonnegative, early_stopping=early_stopping))
+    return _path(sums, *solve_net(*own, nonnegative=nonnegative, surely=surely))
 
 
 def solved_anew(

@@ -9,6 +9,7 @@ strengths are problems of one ``Tableau``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -193,8 +194,7 @@ class Patterns:
         z, w, inside = Z[:, b], weights[b], self.supports.inside[:, j]
         kept = 1.0 - w * self.base_leverage
         pull = np.empty_like(z)
-        starts = np.flatnonzero(np.diff(j, prepend=-1))
-        for first, stop in zip(starts.tolist(), [*starts[1:].tolist(), j.size], strict=True):
+        for first, stop in pairwise([*np.flatnonzero(np.diff(j, prepend=-1)).tolist(), j.size]):
             pull[:, first:stop] = product(self.pulls[j[first]], z[:, first:stop])
         at_fit = self.base[:, j]
         base = at_fit + self.drift[:, j] * w

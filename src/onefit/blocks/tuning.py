@@ -10,11 +10,12 @@ import numpy as np
 
 from onefit import cost
 from onefit._typing import Array, Index
+from onefit.blocks.guessed import SURELY
 from onefit.blocks.left_out_path import KnownRefits, LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.passes import Passes
 from onefit.blocks.paths import net_path, ridge_path, solved_anew
-from onefit.blocks.rows import Rows
+from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
@@ -51,8 +52,8 @@ class Places(NamedTuple):
 class PathModels(Protocol):
     """What is judged along some paths."""
 
-    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
-        """Solve each at its strengths, or where it stops early at the first ones, that may matter."""
+    def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
+        """Solve each at its strengths, or at the first ones, past which nothing matters: ``guessed``."""
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
         """What solves rows anew at places of each; nothing where the formula is all there is."""
@@ -66,7 +67,7 @@ class RidgeModels(NamedTuple):
 
     sums: RowSums
 
-    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
+    def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
         return [ridge_path(self.sums, alphas) for alphas in strengths]
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
@@ -83,10 +84,11 @@ class NetModels(NamedTuple):
     ratios: tuple[float, ...]
     nonnegative: bool
 
-    def paths(self, strengths: list[Array], *, early_stopping: bool) -> list[LeftOutPath]:
-        asked = {"nonnegative": self.nonnegative, "early_stopping": early_stopping}
-        own = zip(strengths, self.ratios, strict=True)
-        return [net_path(self.sums, alphas, ratio, **asked) for alphas, ratio in own]
+    def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
+        return [
+            net_path(self.sums, alphas, ratio, nonnegative=self.nonnegative, surely=surely)
+            for alphas, ratio in zip(strengths, self.ratios, strict=True)
+        ]
 
     def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
         found, start = list[SolvedAnew](), 0
@@ -142,9 +144,12 @@ def tune_net(
 def _tuned(
     rows: Rows, grids: list[Grid], models: PathModels, selection: Selection, *, early_stopping: bool
 ) -> list[TunedPath]:
-    own = rows, grids, models, selection
-    found = _tuned_along(*own, early_stopping=True, cut=True) if early_stopping else None
-    return found or _tuned_along(*own, early_stopping=early_stopping, cut=False) or []
+    may_end = early_stopping and isinstance(rows, ArrayRows)  # others are not gone over again for a guess
+    attempts = (
+        _tuned_along(rows, grids, models, selection, surely, early_stopping=early_stopping)
+        for surely in (*(SURELY if may_end else ()), np.inf)
+    )
+    return next(found for found in attempts if found is not None)
 
 
 def _tuned_along(
@@ -152,14 +157,14 @@ def _tuned_along(
     grids: list[Grid],
     models: PathModels,
     selection: Selection,
+    surely: float,
     *,
     early_stopping: bool,
-    cut: bool,
 ) -> list[TunedPath] | None:
-    """Tune on whole paths, or on what a guess leaves of them: None where left-out losses go on falling."""
+    """Tune on what a guess leaves of paths: None where left-out losses do not end them there."""
     passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[LeftOutPath]()
     while not paths:
-        paths = models.paths(strengths, early_stopping=cut)
+        paths = models.paths(strengths, surely)
         strengths, paths = _longer(grids, strengths, [path.guessed_risks for path in paths], paths)
         if paths:
             held = [alphas[: path.coefs.shape[1]] for alphas, path in zip(strengths, paths, strict=True)]

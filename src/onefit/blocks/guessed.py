@@ -49,8 +49,8 @@ class GuessedRisks:
         coef[found.support] = found.beta
         if risk < self._lowest[0]:
             self._lowest, self._best = (risk, coef), self._count
-        if self._count - self._best < PATIENCE:
-            return False
+        if self._count - self._best < PATIENCE or not self._lowest[1].any():
+            return False  # beside the constant model a rise is that of a few rows
         least, apart = self._lowest[0], coef - self._lowest[1]
         moved = max(float(apart @ (self.sums.gram @ apart)), 0.0) / self.sums.weight
         error = 2.0 * float(np.sqrt(moved * least / self.sums.count))

@@ -49,14 +49,9 @@ def solve_net(
     """
     p, J = len(sums.means), len(alphas)
     l1, l2 = sums.weight * l1_ratio * alphas, sums.weight * (1.0 - l1_ratio) * alphas
-    coefs, drifts = np.zeros((p, J)), np.zeros((p, J))
+    coefs, drifts, slopes = np.zeros((3, p, J))
     shrink = 1.0 - 1.0 / sums.count  # what a refit without a row of mean weight keeps of the penalty
-    supports, follow, slopes, guessed = (
-        list[Index](),
-        PathLeverages(p),
-        np.zeros((p, J)),
-        GuessedRisks(sums, surely),
-    )
+    supports, follow, guessed = list[Index](), PathLeverages(p), GuessedRisks(sums, surely)
     for j, found in enumerate(optima(sums, l1, l2, nonnegative=nonnegative)):
         support = found.support
         supports.append(np.sort(support))

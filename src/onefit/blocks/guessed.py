@@ -49,13 +49,18 @@ class GuessedRisks:
         coef[found.support] = found.beta
         if risk < self._lowest[0]:
             self._lowest, self._best = (risk, coef), self._count
-        if self._count - self._best < PATIENCE or not self._lowest[1].any():
-            return False  # beside the constant model a rise is that of a few rows
-        least, apart = self._lowest[0], coef - self._lowest[1]
+        if self._count - self._best < PATIENCE:
+            return False
+        least, best = self._lowest
+        without = float(self.sums.squares[0]) / self.sums.weight  # beside a gain that is none so are rises
+        return self._is_clear(risk - least, coef - best) and self._is_clear(without - least, best)
+
+    def _is_clear(self, rise: float, apart: Array) -> bool:
+        """Whether a rise from the lowest risk is beyond its error, and what a guess may be off by."""
+        least, n = self._lowest[0], self.sums.count
         moved = max(float(apart @ (self.sums.gram @ apart)), 0.0) / self.sums.weight
-        error = 2.0 * float(np.sqrt(moved * least / self.sums.count))
-        jump = 2.0 * PARAMETERS * least / self.sums.count
-        return risk - least > self.surely * CLEARLY_WORSE * error + jump
+        error = 2.0 * float(np.sqrt(moved * least / n))
+        return rise > self.surely * CLEARLY_WORSE * error + 2.0 * PARAMETERS * least / n
 
     def _risk(self, found: Optimum, l1: float, l2: float) -> float:
         """By the sums, since G β = Xᵀy − l1 sign β − l2 β on the support, and K's factor."""

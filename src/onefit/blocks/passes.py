@@ -46,7 +46,7 @@ class Passes:
 
     def refits(self, at: int) -> KnownRefits | None:
         """Those without each row at a strength, where all of them are known."""
-        if not self._kept or not all(one.exact[at] for one in self._kept):
+        if not self._kept or not all(one.rounds and one.exact[at] for one in self._kept):
             return None
         return KnownRefits(
             *(np.concatenate([part[at] for part in parts]) for parts in zip(*self._found, strict=True))

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out import proximal, stages
+from onefit.leave_out import proximal, stages, tableau
 from onefit.leave_out.engine import leave_out
 from onefit.leave_out.refit import without
 from onefit.leave_out.tableau import Watched
@@ -108,6 +108,31 @@ def test_mixed_steps_settle_where_the_refits_are_in_fewer_rounds(loss, penalty, 
     np.testing.assert_allclose(ends.eta[ends.settled], refits[ends.settled], atol=1e-7)
     assert ends.settled.mean() > 0.9
     assert rounds[1] < rounds[0]
+
+
+@pytest.mark.parametrize(("loss", "penalty"), FITS)
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_columns_that_enter_join_after_a_round(loss, penalty, store, monkeypatch):
+    """Without that problems go on up to an end, and from there again with the columns that they lack."""
+    fit, again = sparse_counts(loss, penalty, store), []
+    rows, go_on = np.flatnonzero(fit.problem.weights > 0), proximal.RowProblems.of.__func__
+
+    def counted(cls, table, which, *others):
+        again[-1] += len(which)
+        return go_on(cls, table, which, *others)
+
+    monkeypatch.setattr(proximal.RowProblems, "of", classmethod(counted))
+    monkeypatch.setattr(tableau, "NEARBY", 0.999)
+    ends = []
+    for join_first in (proximal._join_first, lambda *_: False):
+        again.append(0)
+        monkeypatch.setattr(proximal, "_join_first", join_first)
+        ends.append(proximal.iterate(Watched.of(fit), rows, 1.0))
+    assert again[0] - len(rows) < 0.5 * again[1]
+    refits = np.array([without(fit, i).eta[i] for i in rows])
+    for one in ends:
+        assert one.settled.mean() > 0.8
+        assert np.all(np.abs(one.eta - refits) <= one.bounds + CERTIFIED)
 
 
 def test_ends_go_on_from_where_they_are():

@@ -28,7 +28,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.exchange import QuadraticModels
-from onefit.leave_out.proximal_proof import Proof
+from onefit.leave_out.proximal_proof import Proof, entering
 from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import CALM, falling
@@ -113,6 +113,8 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
         settled=np.zeros(m, dtype=bool),
     )
     part, moved = np.arange(m), bool(starts)
+    if not moved:
+        moved = _join_first(watched, rows, ends)
     for _ in range(JOINED):
         table = watched.table()
         if table is None:
@@ -132,6 +134,26 @@ def iterate(watched: Watched, rows: Index, tol: float, starts: Sequence[Directio
         watched.join(joining)
         moved = True
     return ends
+
+
+def _join_first(watched: Watched, rows: Index, ends: Ends) -> bool:
+    """Take a round from the fit, and watch the columns that should enter there; whether one was taken.
+
+    Most that enter at all do so at once: rounds up to an end without them would be lost.
+    """
+    table = watched.table()
+    if table is None:
+        return False
+    joining = np.zeros(len(watched.eligible), dtype=bool)
+    for some in _in_chunks(np.arange(len(rows)), watched.fit.problem.n):
+        run = RowProblems.at_fit(table, rows[some])
+        if run.is_model:  # a round leads to the end
+            return False
+        run.go(np.inf)
+        joining |= entering(run, watched.eligible)
+        run.move(ends, some)
+    watched.join(joining)
+    return True
 
 
 @dataclass(eq=False)
@@ -326,13 +348,18 @@ class RowProblems:
 
     def hand_over(self, ends: Ends, part: Index, proof: Proof) -> None:
         """Write where the problems have come to, and whether they need no other columns there."""
-        table, finite = self.table, np.isfinite(self.eta).all(axis=0)
+        finite = self.move(ends, part)
+        ends.settled[part] = proof.fine & finite & proof.is_stationary
+        ends.bounds[part] = np.where(finite, proof.bounds, np.inf)
+
+    def move(self, ends: Ends, part: Index) -> Mask:
+        """Write where the problems have come to; those that are anywhere."""
+        table, finite = self.table, np.asarray(np.isfinite(self.eta).all(axis=0))
         there, which = part[finite], np.flatnonzero(finite)
         ends.coef[np.ix_(there, table.columns)] = self.beta.T[which]
         ends.intercept[there] = (self.intercept - table.means @ self.beta)[which]
         ends.eta[there] = self.eta[self.rows[which], which]
-        ends.settled[part] = proof.fine & finite & proof.is_stationary
-        ends.bounds[part] = np.where(finite, proof.bounds, np.inf)
+        return finite
 
 
 def farthest(one: Array, other: Array) -> Array:

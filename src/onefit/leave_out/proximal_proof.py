@@ -70,8 +70,10 @@ class Proof:
 
     @cached_property
     def used(self) -> Mask:
-        """Coordinates that some problem has, or that the fit has: (q,)."""
-        return np.asarray(np.any(self.run.stacked != 0, axis=1) | self.run.table.inside)
+        """Coordinates that some problem has or would have a little further on, or that the fit has: (q,)."""
+        run = self.run
+        further = np.any(self._left[:, run.settled] != 0, axis=1)
+        return np.asarray(np.any(run.stacked != 0, axis=1) | further | run.table.inside)
 
     @cached_property
     def _off(self) -> Mask:
@@ -147,6 +149,17 @@ class Proof:
             length = prove.radius(R, norm, travelled, widest, low)
             length = np.where(run.settled & (slack >= LEAST_SLACK), length, np.inf)
             return length, travelled, widest, np.sqrt(own / slack)
+
+
+def entering(run: RowProblems, eligible: Mask) -> Mask:
+    """Columns off the working set that should join it where the problems are: (p,)."""
+    fit, which = run.table.fit, np.flatnonzero(np.isfinite(run.eta).all(axis=0))
+    l1, _ = fit.problem.separable.strengths(eligible.shape)
+    sizes = np.abs(_linalg.transposed_times(fit.problem.X, run.slopes(which)))
+    bound = np.multiply.outer(l1, run.keep[which])
+    found = eligible & np.any(sizes > (1.0 + ON_BOUND) * bound, axis=1)
+    found[run.table.columns] = False
+    return found
 
 
 def _lowest(run: RowProblems, *, curved: bool) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.losses.base import Bending, CoupledLoss
 from onefit.losses.composed import straight_part
 from onefit.penalties import Tangent
 from onefit.problem import Problem
@@ -97,7 +98,15 @@ class Fit:
 
     def bent(self, change: Array) -> Array:
         """D times a change of the linear predictors: how the gradients of the rows change with it."""
-        return _linalg.row_times(self.hessian, change)
+        if self._bending is None:
+            return _linalg.row_times(self.hessian, change)
+        return self.problem.per_row(self._bending(change))
+
+    @cached_property
+    def _bending(self) -> Bending | None:
+        """What coupled losses make of changes without a matrix for each row."""
+        loss = self.problem.loss
+        return loss.bending(self.problem.y, self.eta) if isinstance(loss, CoupledLoss) else None
 
     @cached_property
     def objective(self) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Self
+from functools import partial
+from typing import Self, TypeAlias
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.parameters import Parametrised
 from onefit.pieces import Interval, Pieces
@@ -131,6 +134,9 @@ class Loss(Parametrised, ABC):
         return deepcopy(self)
 
 
+Bending: TypeAlias = Callable[[Array], Array]
+
+
 class CoupledLoss(Loss):
     """A loss that ties the c outputs of a row together: its second derivatives are matrices (c, c).
 
@@ -143,6 +149,10 @@ class CoupledLoss(Loss):
     >>> Multinomial(3).hessian(np.array([0.0]), np.zeros((1, 3))).shape
     (1, 3, 3)
     """
+
+    def bending(self, y: Array, eta: Array) -> Bending:
+        """What second derivatives make of changes of ``eta``: (n, c), and perhaps more axes."""
+        return partial(_linalg.row_times, self.hessian(y, eta))
 
 
 class UnitDispersion(Loss):

@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import xlogy
 
+from onefit import _linalg
 from onefit._typing import Array, Mask
-from onefit.losses.base import CoupledLoss, Loss, UnitDispersion
+from onefit.losses.base import Bending, CoupledLoss, Loss, UnitDispersion
 from onefit.pieces import Pieces
 
 
@@ -170,6 +171,9 @@ class Multinomial(CoupledLoss, UnitDispersion):
         np.einsum("aan->an", matrices)[...] += share
         return _laid_out(matrices.transpose(2, 0, 1), eta)
 
+    def bending(self, y: Array, eta: Array) -> Bending:
+        return CovarianceOfClasses(_shares(eta))
+
     def third(self, y: Array, eta: Array) -> Array:
         p = _shares(eta)
         eye = np.eye(self.n_classes)
@@ -186,6 +190,25 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
     def self_concordance(self) -> float:
         return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceOfClasses:
+    """(diag p − p pᵀ) times changes of the linear predictors of each row.
+
+    Attributes
+    ----------
+    shares : (n, c) array
+        p, of each class.
+    """
+
+    shares: Array
+
+    def __call__(self, change: Array) -> Array:
+        shares = _linalg.with_axes(self.shares, change)
+        moved = change - (shares * change).sum(axis=1, keepdims=True)
+        moved *= shares
+        return np.asarray(moved)
 
 
 def _laid_out(values: Array, eta: Array) -> Array:

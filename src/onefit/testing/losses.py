@@ -70,6 +70,9 @@ def check_loss(loss: Loss, y: ArrayLike, eta: ArrayLike | None = None, *, rng: i
     _check_convexity(loss, target, at, generator)
     _check_pieces(loss, target[inside], at[inside])
     if isinstance(loss, CoupledLoss):
+        moved = generator.normal(size=(*at.shape, 2))
+        bent = np.einsum("nab,nbt->nat", loss.hessian(target, at), moved)
+        same(loss.bending(target, at)(moved), bent, "bending is not what the Hessian makes", 1e-7, 1e-9)
         return
     X, weights = 0.5 * generator.normal(size=(len(target), 3)), generator.uniform(0.5, 1.5, len(target))
     problem = Problem(loss, L2(ALPHA), X, target, weights)

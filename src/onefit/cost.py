@@ -82,6 +82,16 @@ def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
     return Work(products * outputs, calls, 5.0 * n * outputs)
 
 
+def passes(n: int, stored: float, factored: int, outputs: int) -> Work:
+    """A step in the coefficients with a factor that is at hand, downdated by a set of rows, one of many.
+
+    Two products with X, two solves, a share of the forms of the rows that leave, and the slopes of the loss;
+    all of it in blocks that stay in the cache (``benchmarks/chord_cost.py``).
+    """
+    products = 2.0 * stored * outputs + (2.0 + outputs / 4.0) * float(factored) ** 2
+    return Work(products, 30.0, 1.2 * n * outputs)
+
+
 def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
     step = newton_step(n, p, k)

@@ -7,7 +7,7 @@ import pytest
 
 from onefit.curvature import CoupledBlock
 from onefit.fit import Fit
-from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
+from onefit.leave_out.averaged import has_some_steps, step_by_average, step_of_rows
 from onefit.leave_out.engine import begin, leave_out
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.prove import far_rows
@@ -113,7 +113,7 @@ def test_steps_of_some_rows_are_those_of_all() -> None:
     fit = _classes()
     K = curvature_of_refits(fit)
     assert isinstance(K, CoupledBlock)
-    assert has_average(fit, K)
+    assert has_some_steps(fit, K)
     rows = np.array([5, 0, 77, 599])
     np.testing.assert_allclose(K.forms_of(rows), K.quadratic_forms()[rows], rtol=1e-10)
     np.testing.assert_allclose(step_of_rows(fit, K, rows), one_step(fit, K).eta[rows], rtol=1e-10)

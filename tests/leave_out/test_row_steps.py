@@ -26,7 +26,7 @@ N = 90
 
 def fitted(classes: int) -> Fit:
     rng = np.random.default_rng(0)
-    X = sp.random(N, 40 if classes > 2 else 200, density=0.2, format="csr", random_state=0)
+    X = sp.random(N, 100 if classes > 2 else 200, density=0.2, format="csr", random_state=0)
     y = rng.integers(0, classes, N).astype(float)
     loss = Multinomial(classes) if classes > 2 else Logistic()
     intercept = np.ones(classes, dtype=bool) if classes > 2 else np.array(True)

@@ -34,18 +34,19 @@ from onefit.leave_out.chords import (
     FoldProblems,
     LeftOutCurvature,
     Point,
+    goes_by_coefficients,
     repeat_steps,
 )
+from onefit.leave_out.coef_steps import EndsOfSteps, one_step_from, steps_in_coefficients
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.prove import Widths
-from onefit.leave_out.reach import ByRow, Reach, bounds_at, nothing_is_known, reach_at_most
+from onefit.leave_out.reach import ByRow, Reach, bounds_at, bounds_of_steps, reach_at_most
 from onefit.leave_out.rescaling import Rescaling, Spread, rescaling
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
-from onefit.leave_out.step_bounds import radius_of_step
 from onefit.numerics import LEAST_SLACK
 from onefit.problem import some_sets
 
@@ -228,10 +229,21 @@ class Blocks:
         settled = np.flatnonzero(end.settled)
         own, rows, place = self.folds.judged(which[settled])
         self.eta[place] = end.point.eta[rows, ..., settled[own]]
+        self._end(which, settled, Direction(end.point.coef, end.point.intercept), bounds)
+
+    def _end(self, which: Index, settled: Index, at: Direction, bounds: ByRow) -> None:
+        """Take over where some of the folds ``which`` came to, and bounds of their values."""
+        own, rows, place = self.folds.judged(which[settled])
         self.bounds[place] = bounds(settled[own], rows)
-        coefs, levels = end.point.coef.T[settled], end.point.intercept.T[settled]
-        for k, coef, level in zip(which[settled].tolist(), coefs, levels, strict=True):
+        for k, coef, level in zip(which[settled].tolist(), *(part.T[settled] for part in at), strict=True):
             self.ends[k] = Direction(coef.T, np.asarray(level.T))
+
+    def settle_at(self, which: Index, ends: EndsOfSteps, reach: Reach) -> None:
+        """Take over the values of some folds whose parameters have settled."""
+        settled = np.flatnonzero(ends.settled)
+        own, rows, place = self.folds.judged(which[settled])
+        self.eta[place] = ends.predictors(self.fit.problem.X, rows, settled[own])
+        self._end(which, settled, Direction(ends.coef, ends.intercept), reach.off(ends.length))
 
 
 # --- the block formula -----------------------------------------------------------------------------
@@ -253,7 +265,7 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
     moved = forms.unstack(change, fit.problem.outputs)
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
     norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
-    bounds = _bound_steps(blocks, batch, _reach(blocks, batch, forms, kept, slack), norm)
+    bounds = bounds_of_steps(fit, _reach(blocks, batch, forms, kept, slack), norm)
     own, rows, place = blocks.folds.judged(which)
     blocks.eta[place] = fit.eta[rows] + moved[own, batch.places(own, rows)]
     blocks.bounds[place] = np.where(possible[own], bounds(own, rows), np.inf)
@@ -267,21 +279,6 @@ def _reach(blocks: Blocks, batch: Batch, forms: Forms, kept: Array, slack: Array
     own = forms.left_out(kept)
     spread = blocks.curvature_at(batch.shrink)[1].spread.of(batch.which)
     return Reach(widths, lambda j, rows: own[j, batch.places(j, rows)], spread)
-
-
-def _bound_steps(blocks: Blocks, batch: Batch, reach: Reach, norm: Array) -> ByRow:
-    """Bounds of the predictors one step away."""
-    problem, R = blocks.fit.problem, blocks.fit.problem.self_concordance()
-    if R is None or problem.loss.jumps or blocks.fit.is_kinked:
-        return nothing_is_known
-    length = radius_of_step(R, norm, reach.widths, reach.spread)
-
-    def found(own: Index, rows: Index) -> Array:
-        with np.errstate(invalid="ignore"):
-            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
-        return np.where(np.isfinite(length[own]), off, np.inf)
-
-    return found
 
 
 def _without(blocks: Blocks, batch: Batch) -> WithoutFolds:
@@ -302,10 +299,13 @@ def _steps(blocks: Blocks, batch: Batch, step: WithoutFolds, tol: float, most: i
 
 def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
     """Repeat the steps of the folds of a batch, and bound what is left."""
-    step = _without(blocks, batch)
+    step, fit, refits = _without(blocks, batch), blocks.fit, blocks.refits(batch.which)
     reach = _reach(blocks, batch, step.forms, step.forms.kept, step.forms.slack)
-    end = _steps(blocks, batch, step, tol, most)
-    blocks.settle(batch.which, blocks.refits(batch.which), end, reach, step)
+    if not goes_by_coefficients(fit):
+        blocks.settle(batch.which, refits, _steps(blocks, batch, step, tol, most), reach, step)
+        return
+    start = one_step_from(fit, blocks.curvature_at(batch.shrink)[1], batch, step, blocks.leads)
+    blocks.settle_at(batch.which, steps_in_coefficients(refits, step, reach, start, most, tol), reach)
 
 
 def _chord_in_single(blocks: Blocks, batch: Batch, K: InSingle, tol: float, most: int) -> Batch:

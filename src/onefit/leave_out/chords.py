@@ -23,8 +23,10 @@ from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated, Products, factor
+from onefit.curvature.base import IN_CACHE
 from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
 from onefit.fit import Fit
+from onefit.leave_out.prove import concordance
 from onefit.leave_out.vertex import held_up_to
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
@@ -34,6 +36,8 @@ from onefit.solvers.stationary import sizes_of_gradients
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
 USUAL_STEPS = 8.0  # in which a set settles
+TOGETHER = 30  # sets that a sample solves together
+USUAL_PASSES = 4.0  # in which it settles where each is bounded at once
 END = 3.0  # products with X that tell the coefficients where steps ended, and bound what is left
 CLOSELY = 1e-2  # error of a step that is solved by products, relative: the next one removes it
 STANDS = 1e-6  # share of the slopes of all rows by which correlations may still move while patterns stay
@@ -42,12 +46,26 @@ STANDS = 1e-6  # share of the slopes of all rows by which correlations may still
 def chord_cost(fit: Fit, largest: int = 1) -> Work:
     """What a set of so many rows takes, about, until its steps settle."""
     problem, k, outputs = fit.problem, max(1, fit.tangent.size), fit.problem.n_outputs
+    if goes_by_coefficients(fit) and largest <= k:
+        stored = _linalg.as_columns(problem.X).n_stored
+        return cost.passes(problem.n, stored, k, outputs).times(USUAL_PASSES)
     factors = 1 if problem.is_coupled else outputs
     anew = cost.newton_step(problem.n, k, k).seconds / cost.PER_FLOP if largest > k else 0.0
     stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else problem.n**2
     step = cost.steps(problem.n, stored, min(k // factors, problem.n), outputs)
     ended = END * stored * outputs
     return step.times(USUAL_STEPS)._replace(flops=USUAL_STEPS * step.flops + ended + anew)
+
+
+def goes_by_coefficients(fit: Fit) -> bool:
+    """Whether steps and their bounds are told by coefficients that are fewer than rows.
+
+    Of a single output of few rows, all whose predictors stay in the cache, steps in the rows are fewer calls.
+    """
+    problem = fit.problem
+    tall = _linalg.has_columns(problem.X) and problem.X.shape[1] < problem.n
+    large = problem.is_coupled or (problem.has_one_output and TOGETHER * problem.n > IN_CACHE)
+    return tall and large and bool(concordance(fit))
 
 
 def chord_by_products(fit: Fit) -> Work:
@@ -166,12 +184,13 @@ class FoldProblems:
 
     def gradient(self, point: Point) -> Direction:
         """Gradient of each objective, and of the loss alone off the tangent."""
-        problem, tangent = self.fit.problem, self.fit.tangent
-        slope = self.slope(point.eta)
-        moved = point.coef - self.fit.coef[..., None]
-        penalty = tangent.gradient[..., None] + tangent.curve(moved)
-        coef, level = problem.gradient_of(slope)
-        return Direction(coef + self.keeps * penalty, level)
+        coef, level = self.fit.problem.gradient_of(self.slope(point.eta))
+        return Direction(coef + self.penalty_gradient(point.coef), level)
+
+    def penalty_gradient(self, coef: Array) -> Array:
+        """Gradient of each penalty at coefficients on the piece of the fit."""
+        tangent = self.fit.tangent
+        return self.keeps * (tangent.gradient[..., None] + tangent.curve(coef - self.fit.coef[..., None]))
 
     def objective(self, point: Point) -> Array:
         """Objective on the smooth piece, less the penalty of the fit: (f,)."""

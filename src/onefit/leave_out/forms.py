@@ -203,14 +203,30 @@ class WithoutFolds:
 
     def solve(self, gradient: Direction) -> Direction:
         first = self.curvature.solve(gradient)
-        predicted = self.curvature.predict(first)
-        told = self._scattered(times(self.inner, self._at(predicted)), predicted.shape)
-        second = self.curvature.solve(Direction(*self.problem.gradient_of(told)))
+        second = self.curvature.solve(self.gradient_of(times(self.inner, self._moved(first))))
         return Direction(first.coef + second.coef, first.intercept + second.intercept)
 
     def squares(self, gradient: Direction) -> Array:
         """gᵀ K_G⁻¹ g: (f,)."""
         step = self.curvature.solve(gradient)
-        at = self._at(self.curvature.predict(step))
+        at = self._moved(step)
         more = np.sum(at * times(self.inner, at), axis=(1, 2))
         return squares(self.problem.X, gradient, step) + more
+
+    def _moved(self, direction: Direction) -> Array:
+        """What a direction of each fold does to the rows that leave, as vectors of H_GG."""
+        f, b = self.forms.rows.shape
+        rows = _linalg.as_design(self.problem.X).dense_rows(self.forms.rows.ravel()).reshape(f, b, -1)
+        moved = np.einsum("fbp,p...f->fb...", rows, direction.coef)
+        return self.forms.stack(
+            moved + np.moveaxis(direction.intercept, -1, 0).reshape(f, 1, *moved.shape[2:])
+        )
+
+    def gradient_of(self, inside: Array) -> Direction:
+        """Z_Gᵀ times vectors of H_GG, one a fold."""
+        f, b = self.forms.rows.shape
+        columns = _linalg.as_design(self.problem.X).basis_of_rows(self.forms.rows.ravel()).reshape(-1, f, b)
+        rows = self.forms.unstack(inside, self.problem.outputs)
+        level = np.moveaxis(rows.sum(axis=1), 0, -1)
+        free = _linalg.with_axes(self.problem.intercept, level)
+        return Direction(np.einsum("pfb,fb...->p...f", columns, rows), np.where(free, level, 0.0))

@@ -103,6 +103,10 @@ class Widths(NamedTuple):
         """With no row in T."""
         return cls(widest, widest, np.zeros(len(widest)), np.empty(0, dtype=np.intp))
 
+    def of_some(self, which: Index) -> Widths:
+        """Those of some of the problems."""
+        return Widths(self.all[which], self.near[which], self.share[which], self.far)
+
     @property
     def kept(self) -> Array:
         """Share of A that is left without T: (f,)."""

@@ -15,6 +15,7 @@ from onefit.leave_out import prove
 from onefit.leave_out.chords import ByProducts, FoldProblems, LeftOutCurvature, Point
 from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
+from onefit.leave_out.step_bounds import radius_of_step
 
 ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
 
@@ -25,6 +26,27 @@ class Reach(NamedTuple):
     widths: Widths
     forms: ByRow  # z_iᵀ A⁻¹ z_i
     spread: Spread
+
+    def length(self, R: float, norm: Array, travelled: Array) -> Array:
+        """Bound of ‖θ̃ − θ⁽ᴳ⁾‖_A where a gradient of such a norm in A⁻¹ is left: (f,)."""
+        return prove.radius(R, norm, travelled, self.widths.near, self.spread.low * self.widths.kept)
+
+    def off(self, length: Array) -> ByRow:
+        """How far predictors may be off where the parameters are by no more than ``length`` in A."""
+
+        def found(own: Index, rows: Index) -> Array:
+            with np.errstate(invalid="ignore"):
+                off = np.sqrt(np.maximum(self.forms(own, rows), 0.0)) * length[own]
+            return np.where(np.isfinite(off), off, np.inf)
+
+        return found
+
+    def of_some(self, which: Index) -> Reach:
+        """Those of some of the folds."""
+        forms = self.forms
+        return Reach(
+            self.widths.of_some(which), lambda own, rows: forms(which[own], rows), self.spread.of(which)
+        )
 
 
 def bounds_at(fit: Fit, refits: FoldProblems, point: Point, reach: Reach, own: LeftOutCurvature) -> ByRow:
@@ -45,17 +67,20 @@ def bounds_at(fit: Fit, refits: FoldProblems, point: Point, reach: Reach, own: L
         held = held.copy()
         held[widths.far] = 0.0
     travelled = prove.travelled(fit, point.eta, held)
-    length = prove.radius(R, norm, travelled, widths.near, reach.spread.low * widths.kept)
+    length = reach.length(R, norm, travelled)
     stays = refits.pattern_stays(point, prove.drift(R, length, travelled, widths.near))
     if problem.loss.jumps:
         stays &= _pieces_stay(fit, refits, point, widths.near * length)
 
-    def found(own: Index, rows: Index) -> Array:
-        with np.errstate(invalid="ignore"):
-            off = np.sqrt(np.maximum(reach.forms(own, rows), 0.0)) * length[own]
-        return np.where(stays[own] & np.isfinite(off), off, np.inf)
+    return reach.off(np.where(stays, length, np.inf))
 
-    return found
+
+def bounds_of_steps(fit: Fit, reach: Reach, norm: Array) -> ByRow:
+    """Bounds of the predictors one step away, of such a length in A⁻¹."""
+    R = prove.concordance(fit)
+    if R is None:
+        return nothing_is_known
+    return reach.off(radius_of_step(R, norm, reach.widths, reach.spread))
 
 
 def nothing_is_known(_: Index, rows: Index) -> Array:

@@ -1,0 +1,259 @@
+"""Steps towards refits without sets of rows that are told by the coefficients, where rows are more.
+
+Of the rows a step asks for nothing but the gradient of each left-out problem,
+
+    r = Σ_j z_j w_j ℓ′(z_jᵀθ) + share ∇P(β),     θ ← θ − K_G⁻¹ r,
+
+a sum over blocks of rows that stay in the cache.  The same pass tells how far rows have moved, so that what
+is left is bounded after every step, and steps end where that bound is small.  Every few steps of a problem
+are mixed, in the norm of K_G.  Folds that have settled, or that steps do not bring on, are left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index, Mask
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out import prove
+from onefit.leave_out.chords import FoldProblems
+from onefit.leave_out.forms import Batch, WithoutFolds
+from onefit.leave_out.leads import Leads
+from onefit.leave_out.reach import Reach
+from onefit.leave_out.rescaling import Rescaling
+from onefit.solvers.mixing import ChordStep, mixed
+
+IN_CACHE = 2**16  # linear predictors of a block of rows
+FEWEST = 64  # rows of a block: products of fewer take longer
+MIXED = 6  # steps that are mixed: in the coefficients that takes next to nothing
+PATIENCE, NEARER = 3, 0.25  # steps by which what is left falls to such a share: slower ones are given up
+LEAVE = 0.25  # share of the folds that is done before these are left behind: others are copied for that
+
+
+class EndsOfSteps(NamedTuple):
+    """Where steps without some folds came to."""
+
+    coef: Array  # (p, …outputs, f)
+    intercept: Array  # (…outputs, f)
+    length: Array  # (f,), how far the refits may be from there in A, at most
+    settled: Mask  # (f,)
+
+    def predictors(self, X: Design, rows: Index, own: Index) -> Array:
+        """Linear predictors of some rows, each in the fold of the same place: (t, …outputs)."""
+        of_rows = _linalg.as_design(X).dense_rows(rows)
+        moved: Array = np.einsum("tp,p...t->t...", of_rows, self.coef[..., own])
+        return moved + np.moveaxis(self.intercept[..., own], -1, 0)
+
+
+class _RowsOnce(NamedTuple):
+    """Some rows that are in the cache together."""
+
+    rows: slice
+    X: Design
+    y: Array
+    eta: Array  # (c, r), of the fit
+
+
+class _Seen(NamedTuple):
+    """What a pass over the rows tells of some points."""
+
+    gradient: Direction
+    travelled: Array  # (f,), ρ
+
+
+@dataclass(frozen=True, eq=False)
+class _Passes:
+    """All rows, block by block."""
+
+    fit: Fit
+    blocks: Sequence[_RowsOnce]
+    far: Index  # rows whose moves are not asked for
+
+    @classmethod
+    def of(cls, fit: Fit, folds: int, far: Index) -> _Passes:
+        """In blocks for so many folds."""
+        return cls(fit, list(_blocks(fit, folds)), far)
+
+    def seen(self, refits: FoldProblems, at: Direction) -> _Seen:
+        """Gradients at a point of each fold, and how far rows have moved."""
+        problem, f = self.fit.problem, at.coef.shape[-1]
+        coef, level = at.coef.reshape(len(at.coef), -1), at.intercept.reshape(-1, 1)
+        gradient, levels, travelled = np.zeros_like(coef), np.zeros(len(level)), np.zeros(f)
+        held = refits.weights
+        if self.far.size:
+            held = held.copy()
+            held[self.far] = 0.0
+        for rows, X, y, here in self.blocks:
+            eta = np.ascontiguousarray(_linalg.times(X, coef).T)
+            eta += level
+            slope = self._slopes(y, eta, np.ascontiguousarray(refits.weights[rows].T))
+            gradient += _linalg.transposed_times(X, slope.T)
+            levels += slope.sum(axis=1)
+            change = eta.reshape(len(here), f, -1)
+            change -= here[:, None]
+            moved = np.ptp(change, axis=0) if problem.is_coupled else np.abs(change[0])
+            np.maximum(travelled, np.where(held[rows].T > 0, moved, 0.0).max(axis=1), out=travelled)
+        own = gradient.reshape(at.coef.shape)
+        own += refits.penalty_gradient(at.coef)
+        free = _linalg.with_axes(problem.intercept, at.intercept)
+        return _Seen(Direction(own, np.where(free, levels.reshape(at.intercept.shape), 0.0)), travelled)
+
+    def _slopes(self, y: Array, eta: Array, weights: Array) -> Array:
+        """Weighted slopes of the losses of some rows, at linear predictors (c f, r)."""
+        problem, f = self.fit.problem, len(weights)
+        if problem.is_coupled:
+            by_class = eta.reshape(problem.n_outputs, -1)
+            slope = problem.loss.gradient(np.tile(y, f), by_class.T).T.reshape(-1, *weights.shape)
+        else:
+            slope = problem.loss.gradient(y, eta)[None]
+        slope = slope * weights
+        slope[:, weights == 0.0] = 0.0  # of rows that left it may be infinite
+        return slope.reshape(eta.shape)
+
+
+def _blocks(fit: Fit, folds: int) -> Iterator[_RowsOnce]:
+    problem = fit.problem
+    n, c, X = problem.n, problem.n_outputs, _linalg.as_columns(problem.X).by_row
+    here = np.ascontiguousarray(fit.eta.reshape(n, c).T)
+    size = max(FEWEST, IN_CACHE // (c * folds))
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        yield _RowsOnce(rows, X[rows], problem.y[rows], here[:, rows])
+
+
+@dataclass(eq=False)
+class _Unsettled:
+    """Folds that are not done, and the steps that they took."""
+
+    refits: FoldProblems
+    without: WithoutFolds
+    reach: Reach
+    widest: Array  # (f,), of the rows that leave, in A⁻¹
+    which: Index  # (f,)
+    at: Direction
+    least: Array  # (f,), norm of the shortest step so far
+    mark: Array  # (f,), norm that steps are held against
+    waited: Array  # (f,), steps since
+    seen: Sequence[ChordStep] = ()
+
+    def count(self, norm: Array) -> None:
+        """Count the steps that bring next to nothing, by the norms that these have left."""
+        self.least, fallen = np.fmin(self.least, norm), norm <= NEARER * self.mark
+        self.mark, self.waited = np.where(fallen, norm, self.mark), np.where(fallen, 0, self.waited + 1)
+
+    def go(self, step: Direction, gradient: Direction) -> None:
+        """Go where a step leads together with those before."""
+        flat = _flat(step)
+        self.seen = [*self.seen, ChordStep(_flat(self.at) + flat, flat, -_flat(gradient))][-MIXED:]
+        self.at = _shaped(mixed(self.seen), self.at)
+
+    def take(self, end: EndsOfSteps, own: Mask, length: Array) -> None:
+        """Where some of the folds are is the end of their steps so far."""
+        which = self.which[own]
+        end.coef[..., which], end.intercept[..., which] = (part[..., own] for part in self.at)
+        end.length[which] = length[own]
+
+    def without_those(self, done: Mask) -> _Unsettled:
+        """The others alone, once so many are done that this saves more than it takes."""
+        keep = np.flatnonzero(~done)
+        if keep.size > (1.0 - LEAVE) * self.which.size:
+            return self
+        seen = [ChordStep(*(part[..., keep] for part in one)) for one in self.seen]
+        return _Unsettled(
+            self.refits.of(keep),
+            self.without.of(keep),
+            self.reach.of_some(keep),
+            self.widest[keep],
+            self.which[keep],
+            _some(self.at, keep),
+            self.least[keep],
+            self.mark[keep],
+            self.waited[keep],
+            seen,
+        )
+
+
+def _flat(direction: Direction) -> Array:
+    """Coefficients and intercepts of each fold: (q, f)."""
+    return np.concatenate([part.reshape(-1, part.shape[-1]) for part in direction])
+
+
+def _shaped(flat: Array, like: Direction) -> Direction:
+    size = like.coef[..., 0].size
+    return Direction(flat[:size].reshape(like.coef.shape), flat[size:].reshape(like.intercept.shape))
+
+
+def _some(direction: Direction, which: Any) -> Direction:
+    return Direction(*(np.ascontiguousarray(part[..., which]) for part in direction))
+
+
+def one_step_from(
+    fit: Fit, rescaled: Rescaling, batch: Batch, without: WithoutFolds, leads: Leads | None
+) -> Direction:
+    """Parameters of each fold of a batch one step from a fit, or where single rows went before."""
+    gone = _linalg.row_times(1.0 + rescaled.growth_of(batch.which, batch.rows), fit.gradient[batch.rows])
+    coef, level = without.gradient_of(without.forms.stack(gone))
+    for gradient, amount in zip(rescaled.gradients, rescaled.amounts, strict=True):
+        coef += gradient.coef[..., None] * amount[batch.which]
+        level += gradient.intercept[..., None] * amount[batch.which]
+    step = without.solve(Direction(coef, level))
+    start = Direction(fit.coef[..., None] + step.coef, fit.intercept[..., None] + step.intercept)
+    for row, known in ({} if leads is None else leads.points(fit, batch.rows[:, 0])).items():
+        own = batch.rows[:, 0] == row
+        start.coef[..., own], start.intercept[..., own] = (part[..., None] for part in known)
+    return start
+
+
+def steps_in_coefficients(
+    refits: FoldProblems,
+    without: WithoutFolds,
+    reach: Reach,
+    start: Direction,
+    max_steps: int,
+    tol: float = 1.0,
+) -> EndsOfSteps:
+    """Steps until what is left of each fold is small, or no longer shrinks.
+
+    Parameters
+    ----------
+    refits : FoldProblems
+    without : WithoutFolds
+        K_G of the same folds.
+    reach : Reach
+    start : Direction
+        Parameters of each fold.
+    max_steps : int
+    tol : float, default 1
+        How much longer what is left may be than at full precision.
+    """
+    f, b = without.forms.rows.shape
+    forms = reach.forms(np.repeat(np.arange(f), b), without.forms.rows.ravel()).reshape(f, b)
+    widest = np.sqrt(np.maximum(forms.max(axis=1), 0.0))
+    end = EndsOfSteps(start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool))
+    rows, R = _Passes.of(refits.fit, f, reach.widths.far), prove.concordance(refits.fit)
+    assert R
+    far = np.full(f, np.inf)
+    moving = _Unsettled(refits, without, reach, widest, np.arange(f), start, far, far, np.zeros(f))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(max_steps):
+            gradient, travelled = rows.seen(moving.refits, moving.at)
+            back = moving.without.solve(gradient)
+            norm = np.sqrt(np.maximum((_flat(gradient) * _flat(back)).sum(axis=0), 0.0))
+            nearer = norm < moving.least  # false, too, where it is not finite
+            length = moving.reach.length(R, norm, travelled)
+            moving.take(end, nearer & ~end.settled[moving.which], length)
+            small = (moving.widest * length <= tol * refits.tol) | (moving.widest * norm <= refits.tol)
+            end.settled[moving.which] |= nearer & small
+            moving.count(norm)
+            done = end.settled[moving.which] | (moving.waited >= PATIENCE)
+            if np.all(done):
+                break
+            moving.go(Direction(*(-part for part in back)), gradient)
+            moving = moving.without_those(done)
+    return end

@@ -14,6 +14,7 @@ Free directions that are not coordinates are made so (``Along``), and rows on a 
 there (``Pinned``).  Where X is large and sparse, products take the place of a factor (``Iterated``).
 """
 
+from onefit.curvature.averaged import AverageCurvature, cost_of_average, has_average
 from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, Wrapped, curved_along
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
@@ -26,6 +27,7 @@ from onefit.curvature.single import InSingle, in_single
 
 __all__ = [
     "Along",
+    "AverageCurvature",
     "CoupledBlock",
     "Curvature",
     "Direction",
@@ -42,8 +44,10 @@ __all__ = [
     "Wrapped",
     "by_products",
     "conjugate_gradients",
+    "cost_of_average",
     "curved_along",
     "factor",
     "factor_scalar",
+    "has_average",
     "in_single",
 ]

@@ -27,6 +27,7 @@ from onefit.problem import Problem
 
 WIDTH = 64  # columns of a product of matrices from which on it is as fast as it gets
 ROWS = 512  # that are in the cache together
+SHORT = 1e6  # multiplications of a product that takes no longer than the calls around it
 
 
 def row_products(X: Design, means: Array | None, free: Sequence[Index]) -> RowProducts:
@@ -111,13 +112,14 @@ class SharedColumns(RowProducts):
 
     shared: Index
 
-    @property
+    @cached_property
     def _chunks(self) -> list[slice]:
         """Columns of the shared ones that are taken together."""
-        width = max(1, WIDTH // max(1, len(self._pairs[0])))
-        return [slice(j, min(j + width, len(self.shared))) for j in range(0, len(self.shared), width)]
+        pairs, u = max(1, len(self._pairs[0])), len(self.shared)
+        width = max(1, WIDTH // pairs, int(SHORT / (max(1, self.X.shape[0] * u) * pairs)))
+        return [slice(j, min(j + width, u)) for j in range(0, u, width)]
 
-    @property
+    @cached_property
     def _pairs(self) -> tuple[Index, Index]:
         """Outputs a ≥ b."""
         return np.tril_indices(len(self.free))
@@ -133,12 +135,15 @@ class SharedColumns(RowProducts):
                 scaled = (Z[chunk, None] * E).reshape(-1, len(block))
                 below = _linalg.product(Z[chunk.start :], scaled.T)
                 sums[chunk.start :, chunk] += below.reshape(u - chunk.start, -1, pairs)
-        places = [np.searchsorted(self.shared, own) for own in self.free]
-        ends = self.ends
+        own = np.where(np.tri(u, dtype=bool)[:, :, None], sums, sums.transpose(1, 0, 2))
+        if all(len(columns) == u for columns in self.free):
+            whole = np.empty((len(self.free), u, len(self.free), u))
+            whole[left, :, right] = whole[right, :, left] = own.transpose(2, 0, 1)
+            return whole.reshape(u * len(self.free), -1).T
+        places, ends = [np.searchsorted(self.shared, columns) for columns in self.free], self.ends
         K = np.zeros((ends[-1], ends[-1]), order="F")
         for t, (a, b) in enumerate(zip(left, right, strict=True)):
-            own = _linalg.mirrored(sums[:, :, t])
-            K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = own[np.ix_(places[a], places[b])]
+            K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = own[:, :, t][np.ix_(places[a], places[b])]
         return K
 
     def forms(self, Q: Array) -> Array:
@@ -291,6 +296,11 @@ class CoupledBlock(Curvature):
     @cached_property
     def _factored(self) -> Factorization:
         return Factorization.of(self._gram)
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether the work of a factor has been done."""
+        return "_factored" in self.__dict__
 
     @property
     def is_definite(self) -> bool:

@@ -70,11 +70,11 @@ def solve(start: Fit) -> Solution:
     SolverError
         If no optimum is reached.
     """
-    fit, is_there = approach(start)
-    if is_there:
-        return Solution.of(fit)
+    near = approach(start)
+    if near.is_there:
+        return Solution.of(near.fit)
     raise SolverError(
-        f"no optimum reached (objective {fit.objective:.6g}): the problem may have no finite "
+        f"no optimum reached (objective {near.fit.objective:.6g}): the problem may have no finite "
         "minimum, or columns of very different size; scale them, or penalise more"
     )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from onefit import _linalg, cost
 from onefit._linalg import Factorization
 from onefit._typing import Array
-from onefit.curvature import Curvature, OfFactor
+from onefit.curvature import AverageCurvature, Curvature, OfFactor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Polyhedral
@@ -33,7 +33,20 @@ def newton_path(
 
     ``enough`` says of which fits no more is asked than coordinate descent leaves.
     """
-    return from_the_last(problems, partial(solved, near=truncated.SHORT, enough=enough))
+    return from_the_last(problems, _FromNeighbours(enough))
+
+
+@dataclass
+class _FromNeighbours:
+    """Fits along a path, each by what served the last."""
+
+    enough: Callable[[Fit], bool] | None
+    by_average: bool = True  # whether the average curvature of the rows does
+
+    def __call__(self, start: Fit, last: Curvature | None) -> newton.Solution:
+        near = approached(start, last, truncated.SHORT, by_average=self.by_average)
+        self.by_average &= not near.is_spent
+        return _ended(start, near, self.enough)
 
 
 def from_the_last(
@@ -86,10 +99,15 @@ def solved(
     enough : callable, optional
         Whether a fit near the optimum will do, if coordinate descent led there.
     """
-    found, swept = approached(start, last, near), coordinate_descent.applies(start)
-    if found.is_there or (swept and enough is not None and enough(found.fit)):
-        return newton.Solution.of(found.fit)
-    return newton.solve(found.fit) if start.problem.loss.is_smooth else _across_jumps(found.fit)
+    return _ended(start, approached(start, last, near), enough)
+
+
+def _ended(start: Fit, near: truncated.Approach, enough: Callable[[Fit], bool] | None) -> newton.Solution:
+    """End at the optimum by Newton's method, where steps have not led there."""
+    fit, swept = near.fit, coordinate_descent.applies(start)
+    if near.is_there or (swept and enough is not None and enough(fit)):
+        return newton.Solution.of(fit)
+    return newton.solve(fit) if fit.problem.loss.is_smooth else _across_jumps(fit)
 
 
 def _across_jumps(start: Fit) -> newton.Solution:
@@ -130,7 +148,9 @@ def _seconds_of_program(start: Fit) -> float:
     return quadratic_program.work(*X.shape).seconds if possible else np.inf
 
 
-def approached(start: Fit, last: Curvature | None = None, near: float = truncated.NEAR) -> truncated.Approach:
+def approached(
+    start: Fit, last: Curvature | None = None, near: float = truncated.NEAR, *, by_average: bool = True
+) -> truncated.Approach:
     """Go near the optimum, where getting there without factors of one's own is cheaper.
 
     Parameters
@@ -140,13 +160,18 @@ def approached(start: Fit, last: Curvature | None = None, near: float = truncate
         Of a problem like this one.
     near : float
         Of steps without a factor, as ``truncated.approach`` takes it.
+    by_average : bool, default True
+        Whether the average curvature of the rows may serve.
     """
     if coordinate_descent.applies(start):
         return truncated.Approach(coordinate_descent.approach(start), False)
-    approximately = truncated.preconditioner(start, last)
+    found = truncated.Approach(start, False)
+    if by_average and (most := truncated.products_by_average(start, last)):
+        found = truncated.approach(start, AverageCurvature.of(start).solve, near, most)
+    approximately = None if found.is_there else truncated.preconditioner(found.fit, last)
     if approximately is None:
-        return truncated.Approach(start, False)
-    return truncated.approach(start, approximately, near)
+        return found
+    return truncated.approach(found.fit, approximately, near)._replace(is_spent=found.is_spent)
 
 
 @dataclass(frozen=True)

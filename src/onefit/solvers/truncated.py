@@ -9,6 +9,7 @@ with X for each.  What comes out is near enough to the optimum for one factored 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +17,16 @@ import numpy as np
 
 from onefit import _linalg, cost
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, Products, conjugate_gradients, curved_along
+from onefit.curvature import (
+    CoupledBlock,
+    Curvature,
+    Direction,
+    Products,
+    conjugate_gradients,
+    cost_of_average,
+    curved_along,
+    has_average,
+)
 from onefit.curvature.base import total_curvature
 from onefit.curvature.products import pairing
 from onefit.fit import Fit
@@ -50,9 +60,23 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     return _singly(fit) if last is None or takes.singly < by_factor else last.solve
 
 
+def products_by_average(fit: Fit, last: Curvature | None) -> int:
+    """Products with K that a fit may take by the average curvature of its rows, before a factor does better.
+
+    As many as take as long as a factor; none where one is at hand, or these would be fewer than a fit takes.
+    """
+    if not has_average(fit) or (isinstance(last, CoupledBlock) and last.is_factored):
+        return 0
+    (p, c), takes = fit.coef.shape, Seconds.of(fit)
+    each = takes.product + Work(2.0 * p * c * (p + c)).seconds
+    most = int((takes.factored - cost_of_average(fit).seconds) / each)
+    return most if most >= PRODUCTS else 0
+
+
 class Seconds(NamedTuple):
     """What ways to a fit take, about."""
 
+    product: float  # of K with a direction
     singly: float  # with the diagonal of K as preconditioner
     by_factor: float  # with the factor of a neighbour
     factored: float  # a step with a factor of its own
@@ -65,13 +89,13 @@ class Seconds(NamedTuple):
         k = min(max(1, fit.tangent.size) // factors, n)
         factored = cost.newton_step(n, 0, k).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
-            return cls(np.inf, np.inf, factored)
+            return cls(np.inf, np.inf, np.inf, factored)
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
         diagonal = _linalg.has_columns(problem.X) and not problem.is_coupled and outputs == 1
         singly = PRODUCTS * SINGLY * product if diagonal else np.inf
-        return cls(singly, PRODUCTS * (product + solve), factored)
+        return cls(product, singly, PRODUCTS * (product + solve), factored)
 
 
 def _singly(fit: Fit) -> Solve:
@@ -88,9 +112,10 @@ class Approach(NamedTuple):
 
     fit: Fit
     is_there: bool  # whether that is an optimum: nothing is left that a step with a factor would bring
+    is_spent: bool = False  # whether that would have taken more products than it was worth
 
 
-def approach(start: Fit, solve: Solve, near: float = NEAR) -> Approach:
+def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf) -> Approach:
     """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
 
     Parameters
@@ -100,14 +125,19 @@ def approach(start: Fit, solve: Solve, near: float = NEAR) -> Approach:
         About K⁻¹ times a gradient.
     near : float
         Root of the decrement, relative to that of the objective, of the last step, which is taken.
+    most : float
+        Products with K after which there is no other step.
     """
-    fit, first, last = start, np.inf, np.inf
+    fit, first, last, spent = start, np.inf, np.inf, 0
     for _ in range(MOST_STEPS):
+        if spent >= most:
+            return Approach(fit, False, True)
         gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
         size = solve(gradient).inner(fit.problem.X, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
-        direction = _conjugate(fit, gradient, solve, loosely)
+        direction, products = _conjugate(fit, gradient, solve, loosely, most - spent)
+        spent += products
         decrement = -direction.inner(fit.problem.X, gradient)
         is_last = 0 < decrement <= near**2 * abs(fit.objective)
         small = decrement <= 1e-12 * abs(fit.objective)
@@ -123,20 +153,37 @@ def approach(start: Fit, solve: Solve, near: float = NEAR) -> Approach:
     return Approach(fit, False)
 
 
-def _conjugate(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
-    """Minus K⁻¹ gradient, to an error of ``loosely`` of the gradient in the norm of the preconditioner."""
+def _conjugate(
+    fit: Fit, gradient: Direction, solve: Solve, loosely: float, most: float
+) -> tuple[Direction, int]:
+    """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
     X, is_plain = fit.problem.X, _linalg.has_columns(fit.problem.X) and fit.coef.ndim == 1
-    found, _ = conjugate_gradients(
+    times = _Counted(
         Products(fit, fit.hessian, np.array(1.0)).times
         if is_plain and isinstance(fit.tangent, Coordinates)
-        else partial(curved_along, fit),
+        else partial(curved_along, fit)
+    )
+    found, _ = conjugate_gradients(
+        times,
         solve,
         pairing if is_plain else lambda one, other: np.asarray(one.inner(X, other)),
         gradient,
         loosely,
-        MOST_PRODUCTS,
+        int(min(MOST_PRODUCTS, most)),
     )
-    return Direction(-found.coef, -found.intercept)
+    return Direction(-found.coef, -found.intercept), times.count
+
+
+@dataclass
+class _Counted:
+    """Products with K, and how many there were."""
+
+    times: Solve
+    count: int = 0
+
+    def __call__(self, along: Direction) -> Direction:
+        self.count += 1
+        return self.times(along)
 
 
 def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:

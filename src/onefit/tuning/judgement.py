@@ -16,7 +16,7 @@ from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.averaged import has_average, step_by_average, step_of_rows
+from onefit.leave_out.averaged import has_some_steps, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike, chances
 from onefit.leave_out.engine import (
@@ -45,6 +45,7 @@ from onefit.numerics import EPS, EXACT, KNOWN, TINY, resolution
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
+from onefit.tuning.from_below import from_below, is_bounded_from_below
 from onefit.tuning.sample import Verdict, from_sample
 
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
@@ -198,6 +199,8 @@ class Judgement:
         None where there is no such bracket, or nothing bounds some row.
         """
         (fit, K), problem = solution, solution.fit.problem
+        if self._begins_by_steps(solution) and is_bounded_from_below(solution, self.metric, self.target):
+            return from_below(*self._covariates(fit, self._of_rows(self._everyone, step_by_average(fit))).T)
         if not self.is_by_row or not isinstance(K, OfColumns) or K.is_factored or not has_bracket(fit):
             return None
         factored = newton_step(problem.n, 0, min(fit.tangent.size, problem.n))
@@ -212,8 +215,12 @@ class Judgement:
             return self.by_tenths(*solution)
         if self.is_full(solution.fit):
             return self.sample(solution, FIRST)
-        some = self.is_by_row and self._tenths_hold(MORE * FIRST) and has_average(*solution)
+        some = self._begins_by_steps(solution)
         return self.by_some_steps(solution) if some else self.by_step(solution, leads)
+
+    def _begins_by_steps(self, solution: Solution) -> bool:
+        """Whether a strength is judged by the steps of some rows before anything else."""
+        return self.is_by_row and self._tenths_hold(MORE * FIRST) and has_some_steps(*solution)
 
     def asks_little(self, fit: Fit) -> bool:
         """Whether a fit is judged without its curvature, by others that are near their optimum, not at it."""

@@ -271,15 +271,16 @@ class Walk:
     def judge_what_is_open(self) -> None:
         """Judge by more than bounds what these leave within reach of the smallest risk."""
         while is_open := [j for j in self.bracketed if self._is_within_reach(j)]:
-            self._judge(is_open)
+            self._judge([j for j in is_open if j == smallest(np.array(self.risks))] or is_open)
 
     def _is_within_reach(self, place: int) -> bool:
         """Whether a strength may be the best, wherever between its bounds its risk is."""
         best, verdict = smallest(np.array(self.risks)), self.verdicts[place]
         if verdict is None or best == place:
             return True
-        rise, error, miss = self._rise(best, place)
-        return not rise - verdict.error > OUT_OF_REACH * np.hypot(error, miss)
+        losses, off = verdict.at_least
+        rise, error, miss = self._rise(best, place, losses)
+        return not rise - off > OUT_OF_REACH * np.hypot(error, miss)
 
     def _judge(self, places: list[int]) -> None:
         """Judge strengths of which nothing but bounds is known."""
@@ -307,9 +308,8 @@ class Walk:
 
     def _is_due(self) -> bool:
         places = list(judged(self.verdicts))
-        if not places or len(self.strengths) == len(self.grid.values):
-            return True
-        return abs(float(np.log10(self.strengths[-1] / self.strengths[places[-1]]))) >= APART - 1e-9
+        is_end = not places or len(self.strengths) == len(self.grid.values)
+        return is_end or abs(float(np.log10(self.strengths[-1] / self.strengths[places[-1]]))) >= APART - 1e-9
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
@@ -345,11 +345,12 @@ class Walk:
         gain, error, miss = self._rise(best, 0)
         return gain > CLEARLY_WORSE * np.hypot(error, miss) or rise > WORTH_STOPPING * self.risks[best]
 
-    def _rise(self, best: int, last: int) -> tuple[float, float, float]:
-        """How far a risk is above another, its error, and that of the rows that were not seen."""
+    def _rise(self, best: int, last: int, losses: Array | None = None) -> tuple[float, float, float]:
+        """How far a risk, or that of other losses, is above another, its error, and that of rows not seen."""
         known = judged(self.verdicts)  # the first of several that share a risk is
         held, other = known[best], known[last]
-        rise, error = mean_and_error(other.losses - held.losses, self.weights)
+        own = other.losses if losses is None else losses
+        rise, error = mean_and_error(own - held.losses, self.weights)
         return rise, error, float(np.linalg.norm(other.misses - held.misses))
 
     def _cost_of_the_rest(self) -> float:
@@ -357,9 +358,8 @@ class Walk:
         fit, before = self.fits[-1], self.fits[max(len(self.fits) - 2, 0)].coef
         rest = self.grid.values[len(self.fits) :]
         decades = abs(float(np.log10(rest[-1] / self.strengths[-1]))) if rest.size else 0.0
-        judged_ones = min(rest.size, np.ceil(decades / APART))
-        fits = cost_along_path(fit, before).times(rest.size).seconds
-        return fits + judged_ones * self.judgement.seconds_at_first(fit)
+        judging = min(rest.size, np.ceil(decades / APART)) * self.judgement.seconds_at_first(fit)
+        return cost_along_path(fit, before).times(rest.size).seconds + judging
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
         """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.

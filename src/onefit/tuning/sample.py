@@ -47,6 +47,8 @@ class Verdict(NamedTuple):
         Linear predictors of rows that were left out together with others, NaN elsewhere.
     begun : State or None
         What is known of the rows, where steps were taken for all of them.
+    least : (n,) array or None
+        Losses that the left-out ones are no smaller than, where that is all that is known.
     """
 
     losses: Array
@@ -58,11 +60,17 @@ class Verdict(NamedTuple):
     off: Array | None = None
     apart: Array | None = None
     begun: State | None = None
+    least: Array | None = None
 
     @property
     def is_sampled(self) -> bool:
         """Whether the error holds at 95 %, by some of the rows or by refits without a proof."""
         return not self.proven or 0 < self.left_out < len(self.losses)
+
+    @property
+    def at_least(self) -> tuple[Array, float]:
+        """Losses from which the mean is at most so far down: (n,), and how far."""
+        return (self.losses, self.error) if self.least is None else (self.least, 0.0)
 
     @property
     def left_out(self) -> int:

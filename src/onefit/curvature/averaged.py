@@ -1,0 +1,93 @@
+"""K of coupled outputs, about, by the average curvature of the rows.
+
+With D̄ = Σ D_i, the covariance S of the rows and a ridge Λ, D̄ ⊗ S + I ⊗ Λ is nearly K where curvatures and
+rows have little to do with each other (Martens and Grosse 2015), and two small eigendecompositions invert it:
+with Λ^−½ S Λ^−½ = V diag(s) Vᵀ and D̄ = U diag(d) Uᵀ it is 1 + s dᵀ in the coordinates Λ^½ V and U.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.cost import Work
+from onefit.curvature.base import Direction
+from onefit.fit import Fit
+from onefit.penalties import Coordinates
+
+FLAT = 1e-9  # curvature relative to the largest that is none
+
+
+@dataclass(frozen=True, eq=False)
+class AverageCurvature:
+    """D̄ ⊗ S + I ⊗ Λ, ready to be solved with.
+
+    Attributes
+    ----------
+    fit : Fit
+    means : (p,) array
+        Of the columns, which the intercepts take off; zero where there are none.
+    columns : (p, p) array
+        Λ^−½ V.
+    outputs : (c, c) array
+        U.
+    inverse : (p, c) array
+        Of 1 + s dᵀ.
+    levels : (c,) array
+        Inverse curvatures of the intercepts.
+    """
+
+    fit: Fit
+    means: Array
+    columns: Array
+    outputs: Array
+    inverse: Array
+    levels: Array
+
+    @classmethod
+    def of(cls, fit: Fit) -> AverageCurvature:
+        """That of the rows at a fit."""
+        n, X = fit.problem.n, _linalg.as_columns(fit.problem.X)
+        curved, U = np.linalg.eigh(fit.hessian.sum(axis=0))
+        curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
+        has_levels = bool(fit.problem.intercept.any())
+        means = _linalg.column_means(fit.problem.X, np.ones(n)) if has_levels else np.zeros(X.shape[1])
+        covariance = _linalg.mirrored(X.weighted_gram(means if has_levels else None, np.full(n, 1.0 / n)))
+        ridge = np.maximum(fit.tangent.hessian.mean(axis=1), FLAT * curved[-1] * covariance.diagonal())
+        scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
+        spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
+        inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
+        levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
+        return cls(fit, means, scale[:, None] * V, U, inverse, levels)
+
+    def solve(self, gradient: Direction) -> Direction:
+        """About K⁻¹ times a gradient."""
+        centred = gradient.coef - np.multiply.outer(self.means, gradient.intercept)
+        along = self.inverse * (self.columns.T @ centred @ self.outputs)
+        coef = self.columns @ along @ self.outputs.T
+        levels = (self.levels * (gradient.intercept @ self.outputs)) @ self.outputs.T
+        return Direction(coef, levels - self.means @ coef)
+
+    def step(self) -> Array:
+        """Predictors of all rows without themselves, about: η + H g with forms of this curvature: (n, c)."""
+        fit = self.fit
+        along = (_linalg.times(fit.problem.X, self.columns) - self.means @ self.columns) ** 2
+        moved = (along @ self.inverse + self.levels) * (fit.gradient @ self.outputs)
+        return np.asarray(fit.eta + moved @ self.outputs.T)
+
+
+def has_average(fit: Fit) -> bool:
+    """Whether there is such a curvature: of coupled outputs with a ridge on all columns."""
+    problem = fit.problem
+    is_smooth = problem.is_coupled and problem.loss.is_smooth and not fit.is_kinked
+    has_ridge = is_smooth and _linalg.has_columns(problem.X) and isinstance(fit.tangent, Coordinates)
+    return has_ridge and bool(fit.tangent.support.all())
+
+
+def cost_of_average(fit: Fit) -> Work:
+    """What it takes, about."""
+    n, p = fit.problem.X.shape
+    return Work(0.5 * float(n) * p * p + 10.0 * float(p) ** 3, 50.0, 3.0 * n * fit.problem.n_outputs)

@@ -1,0 +1,133 @@
+"""The average curvature of the rows in place of K: what it is, and what it is good for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from onefit.curvature import AverageCurvature, CoupledBlock, Direction, factor, has_average
+from onefit.fit import Fit
+from onefit.losses import Logistic, Multinomial
+from onefit.metrics import LogLoss
+from onefit.penalties import L1, L2
+from onefit.problem import Problem
+from onefit.risk.means import mean_and_error
+from onefit.solvers import newton, truncated
+from onefit.solvers.path import approached, newton_path
+from onefit.solvers.solve import solve
+from onefit.tuning.from_below import from_below, is_bounded_from_below
+from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
+from onefit.tuning.path import Walk
+
+N, P, C = 1500, 60, 8
+
+
+def problem_at(strength, *, n=N, p=P, c=C, store=np.asarray, fit_intercept=True, size=1.5) -> Problem:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) + 0.5 * rng.normal(size=(n, 1)) + 0.3
+    eta = X @ rng.normal(size=(p, c)) * size / np.sqrt(p)
+    y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1).astype(float)
+    return Problem(Multinomial(c), L2(strength), store(X), y, np.ones(n), np.full(c, fit_intercept))
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("strength", [2.0, np.geomspace(0.1, 30.0, P)[:, None] * np.ones(C)])
+def test_where_all_rows_bend_alike_it_is_the_curvature(store, fit_intercept, strength):
+    problem = problem_at(strength, store=store, fit_intercept=fit_intercept)
+    fit = Fit.at_start(problem)
+    K, average = factor(fit), AverageCurvature.of(fit)
+    rng = np.random.default_rng(1)
+    gradient = Direction(*(rng.normal(size=part.shape) for part in (fit.coef, fit.intercept)))
+    level = gradient.intercept - gradient.intercept.mean()
+    gradient = Direction(gradient.coef - gradient.coef.mean(axis=1, keepdims=True), level * fit_intercept)
+    for one, other in zip(K.solve(gradient), average.solve(gradient), strict=True):
+        np.testing.assert_allclose(one - one.mean(axis=-1, keepdims=True), other, atol=1e-9)
+
+
+def test_others_have_none():
+    of_two = Problem(Logistic(), L2(1.0), np.eye(5), np.array([0.0, 1, 0, 1, 1]), np.ones(5))
+    assert not has_average(Fit.at_start(of_two))
+    kinked = problem_at(1.0, n=50, p=3)
+    kinked = Problem(kinked.loss, L1(1.0), kinked.X, kinked.y, kinked.weights, kinked.intercept)
+    assert not has_average(Fit.at_start(kinked))
+
+
+def test_paths_need_no_factor_until_somebody_asks():
+    problems = [problem_at(strength) for strength in np.geomspace(1e4, 1.0, 4)]
+    found = list(newton_path(problems))
+    for problem, one in zip(problems, found, strict=True):
+        assert isinstance(one.curvature, CoupledBlock)
+        assert not one.curvature.is_factored
+        optimum = newton.solve(Fit.at_start(problem)).fit
+        assert one.fit.objective == pytest.approx(optimum.objective, rel=truncated.SHORT**2)
+        np.testing.assert_allclose(one.fit.eta, optimum.eta, atol=1e-3)
+
+
+def test_where_products_run_out_a_factor_takes_over():
+    start = Fit.at_start(problem_at(1e-2, size=12.0))
+    few = truncated.approach(start, AverageCurvature.of(start).solve, most=2)
+    assert few.is_spent
+    assert not few.is_there
+    assert few.fit.objective < start.objective
+    near = approached(start, factor(start))
+    assert solve(start).fit.objective <= near.fit.objective + 1e-9
+    assert truncated.products_by_average(start, factor(start)) > 0
+    last = factor(start)
+    assert last.is_definite  # which takes a factor
+    assert truncated.products_by_average(start, last) == 0
+
+
+def test_products_are_counted():
+    start = Fit.at_start(problem_at(1.0))
+    whole = truncated.approach(start, AverageCurvature.of(start).solve, truncated.SHORT)
+    assert whole.is_there
+    assert not whole.is_spent
+
+
+def _judgement(problem: Problem) -> Judgement:
+    return Judgement(LogLoss(np.arange(C)), problem.y, problem.weights)
+
+
+def test_losses_in_the_fit_are_no_larger_than_without_the_row():
+    problem = problem_at(3.0, n=300, p=8)
+    fit, metric = solve(Fit.at_start(problem)).fit, LogLoss(np.arange(C))
+    inside = metric.losses(problem.y, fit.eta)
+    for i in range(0, 300, 30):
+        refit = solve(Fit(problem.without(i), fit.coef, fit.intercept)).fit
+        assert metric.losses(problem.y[[i]], refit.eta[[i]])[0] >= inside[i]
+    verdict = from_below(inside, inside - 1.0)
+    assert verdict.at_least[1] == 0.0
+    np.testing.assert_array_equal(verdict.losses, inside)
+
+
+def test_only_losses_of_the_fit_itself_bound_it_from_below():
+    problem = problem_at(3.0)
+    own = next(newton_path([problem]))
+    metric = LogLoss(np.arange(C))
+    assert is_bounded_from_below(own, metric, problem.y)
+    assert not is_bounded_from_below(own, metric, problem.y[::-1])
+    assert own.curvature.is_definite
+    assert not is_bounded_from_below(own, metric, problem.y)  # somebody has made the factor
+
+
+def test_strengths_that_are_out_of_reach_are_not_factored():
+    """What is left open is judged, and the best of all is among that."""
+    strengths = np.geomspace(1e5, 1.0, 5)
+    judgement = _judgement(problem_at(1.0))
+    walk, solutions = Walk(Grid(strengths), judgement), []
+    for solution in walk.solutions(problem_at):
+        walk.take(solution)
+        solutions.append(solution)
+    walk.judge_what_is_open()
+    losses = [solve(Fit.at_start(problem_at(s))) for s in strengths]
+    risks = [mean_and_error(judgement.losses(judgement.roughly(one)), judgement.weights)[0] for one in losses]
+    best = int(np.argmin(risks))
+    assert best not in walk.bracketed
+    assert 0 in walk.bracketed
+    for j in walk.bracketed:
+        assert risks[j] > risks[best]
+        assert walk.risks[j] == pytest.approx(risks[j], rel=0.05)
+        assert not solutions[j].curvature.is_factored

@@ -21,6 +21,7 @@ NEEDS = {
     "src/onefit/torch": "torch",
     "src/onefit/dask.py": "distributed",
     "tests/blocks/two_workers.py": "distributed",
+    "tests/cuda_agreement.py": "torch",
     "src/onefit/sources/table.py": "pyarrow",
 } | {f"src/onefit/readers/{package}.py": package for package in READERS}
 collect_ignore = [path for path, package in NEEDS.items() if find_spec(package) is None]

@@ -611,3 +611,17 @@ def test_tensors_and_whole_numbers_are_taken():
     ):
         found = _fit(penalties=[ridge, quartic], strengths=[1.0, 0.0], X=rows, y=labels).theta
         np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_strengths_weights_and_groups_may_be_tensors():
+    X, y = regression()
+    groups, weights, norm = np.arange(30) % 5, np.linspace(0.5, 2.0, 30), np.array([1.0] * 5 + [0.0])
+
+    def risk(given):
+        problem = FunctionalProblem(half_square, [L1Norm(given(norm)), ridge], start=6)
+        fit = problem.fit(X, y, given(np.array([0.5, 0.25])), sample_weight=given(weights))
+        return fit.loo(groups=given(groups)).losses
+
+    single = risk(lambda part: torch.tensor(part).float() if part is norm else torch.tensor(part))
+    np.testing.assert_array_equal(single, risk(lambda part: part))
+    np.testing.assert_array_equal(single, risk(list))

@@ -19,7 +19,8 @@ from onefit._typing import Array, Index
 from onefit.blocks import block_length
 from onefit.blocks.rows import Rows
 from onefit.sources import GeneratedSource
-from onefit.torch.numerics.rows import as_device, evaluating
+from onefit.torch.numerics.devices import as_device, on_host
+from onefit.torch.numerics.rows import evaluating
 from onefit.validation import check_count
 
 INSTEAD = (
@@ -58,7 +59,7 @@ def read_features(module: nn.Module | None, X: Any, y: Any, how: dict[str, Any])
     target = found.y if y is None else y
     if target is None:
         raise ValueError("there are no targets: give y, or data that yield (input, target)")
-    target = target.detach().cpu().numpy() if isinstance(target, Tensor) else np.asarray(target)
+    target = np.asarray(on_host(target))
     if len(target) != len(found.X):
         raise ValueError(f"X has {len(found.X)} rows, y has {len(target)}")
     return found._replace(y=target)
@@ -139,7 +140,7 @@ def embedded_batches(
                     f"the features of row {before + wrong[0]} are not finite ({wrong.size} rows of its batch)"
                 )
             before += n
-            yield Features(stacked, layers, None if target is None else np.asarray(target))
+            yield Features(stacked, layers, None if target is None else np.asarray(on_host(target)))
 
 
 @contextmanager

@@ -31,7 +31,8 @@ from onefit.torch.features.training import (
     features_of,
     like_weights,
 )
-from onefit.torch.numerics.rows import as_device, seeded, trained_parameters
+from onefit.torch.numerics.devices import as_device, on_host
+from onefit.torch.numerics.rows import seeded, trained_parameters
 from onefit.validation import check_count
 
 MOST = 300  # steps that held-out rows choose from
@@ -149,8 +150,8 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
         self._check_parameters()
         X, y = validate_data(
             self,
-            X,
-            y,
+            on_host(X),
+            on_host(y),
             dtype=np.float64,
             allow_nd=True,
             multi_output=self._several_targets,
@@ -280,7 +281,7 @@ class FeatureMap(TransformerMixin, HasModuleArguments, ABC):
     def transform(self, X: Any) -> Array:
         """Learned features: (n, d)."""
         check_is_fitted(self)
-        return self._features(validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True))
+        return self._features(validate_data(self, on_host(X), reset=False, dtype=np.float64, allow_nd=True))
 
     def _predictors(self, X: Any) -> Array:
         """Linear predictors: (n, c)."""

@@ -95,14 +95,14 @@ class ConvexHead(nn.Module):
         """
         _check_features(features, y, weights)
         loss = loss_of(self.loss, y, self.n_classes)
-        coded, weights = loss.coded(y), weights.to(features.device, torch.float64)
+        coded, weights = loss.coded(y.to(features.device)), weights.to(features.device, torch.float64)
         if self.fit_intercept:
             _check_splits(loss, coded, weights)
         C = torch.as_tensor(self.C, dtype=torch.float64, device=features.device)
         if C.ndim or not (torch.isfinite(C) and C > 0):
             raise ValueError(f"C must be one positive number, got {self.C}")
         shape = len(weights), features.shape[1] + self.fit_intercept, loss.n_outputs
-        start = weights.new_zeros(shape) if start is None else start.detach()
+        start = weights.new_zeros(shape) if start is None else start.detach().to(weights)
         return solution(features, coded, C * weights, start, loss, self.fit_intercept)
 
     def forward(self, features: Tensor, y: Tensor, weights: Tensor, features_new: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from onefit._typing import Array, Index
 from onefit.torch.features.embedding import Features, FlatParts, embedded, read_features
 from onefit.torch.features.heads import JudgedHead, head_of, logistic_head, ridge_head
-from onefit.torch.numerics.rows import as_device
+from onefit.torch.numerics.devices import as_device, on_host
 from onefit.validation import check_count, check_weights
 
 
@@ -131,7 +131,7 @@ class LeaveOneOutHead(BaseEstimator):
         fitted = self._head()
         data = read_features(self.module, X, y, self._embedding())
         if sample_weight is not None:
-            sample_weight = check_weights(sample_weight, data.X)
+            sample_weight = check_weights(on_host(sample_weight), data.X)
         middle, spread = self._scaling(data.X)
         judged = fitted((data.X - middle) / spread, data.y, sample_weight)
         self._keep(judged, data, middle, spread)

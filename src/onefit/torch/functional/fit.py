@@ -19,6 +19,7 @@ from onefit.risk.folds import as_folds
 from onefit.risk.judging import shown
 from onefit.risk.means import clustered, mean_and_error
 from onefit.torch.functional.left_out import Sets, Steps, exact_gradient, gradient_at
+from onefit.torch.numerics.devices import on_host
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, PredictorLoss
 from onefit.torch.risk import REFITS, STRAINED, LeftOutRisk
@@ -259,7 +260,7 @@ class FunctionalFit:
         return found
 
     def _folds(self, groups: Any) -> Folds:
-        given = np.arange(len(self.objective)) if groups is None else groups
+        given = np.arange(len(self.objective)) if groups is None else on_host(groups)
         return as_folds(given, self.objective.X.cpu().numpy(), self.objective.y.cpu().numpy())
 
     def _steps(self, folds: Folds, curvature: Curvature, solver: Solver) -> Steps:

@@ -19,9 +19,10 @@ from torch import Tensor
 from onefit._typing import Array
 from onefit.torch.functional.fit import FunctionalFit
 from onefit.torch.functional.tuning import Scale, StepSize, Tuning, descend
+from onefit.torch.numerics.devices import as_device, on_host
 from onefit.torch.numerics.minimum import minimise
 from onefit.torch.numerics.objective import PenalisedSum, Penalty, PredictorLoss, RowLoss
-from onefit.torch.numerics.rows import as_device, as_rows, as_weights, check_objective
+from onefit.torch.numerics.rows import as_rows, as_weights, check_objective
 from onefit.validation import check_choice
 
 
@@ -132,6 +133,7 @@ class FunctionalProblem:
         start : (k,) array-like, optional
             Instead of that of the problem.
         device : str or torch.device, default "cpu"
+            Where it is computed.  Tensors of the fit, such as ``theta``, stay there; arrays are on the host.
 
         Returns
         -------
@@ -238,7 +240,7 @@ class FunctionalProblem:
         )
 
     def _strengths(self, given: Any) -> Array:
-        strengths = np.atleast_1d(np.array(given, dtype=np.float64))
+        strengths = np.atleast_1d(np.array(on_host(given), dtype=np.float64))
         count = len(self.penalties)
         if strengths.shape != (count,) or not np.all(np.isfinite(strengths)) or np.any(strengths < 0):
             raise ValueError(f"strengths must be {count} finite numbers of at least 0, got {given!r}")

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.torch.networks.network import Network
-from onefit.torch.numerics.conjugate import cholesky
+from onefit.torch.numerics.conjugate import cholesky, eigh_each
 
 FLAT = 1e-14  # of the largest curvature of a loss in an output: none
 LEVEL = 1e-10  # of the largest slope: none, since no step could tell
@@ -141,7 +141,7 @@ def _roots(slopes: Tensor, bends: Tensor) -> tuple[Tensor, Tensor]:
     Directions in which no row has curvature or slope are left out, such as the one that softmax ignores; a
     row without curvature in another is given next to none, so that R_i has an inverse.
     """
-    values, vectors = torch.linalg.eigh(bends)
+    values, vectors = eigh_each(bends)
     along = (vectors.mT @ slopes[..., None])[..., 0]
     least = FLAT * values.abs().max()
     held = (values.amax(0) > least) | (along.abs().amax(0) > LEVEL * along.abs().max())
@@ -194,4 +194,4 @@ def _solved(H: Tensor, p: Tensor) -> Tensor:
 
 def _largest(H: Tensor) -> Tensor:
     """Largest eigenvalue, a leverage: (b, q, q) to (b,)."""
-    return torch.linalg.eigvalsh(0.5 * (H + H.mT))[:, -1].clamp(0.0, 1.0)
+    return eigh_each(0.5 * (H + H.mT))[0][:, -1].clamp(0.0, 1.0)

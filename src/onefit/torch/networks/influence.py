@@ -16,8 +16,8 @@ from onefit.torch.networks.decay import Decay
 from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
+from onefit.torch.numerics.devices import as_device, on_host
 from onefit.torch.numerics.objective import BUDGET
-from onefit.torch.numerics.rows import as_device
 from onefit.validation import check_choice
 
 
@@ -187,9 +187,9 @@ def _as_groups(groups: Any, n: int) -> list[Index]:
     ------
     ValueError
     """
-    given = [np.atleast_1d(np.asarray(rows)) for rows in groups]
+    given = [np.atleast_1d(np.asarray(on_host(rows))) for rows in groups]
     if len(given) == n and all(len(rows) == 1 for rows in given) and not isinstance(groups, list | tuple):
-        labels = np.asarray(groups)
+        labels = np.asarray(on_host(groups))
         return [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for rows in given:
         whole = np.issubdtype(rows.dtype, np.integer)

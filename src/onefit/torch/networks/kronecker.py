@@ -37,6 +37,7 @@ from torch import Tensor
 from onefit.torch.networks.blocks import Dense, Factored, ParameterBlock
 from onefit.torch.networks.data import Tree, taken
 from onefit.torch.networks.layers import Parts, Tracer, flat_rows
+from onefit.torch.numerics.conjugate import eigh_each
 from onefit.torch.numerics.objective import BUDGET
 
 
@@ -123,7 +124,7 @@ class KroneckerCurvature:
             If a layer has neither curvature nor decay in some direction of its inputs.
         """
         tracer = Tracer.of(module, parts, X, flatten)
-        values, vectors = torch.linalg.eigh(bends)
+        values, vectors = eigh_each(bends)
         roots = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
         c, k = slopes.shape[1], sum(part.numel() for part in parts.values())
         size = max(1, BUDGET // (3 * (c + 1) * k + 4 * tracer.numbers(X)))
@@ -150,7 +151,7 @@ class KroneckerCurvature:
         slopes = torch.nn.functional.pad(self.slopes[rows], (0, 1), value=1.0)
         lengths = _solved(rest, (held @ slopes[..., None])[..., 0])
         own = roots.mT @ held[:, :-1, :-1] @ roots
-        leverages = torch.linalg.eigvalsh(own)[:, -1].clamp(0.0, 1.0)
+        leverages = eigh_each(own)[0][:, -1].clamp(0.0, 1.0)
         return self._assembled([(lengths[:, None] @ W)[:, 0] for W in spans]), leverages
 
     def _assembled(self, steps: list[Tensor]) -> Tensor:
@@ -165,8 +166,11 @@ def _solved(M: Tensor, rhs: Tensor) -> Tensor:
     """M⁻¹ rhs for positive semi-definite M whose rows have scales of their own: (b, d)."""
     scale = M.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     scale = torch.where(scale > 0, scale, 1.0)
-    inverse = torch.linalg.pinv(M / (scale[:, :, None] * scale[:, None, :]), rtol=1e-13, hermitian=True)
-    return (inverse @ (rhs / scale)[..., None])[..., 0] / scale
+    values, vectors = eigh_each(M / (scale[:, :, None] * scale[:, None, :]))
+    held = values > 1e-13 * values[:, -1:]
+    inverse = torch.where(held, 1.0 / torch.where(held, values, 1.0), 0.0)
+    within = inverse[..., None] * (vectors.mT @ (rhs / scale)[..., None])
+    return (vectors @ within)[..., 0] / scale
 
 
 def _blocks(tracer: Tracer, X: Tree, roots: Tensor, decay: Parts, size: int) -> tuple[ParameterBlock, ...]:

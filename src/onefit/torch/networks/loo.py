@@ -25,7 +25,7 @@ from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
 from onefit.torch.networks.training import Clock, Retraining, by_recipe, finished, missing, without_rows
-from onefit.torch.numerics.rows import as_device
+from onefit.torch.numerics.devices import as_device
 from onefit.torch.risk import STRAINED, LeftOutRisk
 from onefit.validation import check_audit, check_choice
 
@@ -90,6 +90,7 @@ def loo(
     rng : int, Generator or None
         Of the rows of the audit.
     device : str or torch.device, default "cpu"
+        Where it is computed.  Arrays come back to the host; the modules in ``retrained`` stay there.
     max_steps : int, default 2000
         Steps of L-BFGS at most, in each training.
     max_seconds : float, optional

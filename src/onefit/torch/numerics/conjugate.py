@@ -10,6 +10,15 @@ from torch import Tensor
 ACCURACY = 1e-13  # of the residual, in the norm of the preconditioner
 ENOUGH = 1e-8  # what it has to come to at least
 
+MATRICES = 512  # decomposed at once: for each, however small, CUDA takes half a megabyte of work space
+
+
+def eigh_each(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of many small symmetric matrices, some at a time: (b, d), (b, d, d)."""
+    found = [torch.linalg.eigh(few) for few in torch.split(matrices, MATRICES)]
+    values, vectors = zip(*found, strict=True)
+    return torch.cat(values), torch.cat(vectors)
+
 
 def pseudo_inverse(H: Tensor, *, absolute: bool = False) -> Tensor:
     """Inverse of a symmetric matrix on its range."""

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, vjp, vmap
 
+from onefit.torch.numerics.devices import on_host
+
 RowLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # of theta, x, y
 Penalty: TypeAlias = Callable[[Tensor], Tensor]  # of theta
 BUDGET = 2**23  # numbers that one batch of vectors may hold per copy
@@ -48,15 +50,16 @@ class L1Norm:
 
     def __post_init__(self) -> None:
         if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64)
+            weights = np.asarray(on_host(self.weights), dtype=np.float64)
             if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
                 raise ValueError("weights of the l1 norm must be finite, at least 0, one a parameter")
+            object.__setattr__(self, "weights", weights)  # on the host, wherever they were given
 
     def kinks(self, theta: Tensor) -> Tensor:
         """Slope on either side of zero in each parameter, by which a kinked penalty is known: (k,)."""
         if self.weights is None:
             return torch.ones_like(theta)
-        weights = torch.as_tensor(np.asarray(self.weights), dtype=theta.dtype, device=theta.device)
+        weights = torch.as_tensor(self.weights, dtype=theta.dtype, device=theta.device)
         if weights.shape != theta.shape:
             raise ValueError(f"the l1 norm has {len(weights)} weights for {theta.numel()} parameters")
         return weights

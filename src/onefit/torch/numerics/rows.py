@@ -1,4 +1,4 @@
-"""Devices, modules, rows, weights: what comes from the user, as tensors and checked."""
+"""Modules, rows, weights: what comes from the user, as tensors and checked."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from onefit.exceptions import SolverError
+from onefit.torch.numerics.devices import on_host
 from onefit.torch.numerics.objective import PenalisedSum
-
-
-def as_device(device: Any) -> torch.device:
-    """Read a device, and refuse one that is not there."""
-    try:
-        found = torch.device(device)
-        torch.zeros(1, dtype=torch.float64, device=found).cpu()
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"device {device!r} cannot be used here: {error}; take device='cpu'") from error
-    return found
 
 
 def as_rows(name: str, given: Any, device: torch.device) -> Tensor:
@@ -47,7 +38,7 @@ def as_weights(given: Any, n: int, device: torch.device) -> Tensor:
     """Weights of the rows: all ones if None."""
     if given is None:
         return torch.ones(n, dtype=torch.float64, device=device)
-    weights = np.asarray(given, dtype=np.float64)
+    weights = np.asarray(on_host(given), dtype=np.float64)
     if weights.shape != (n,) or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.any():
         raise ValueError(
             f"sample_weight must be {n} finite numbers of at least 0, not all 0, got {weights.shape}"
@@ -109,7 +100,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Random numbers of a seed for a while, which leaves those of others alone."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    """Random numbers of a seed for a while, on the host and a device, which leaves those of others alone."""
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every device
+        for one in cuda:
+            with torch.cuda.device(one):
+                torch.cuda.manual_seed(seed)
         yield

@@ -28,6 +28,7 @@ from onefit.penalties import Penalty
 from onefit.problem import Problem
 from onefit.readers import read
 from onefit.solvers.solve import solve
+from onefit.torch.numerics.devices import on_host
 from onefit.torch.numerics.optimizers import lbfgs_b
 from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, SearchBox, Solved, State
 
@@ -42,10 +43,10 @@ class LinearJudge:
     """Mean loss of a row, in the terms of the model's own loss."""
 
     def loss(self, model: GeneralizedLinear, X: Any, y: Any) -> float:
-        return _mean_loss(read(model, X, y).fit)
+        return _mean_loss(read(model, on_host(X), on_host(y)).fit)
 
     def predict(self, model: GeneralizedLinear, X: Any) -> Array:
-        return model.predict(X)
+        return model.predict(on_host(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,7 @@ class LinearLevels(Levels):
         ------
         ValueError
         """
-        X, y, X_val, y_val = data
+        X, y, X_val, y_val = map(on_host, data)
         penalty = estimator._find_penalty()
         space = SearchBox.of(_checked(penalty, bounds), bounds, scale)
         middle = space.listed(np.full(len(space.names), 0.5))

@@ -21,8 +21,9 @@ from onefit._progress import progress_line
 from onefit._typing import Array
 from onefit.estimators import GeneralizedLinear
 from onefit.exceptions import UnreliableWarning
+from onefit.torch.numerics.devices import as_device
 from onefit.torch.numerics.optimizers import Adam, Descent, Lbfgs
-from onefit.torch.numerics.rows import as_device, trained_parameters
+from onefit.torch.numerics.rows import trained_parameters
 from onefit.torch.value_function.checking import SearchCheck
 from onefit.torch.value_function.kriging import Kriging
 from onefit.torch.value_function.levels import Levels, SearchBox, Solved
@@ -122,10 +123,11 @@ class ValueFunctionSearch(BaseEstimator):
     checkpoint : str or Path, optional
         Folder in which each inner solve and each round is saved.  The same search goes on from there.
     n_jobs : int, optional
-        Inner solves at a time (joblib).
+        Inner solves at a time (joblib).  On a GPU each process needs seconds for a context of its own.
     callback : callable(stage, done, total), optional
         Stage is "solve", "round" or "interpolate".
     device : str or torch.device, default "cpu"
+        Of modules; linear models are solved on the host.
     random_state : int or RandomState, default 0
         Of the design, the batches and dropout.
 

@@ -230,3 +230,19 @@ def test_refits_of_classifiers_are_judged_as_their_formulas_are(model, kind, n_c
     if kind is LogLoss:
         probabilities = fitted.predict_proba(X)
         np.testing.assert_allclose(metric.of_predictions(reading.target, probabilities), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bound", [1e-6, 0.3, 4.0])
+def test_log_loss_of_classes_changes_by_no_more_than_its_spread(bound):
+    """The worst is where all other classes gain on the row's own by as much as a difference may be off."""
+    rng = np.random.default_rng(0)
+    target, eta = rng.integers(0, 4, 50).astype(float), 5.0 * rng.normal(size=(50, 4))
+    metric = LogLoss(np.arange(4))
+    here, most = metric.losses(target, eta), metric.spread(target, eta, np.full(50, bound))
+    own = target.astype(int)[:, None] == np.arange(4)
+    worst = metric.losses(target, np.where(own, eta - bound, eta)) - here
+    np.testing.assert_allclose(worst, most, rtol=1e-4, atol=1e-15)
+    for _ in range(20):
+        moved = eta + bound * rng.uniform(0.0, 1.0, eta.shape)
+        assert np.all(np.abs(metric.losses(target, moved) - here) <= most * (1.0 + 1e-9) + 1e-15)
+    assert np.all(np.isinf(metric.spread(target, eta, np.full(50, np.inf))))

@@ -11,6 +11,7 @@ from scipy.special import expit, logit, softmax
 from onefit._typing import Array
 from onefit.losses import Logistic, Loss, Multinomial
 from onefit.metrics.base import IdentityLink, LossMetric, Metric, OfClasses, OfNumbers, mean_over_outputs
+from onefit.numerics import LARGEST_EXPONENT
 
 
 @final
@@ -41,7 +42,12 @@ class LogLoss(OfClasses, LossMetric):
         return Logistic() if eta.ndim == 1 else Multinomial(eta.shape[1])
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        return super().spread(target, eta, bounds) if eta.ndim == 1 else bounds
+        """Of c classes log(1 + S eᵇ) − log(1 + S) at most, where ℓ = log(1 + S) and bounds are b."""
+        if eta.ndim == 1:
+            return super().spread(target, eta, bounds)
+        missed = -np.expm1(-self.losses(target, eta))  # the probability of the other classes, S / (1 + S)
+        grown = np.expm1(np.minimum(bounds, LARGEST_EXPONENT))
+        return np.where(bounds < LARGEST_EXPONENT, np.log1p(grown * missed), bounds)
 
 
 @final

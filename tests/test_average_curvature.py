@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -45,6 +47,22 @@ def test_where_all_rows_bend_alike_it_is_the_curvature(store, fit_intercept, str
     gradient = Direction(gradient.coef - gradient.coef.mean(axis=1, keepdims=True), level * fit_intercept)
     for one, other in zip(K.solve(gradient), average.solve(gradient), strict=True):
         np.testing.assert_allclose(one - one.mean(axis=-1, keepdims=True), other, atol=1e-9)
+
+
+def test_rows_that_bend_most_count_most_on_the_way_to_an_optimum():
+    """Where rows are of many sizes the largest ones hardly bend, and there are fewer products with K."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, P)) * rng.standard_t(3.0, size=(600, 1))
+    y = (6.0 / np.sqrt(P) * X @ rng.normal(size=(P, C)) + rng.gumbel(size=(600, C))).argmax(axis=1)
+    problem = replace(problem_at(1.0, n=600), X=X, y=y.astype(float))
+    optimum = newton.solve(Fit.at_start(problem)).fit
+    start = optimum.moved(0.9 * optimum.coef, optimum.intercept)
+    alike, ours = (
+        truncated.approach(start, average(start).solve)
+        for average in (AverageCurvature.of, AverageCurvature.by_curved_rows)
+    )
+    assert ours.fit.objective == pytest.approx(alike.fit.objective, rel=1e-12)
+    assert ours.products < 0.8 * alike.products
 
 
 def test_others_have_none():

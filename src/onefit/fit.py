@@ -98,15 +98,15 @@ class Fit:
 
     def bent(self, change: Array) -> Array:
         """D times a change of the linear predictors: how the gradients of the rows change with it."""
-        if self._bending is None:
-            return _linalg.row_times(self.hessian, change)
-        return self.problem.per_row(self._bending(change))
+        return _linalg.row_times(self.hessian, change) if self.bending is None else self.bending(change)
 
     @cached_property
-    def _bending(self) -> Bending | None:
-        """What coupled losses make of changes without a matrix for each row."""
-        loss = self.problem.loss
-        return loss.bending(self.problem.y, self.eta) if isinstance(loss, CoupledLoss) else None
+    def bending(self) -> Bending | None:
+        """D of coupled outputs, without a matrix for each row where there need not be one; None of others."""
+        loss, y = self.problem.loss, self.problem.y
+        if not isinstance(loss, CoupledLoss):
+            return None
+        return loss.bending(y, self.eta).weighted(self.problem.weights)
 
     @cached_property
     def objective(self) -> float:

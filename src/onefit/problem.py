@@ -340,12 +340,7 @@ class Problem:
 
     def per_row(self, weights_times: Array) -> Array:
         """Multiply an array whose first axis is the rows by the weights: 0 times what is infinite is 0."""
-        with np.errstate(invalid="ignore"):
-            weighted = _linalg.row_times(self.weights, weights_times)
-            overflows = np.isnan(weighted.sum())
-        if overflows:
-            weighted[self.weights == 0] = 0.0
-        return weighted
+        return _linalg.weighted_rows(self.weights, weights_times)
 
     def without(self, rows: int | Index) -> Problem:
         """What a refit on the other rows minimises: these have no weight, and what depends on it moves.

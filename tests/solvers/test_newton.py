@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from itertools import pairwise
+from math import comb
 
 import numpy as np
 import pytest
@@ -355,15 +356,30 @@ def path_of_classes(p=4):
 
 def test_paths_start_ahead_of_the_last_fit_where_the_objective_is_smaller():
     fits, gaps = [found.fit for found in path.newton_path(path_of_classes())], []
-    for before, last, fit in zip(fits, fits[1:], fits[2:], strict=False):
-        start = path._nearer(fit.problem, last, before)
-        ahead = Fit(fit.problem, 2.0 * last.coef - before.coef, 2.0 * last.intercept - before.intercept)
-        there = Fit(fit.problem, last.coef, last.intercept)
-        assert start.objective == pytest.approx(min(ahead.objective, there.objective), rel=1e-12)
-        gaps.append([start.objective - fit.objective, there.objective - fit.objective])
+    moves = path.Moves()
+    for k, fit in enumerate(fits):
+        if k > 2:
+            start = moves.ahead(fit.problem)
+            level, line, parabola = (_beyond(fit.problem, fits[:k], order) for order in range(3))
+            assert start.objective <= min(level.objective, line.objective) * (1.0 + 1e-12)
+            gaps.append([one.objective - fit.objective for one in (start, line, level)])
+            if parabola.objective < line.objective < level.objective:
+                assert start.objective <= parabola.objective * (1.0 + 1e-12)
         np.testing.assert_allclose(fit.coef, newton.solve(Fit.at_start(fit.problem)).fit.coef, atol=1e-9)
-    ours, others = np.sum(gaps, axis=0)
-    assert ours < 0.3 * others
+        moves.take(fit)
+    ours, by_line, others = np.sum(gaps, axis=0)
+    assert ours < 0.5 * by_line
+    assert by_line < 0.3 * others
+
+
+def _beyond(problem, fits, order):
+    """The polynomial through the last fits, one further on."""
+    weights = [(-1) ** j * comb(order + 1, j + 1) for j in range(order + 1)]
+    coef, level = (
+        sum(weight * getattr(fit, part) for weight, fit in zip(weights, fits[::-1], strict=False))
+        for part in ("coef", "intercept")
+    )
+    return Fit(problem, coef, level)
 
 
 def test_where_factors_cost_little_steps_have_their_own(monkeypatch):

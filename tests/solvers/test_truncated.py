@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit import _linalg
-from onefit.curvature import factor
+from onefit.curvature import CoupledProducts, Direction, factor
 from onefit.fit import Fit
 from onefit.losses import Logistic, Multinomial, Poisson
 from onefit.penalties import L1, L2
@@ -71,6 +71,49 @@ def test_a_sparse_and_wide_path_is_preconditioned_by_its_columns():
         expected = newton.solve(Fit.at_start(problem)).fit
         assert one.fit.objective == pytest.approx(expected.objective, rel=truncated.SHORT**2)
         np.testing.assert_allclose(newton.solve(one.fit).fit.coef, expected.coef, atol=1e-9)
+
+
+def test_a_factor_serves_while_that_costs_least_a_fit():
+    takes = truncated.Seconds(product=0.8, solve=0.2, singly=np.inf, factored=37.0)
+    counts = [8, 11, 14, 20, 27, 35, 44, 60, 80]
+    costs = [(37.0 + sum(counts[:k]) - 8.0 * k) / k for k in range(1, len(counts) + 1)]  # a fit, beyond 8
+    serving, served = truncated.ServingFactor(factor(Fit.at_start(_problem("logistic", 1.0)))), 0
+    assert not serving.pays(takes)  # which nobody has tried
+    for count in counts:
+        serving.products.append(count)
+        if not serving.pays(takes):
+            break
+        served += 1
+    assert served == int(np.argmin(costs)) + 1
+
+
+def test_along_a_path_a_factor_serves_several_fits(monkeypatch):
+    monkeypatch.setattr(truncated, "products_by_average", lambda *_: 0)
+    rng = np.random.default_rng(0)
+    X, c = rng.normal(size=(400, 40)), 5
+    y = (X @ rng.normal(size=(40, c)) + rng.gumbel(size=(400, c))).argmax(axis=1).astype(float)
+    strengths = np.geomspace(100.0, 1.0, 16)
+    problems = [Problem(Multinomial(c), L2(a), X, y, np.ones(400), np.ones(c, bool)) for a in strengths]
+    monkeypatch.setattr(truncated.cost, "PER_CALL", 0.0)
+    monkeypatch.setattr(truncated, "PRODUCTS", 5)  # else factors cost too little to go without
+    found = list(newton_path(problems))
+    assert 0 < sum(one.curvature.is_factored for one in found) < len(found) / 2
+    for problem, one in zip(problems, found, strict=True):
+        expected = newton.solve(Fit.at_start(problem)).fit
+        assert one.fit.objective == pytest.approx(expected.objective, rel=truncated.SHORT**2)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_products_of_coupled_outputs_are_those_of_the_curvature(store, fit_intercept):
+    start = Fit.at_start(_problem("multinomial", 2.0, store, fit_intercept))
+    rng = np.random.default_rng(1)
+    fit = start.moved(rng.normal(size=start.coef.shape), start.intercept)
+    along = Direction(rng.normal(size=fit.coef.shape), rng.normal(size=C) * fit_intercept)
+    made = CoupledProducts(fit).times(along)
+    bent = np.einsum("nab,nb->na", fit.hessian, fit.problem.X @ along.coef + along.intercept)
+    np.testing.assert_allclose(made.coef, fit.problem.X.T @ bent + 2.0 * along.coef, atol=1e-10)
+    np.testing.assert_allclose(made.intercept, bent.sum(axis=0) * fit_intercept, atol=1e-10)
 
 
 def test_kinks_and_small_problems_are_left_to_factors():

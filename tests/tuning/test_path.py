@@ -405,14 +405,16 @@ def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
     )
     _, (result, _) = _raced(at, strengths, judgement, "bagged_se")
     assert 1 <= len(factored) < 6
+    told = {float(one.fit.problem.penalty.alpha) for one in factored}
+    loose = [j for j, strength in enumerate(strengths) if strength not in told]
     monkeypatch.setattr(Judgement, "bracket", lambda *_: None)
     _, (other, _) = _raced(at, strengths, judgement, "bagged_se")
     assert len(factored) >= 6
     assert result.best == other.best
-    assert result.risks[result.best] == other.risks[other.best]
-    loose = np.flatnonzero(result.approx_errors > other.approx_errors)
-    assert loose.size
+    # which factors are at hand decides how fits are solved, to rounding
+    assert result.risks[result.best] == pytest.approx(other.risks[other.best], rel=1e-10)
     for j in loose:
+        assert result.approx_errors[j] > other.approx_errors[j]
         exact = leave_out(solve(Fit.at_start(at(strengths[j]))).fit, max_error=0.0)
         assert abs(judgement.losses(exact).mean() - result.risks[j]) <= result.approx_errors[j]
         assert result.guarantees[j] == "bounded"

@@ -49,7 +49,7 @@ from onefit._linalg.factorization import (
     solve_or_fit,
     wide_pseudo_factor,
 )
-from onefit._linalg.rows import row_diagonals, row_matrices, row_times, with_axes
+from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
 
 __all__ = [
     "BLOCK_SIZE",
@@ -98,6 +98,7 @@ __all__ = [
     "times",
     "times_upper",
     "transposed_times",
+    "weighted_rows",
     "wide_pseudo_factor",
     "with_axes",
 ]

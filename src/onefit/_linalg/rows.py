@@ -23,6 +23,16 @@ def row_times(matrices: Array | Mask, change: Array) -> Array:
     return np.asarray(with_axes(matrices, change) * change)
 
 
+def weighted_rows(weights: Array, values: Array) -> Array:
+    """Weights (n,) times values whose first axis is the rows: 0 times what is infinite is 0."""
+    with np.errstate(invalid="ignore"):
+        weighted = row_times(weights, values)
+        overflows = np.isnan(weighted.sum())
+    if overflows:
+        weighted[weights == 0] = 0.0
+    return weighted
+
+
 def row_diagonals(matrices: Array) -> Array:
     """Diagonals of the matrices of the rows: (n,) or (n, c)."""
     return np.einsum("naa->na", matrices) if matrices.ndim == 3 else matrices

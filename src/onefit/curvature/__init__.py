@@ -22,13 +22,19 @@ from onefit.curvature.dual import Dual
 from onefit.curvature.iterated import Iterated, by_products
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
-from onefit.curvature.products import Products, conjugate_gradients
+from onefit.curvature.products import (
+    CoupledProducts,
+    Products,
+    conjugate_gradients,
+    conjugate_gradients_of_one,
+)
 from onefit.curvature.single import InSingle, in_single
 
 __all__ = [
     "Along",
     "AverageCurvature",
     "CoupledBlock",
+    "CoupledProducts",
     "Curvature",
     "Direction",
     "Dual",
@@ -44,6 +50,7 @@ __all__ = [
     "Wrapped",
     "by_products",
     "conjugate_gradients",
+    "conjugate_gradients_of_one",
     "cost_of_average",
     "curved_along",
     "factor",

@@ -16,6 +16,7 @@ from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature.base import Direction
 from onefit.fit import Fit
+from onefit.numerics import TINY
 from onefit.penalties import Coordinates
 
 FLAT = 1e-9  # curvature relative to the largest that is none
@@ -48,20 +49,38 @@ class AverageCurvature:
     levels: Array
 
     @classmethod
-    def of(cls, fit: Fit) -> AverageCurvature:
-        """That of the rows at a fit."""
+    def of(cls, fit: Fit, weights: Array | None = None) -> AverageCurvature:
+        """That of the rows at a fit.
+
+        Parameters
+        ----------
+        fit : Fit
+        weights : (n,) array, optional
+            Of the rows in the covariance of the columns, all alike by default.
+        """
         n, X = fit.problem.n, _linalg.as_columns(fit.problem.X)
-        curved, U = np.linalg.eigh(fit.hessian.sum(axis=0))
+        shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
+        assert fit.bending is not None
+        curved, U = np.linalg.eigh(fit.bending.total())
         curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
         has_levels = bool(fit.problem.intercept.any())
-        means = _linalg.column_means(fit.problem.X, np.ones(n)) if has_levels else np.zeros(X.shape[1])
-        covariance = _linalg.mirrored(X.weighted_gram(means if has_levels else None, np.full(n, 1.0 / n)))
+        means = _linalg.column_means(fit.problem.X, shares) if has_levels else np.zeros(X.shape[1])
+        covariance = _linalg.mirrored(X.weighted_gram(means if has_levels else None, shares))
         ridge = np.maximum(fit.tangent.hessian.mean(axis=1), FLAT * curved[-1] * covariance.diagonal())
         scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
         spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
         inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
         levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
         return cls(fit, means, scale[:, None] * V, U, inverse, levels)
+
+    @classmethod
+    def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
+        """The same with rows that count as much as they are curved: nearer to K where few of them are.
+
+        For steps of the rows themselves it is not: those that move most are not those that curve K.
+        """
+        assert fit.bending is not None
+        return cls.of(fit, np.maximum(fit.bending.traces(), 0.0))
 
     def solve(self, gradient: Direction) -> Direction:
         """About K⁻¹ times a gradient."""

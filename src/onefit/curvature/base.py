@@ -57,6 +57,11 @@ class Curvature(ABC):
 
     is_estimated: ClassVar[bool] = False  # whether quadratic forms are estimates
 
+    @property
+    def is_factored(self) -> bool:
+        """Whether the work of a factor is known to have been done."""
+        return False
+
     @abstractmethod
     def sandwich(self, middle: Array) -> Sandwich:
         """Q for weights E of the rows: (n,), (n, t), or symmetric (n, c, c) of coupled outputs."""
@@ -122,6 +127,10 @@ class Wrapped(Curvature):
     """K in terms of another, whose rows are the same."""
 
     inner: Curvature
+
+    @property
+    def is_factored(self) -> bool:
+        return self.inner.is_factored
 
     @property
     def is_definite(self) -> bool:
@@ -214,11 +223,6 @@ class OfColumns(ScalarCurvature):
     hessian: Array  # (k,), or (k, k) where it is not diagonal
     d: Array  # (n,)
     intercept: bool
-
-    @property
-    @abstractmethod
-    def is_factored(self) -> bool:
-        """Whether the work of a factor has been done."""
 
     @property
     def _total(self) -> float:

@@ -34,7 +34,7 @@ def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Cur
         return factor_scalar(fit, tangent, shrink)
     tangent = replace(tangent, hessian=tangent.hessian * shrink)
     if fit.problem.is_coupled:
-        return CoupledBlock(fit.problem, tangent, fit.hessian)
+        return CoupledBlock(fit, tangent)
     return _several_outputs(fit.problem, tangent, fit.hessian)
 
 

@@ -22,6 +22,7 @@ from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.fit import Fit
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
@@ -185,6 +186,10 @@ class Independent(Curvature):
         return self.factors[self.group[j]]
 
     @property
+    def is_factored(self) -> bool:
+        return all(K.is_factored for K in self.factors)
+
+    @property
     def is_definite(self) -> bool:
         return all(K.is_definite for K in self.factors)
 
@@ -248,9 +253,18 @@ class CoupledBlock(Curvature):
     that no prediction depends on; it is made definite there, which changes nothing that is read.
     """
 
-    problem: Problem
+    fit: Fit
     tangent: Tangent
-    d: Array  # (n, c, c)
+
+    @property
+    def problem(self) -> Problem:
+        """That of the fit."""
+        return self.fit.problem
+
+    @property
+    def d(self) -> Array:
+        """Second derivatives of the rows: (n, c, c)."""
+        return self.fit.hessian
 
     @cached_property
     def _means(self) -> Array | None:
@@ -299,7 +313,6 @@ class CoupledBlock(Curvature):
 
     @property
     def is_factored(self) -> bool:
-        """Whether the work of a factor has been done."""
         return "_factored" in self.__dict__
 
     @property

@@ -50,7 +50,7 @@ def conjugate_gradients(
         Products with K.
     """
     if rhs.coef.ndim == 1:
-        return _of_one(times, scaled, pairing, rhs, error, most)
+        return conjugate_gradients_of_one(times, scaled, pairing, rhs, scaled(rhs), error, most)
     found, left, along = _zeros(rhs), _copied(rhs), _copied(scaled(rhs))  # changed in place
     size = first = pairing(along, left)
     moving = np.asarray(size > 0)
@@ -71,16 +71,17 @@ def conjugate_gradients(
     return found, bool(np.all(size <= error**2 * first))
 
 
-def _of_one(
+def conjugate_gradients_of_one(
     times: Callable[[Direction], Direction],
     scaled: Callable[[Direction], Direction],
     pairing: Callable[[Direction, Direction], Array],
     rhs: Direction,
+    solved: Direction,
     error: float,
     most: int,
 ) -> tuple[Direction, bool]:
-    """The same of a single gradient, where every call counts beside a product with a sparse X."""
-    found, left, along = _zeros(rhs), _copied(rhs), _copied(scaled(rhs))  # changed in place
+    """The same of a single gradient, where every call counts, given what ``scaled`` makes of it."""
+    found, left, along = _zeros(rhs), _copied(rhs), _copied(solved)  # changed in place
     size = first = float(pairing(along, left))
     for _ in range(most):
         bent = times(along)
@@ -294,6 +295,32 @@ class Products:
         """Each coefficient on its own, by the diagonal of K."""
         own = gradient.coef / _linalg.with_axes(self.diagonal, gradient.coef)
         return Direction(own, gradient.intercept / self._levels)
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledProducts:
+    """K of coupled outputs, by what it makes of a direction.
+
+    Attributes
+    ----------
+    fit : Fit
+        With a ridge on all columns.
+    """
+
+    fit: Fit
+
+    def times(self, along: Direction) -> Direction:
+        """K times a direction."""
+        change = self._design.times(along.coef)
+        change += along.intercept
+        bent = self.fit.bent(change)
+        coef = self._design.transposed_times(bent)
+        coef += self.fit.tangent.hessian * along.coef
+        return Direction(coef, np.where(self.fit.problem.intercept, bent.sum(axis=0), 0.0))
+
+    @cached_property
+    def _design(self) -> Columns:
+        return _linalg.as_columns(self.fit.problem.X)
 
 
 def _in_single(*parts: Array) -> list[Array]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
-from typing import Self, TypeAlias
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -134,7 +133,48 @@ class Loss(Parametrised, ABC):
         return deepcopy(self)
 
 
-Bending: TypeAlias = Callable[[Array], Array]
+class Bending(ABC):
+    """Second derivatives of coupled outputs, by what they make of changes of the linear predictors."""
+
+    @abstractmethod
+    def __call__(self, change: Array) -> Array:
+        """D times changes: (n, c), and perhaps more axes."""
+
+    @abstractmethod
+    def weighted(self, weights: Array) -> Bending:
+        """The same of weighted rows, (n,), where 0 times what is infinite is 0."""
+
+    @abstractmethod
+    def total(self) -> Array:
+        """Σ D: (c, c)."""
+
+    @abstractmethod
+    def traces(self) -> Array:
+        """Of each row's: (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class BendingByMatrices(Bending):
+    """Second derivatives that are at hand.
+
+    Attributes
+    ----------
+    matrices : (n, c, c) array
+    """
+
+    matrices: Array
+
+    def __call__(self, change: Array) -> Array:
+        return _linalg.row_times(self.matrices, change)
+
+    def weighted(self, weights: Array) -> Bending:
+        return BendingByMatrices(_linalg.weighted_rows(weights, self.matrices))
+
+    def total(self) -> Array:
+        return self.matrices.sum(axis=0)
+
+    def traces(self) -> Array:
+        return np.einsum("naa->n", self.matrices)
 
 
 class CoupledLoss(Loss):
@@ -152,7 +192,7 @@ class CoupledLoss(Loss):
 
     def bending(self, y: Array, eta: Array) -> Bending:
         """What second derivatives make of changes of ``eta``: (n, c), and perhaps more axes."""
-        return partial(_linalg.row_times, self.hessian(y, eta))
+        return BendingByMatrices(self.hessian(y, eta))
 
 
 class UnitDispersion(Loss):

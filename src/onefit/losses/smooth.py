@@ -172,7 +172,8 @@ class Multinomial(CoupledLoss, UnitDispersion):
         return _laid_out(matrices.transpose(2, 0, 1), eta)
 
     def bending(self, y: Array, eta: Array) -> Bending:
-        return CovarianceOfClasses(_shares(eta))
+        shares = _shares(eta)
+        return CovarianceOfClasses(shares, shares)
 
     def third(self, y: Array, eta: Array) -> Array:
         p = _shares(eta)
@@ -193,22 +194,35 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
 
 @dataclass(frozen=True, eq=False)
-class CovarianceOfClasses:
-    """(diag p − p pᵀ) times changes of the linear predictors of each row.
+class CovarianceOfClasses(Bending):
+    """w (diag p − p pᵀ) times changes of the linear predictors of each row.
 
     Attributes
     ----------
     shares : (n, c) array
         p, of each class.
+    held : (n, c) array
+        w p.
     """
 
     shares: Array
+    held: Array
 
     def __call__(self, change: Array) -> Array:
-        shares = _linalg.with_axes(self.shares, change)
-        moved = change - (shares * change).sum(axis=1, keepdims=True)
-        moved *= shares
-        return np.asarray(moved)
+        moved = np.asarray(change * _linalg.with_axes(self.held, change))
+        moved -= _linalg.with_axes(self.shares, change) * moved.sum(axis=1, keepdims=True)
+        return moved
+
+    def weighted(self, weights: Array) -> Bending:
+        counts = weights != 0.0  # where there is no weight there may be no shares either
+        shares = self.shares if counts.all() else np.where(counts[:, None], self.shares, 0.0)
+        return CovarianceOfClasses(shares, weights[:, None] * shares)
+
+    def total(self) -> Array:
+        return np.diag(self.held.sum(axis=0)) - _linalg.product(self.shares.T, self.held)
+
+    def traces(self) -> Array:
+        return np.sum(self.held * (1.0 - self.shares), axis=1)
 
 
 def _laid_out(values: Array, eta: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from onefit.solvers.active_set import ActiveSet
 
 FEWEST_OF_JUMPS = 5  # steps of Newton's method, which near the optimum do
 STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of them: from there on another way is surer
+HIGHEST = 3  # differences of fits that tell where the next one is
 SWEEPS = 100, 1000  # at most, in each step that goes near
 
 
@@ -42,11 +43,23 @@ class _FromNeighbours:
 
     enough: Callable[[Fit], bool] | None
     by_average: bool = True  # whether the average curvature of the rows does
+    serving: truncated.ServingFactor | None = None
 
     def __call__(self, start: Fit, last: Curvature | None) -> newton.Solution:
-        near = approached(start, last, truncated.SHORT, by_average=self.by_average)
+        own = self.serving = self._factor_for(start, last)
+        at_hand = None if own is None else own.curvature
+        near = approached(start, at_hand, truncated.SHORT, by_average=self.by_average)
         self.by_average &= not near.is_spent
+        if own is not None and own.curvature.is_factored:
+            own.products.append(near.products)
         return _ended(start, near, self.enough)
+
+    def _factor_for(self, start: Fit, last: Curvature | None) -> truncated.ServingFactor | None:
+        """The factor of a fit before while it pays; that of the last one, which may have to be made."""
+        at_hand = last is not None and last.is_factored
+        if self.serving is not None and not at_hand and self.serving.pays(truncated.Seconds.of(start)):
+            return self.serving
+        return None if last is None else truncated.ServingFactor(last)
 
 
 def from_the_last(
@@ -54,31 +67,49 @@ def from_the_last(
 ) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, each from the solution of the last and its curvature."""
     last: newton.Solution | None = None
-    before: Fit | None = None
+    moves = Moves()
     for problem in problems:
-        start = Fit.at_start(problem) if last is None else _nearer(problem, last.fit, before)
-        before = None if last is None else last.fit
+        start = Fit.at_start(problem) if last is None else moves.ahead(problem)
         last = solve(start, None if last is None else last.curvature)
+        moves.take(last.fit)
         yield last
 
 
-def _nearer(problem: Problem, last: Fit, before: Fit | None) -> Fit:
-    """The last fit, or as far beyond as that is from the one before, whichever has the smaller objective.
+@dataclass
+class Moves:
+    """How fits move along a path: the last one, its difference to the one before, and differences of these.
 
-    Between strengths of the same ratio smooth fits move by about the same.
+    Attributes
+    ----------
+    differences : list of (coef, intercept, eta)
     """
-    start = Fit(problem, last.coef, last.intercept).known(eta=last.eta)
-    if before is None or start.is_kinked or not problem.loss.is_smooth:
-        return start
-    coef, level, eta = (
-        2.0 * one - other
-        for one, other in zip(
-            (last.coef, last.intercept, last.eta), (before.coef, before.intercept, before.eta), strict=True
-        )
-    )
-    ahead = Fit(problem, coef, level).known(eta=eta)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return ahead if ahead.objective < start.objective else start
+
+    differences: list[tuple[Array, Array, Array]] = field(default_factory=list)
+
+    def take(self, fit: Fit) -> None:
+        """Take in the next fit."""
+        new = [(fit.coef, fit.intercept, fit.eta)]
+        if not fit.is_kinked and fit.problem.loss.is_smooth:
+            for before in self.differences[:HIGHEST]:
+                (coef, level, eta), (own, levels, etas) = new[-1], before
+                new.append((coef - own, level - levels, eta - etas))
+        self.differences = new
+
+    def ahead(self, problem: Problem) -> Fit:
+        """Where the next fit is, about: by more and more differences, while the objective falls with them.
+
+        Between strengths of the same ratio smooth fits move by about the same, and change how they do.
+        """
+        coef, level, eta = self.differences[0]
+        found = Fit(problem, coef, level).known(eta=eta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for move in self.differences[1:]:
+                coef, level, eta = coef + move[0], level + move[1], eta + move[2]
+                farther = Fit(problem, coef, level).known(eta=eta)
+                if not farther.objective < found.objective:
+                    break
+                found = farther
+        return found
 
 
 def solved(
@@ -167,7 +198,7 @@ def approached(
         return truncated.Approach(coordinate_descent.approach(start), False)
     found = truncated.Approach(start, False)
     if by_average and (most := truncated.products_by_average(start, last)):
-        found = truncated.approach(start, AverageCurvature.of(start).solve, near, most)
+        found = truncated.approach(start, AverageCurvature.by_curved_rows(start).solve, near, most)
     approximately = None if found.is_there else truncated.preconditioner(found.fit, last)
     if approximately is None:
         return found

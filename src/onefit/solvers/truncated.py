@@ -9,31 +9,33 @@ with X for each.  What comes out is near enough to the optimum for one factored 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from onefit import _linalg, cost
+from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature import (
     CoupledBlock,
+    CoupledProducts,
     Curvature,
     Direction,
     Products,
-    conjugate_gradients,
+    conjugate_gradients_of_one,
     cost_of_average,
     curved_along,
     has_average,
 )
 from onefit.curvature.base import total_curvature
-from onefit.curvature.products import pairing
 from onefit.fit import Fit
 from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
+FITS = 4.0  # along a path that a factor serves, about
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
@@ -63,13 +65,16 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
 def products_by_average(fit: Fit, last: Curvature | None) -> int:
     """Products with K that a fit may take by the average curvature of its rows, before a factor does better.
 
-    As many as take as long as a factor; none where one is at hand, or these would be fewer than a fit takes.
+    As many as take as long as a factor of its own, or as its share of a neighbour's and the products with
+    that; none where one is at hand, or these would be fewer than a fit takes.
     """
     if not has_average(fit) or (isinstance(last, CoupledBlock) and last.is_factored):
         return 0
     (p, c), takes = fit.coef.shape, Seconds.of(fit)
     each = takes.product + Work(2.0 * p * c * (p + c)).seconds
-    most = int((takes.factored - cost_of_average(fit).seconds) / each)
+    shared = np.inf if last is None else takes.factored / FITS + takes.by_factor
+    by_factor = min(takes.factored, shared)
+    most = int((by_factor - cost_of_average(fit).seconds) / each)
     return most if most >= PRODUCTS else 0
 
 
@@ -77,9 +82,14 @@ class Seconds(NamedTuple):
     """What ways to a fit take, about."""
 
     product: float  # of K with a direction
-    singly: float  # with the diagonal of K as preconditioner
-    by_factor: float  # with the factor of a neighbour
+    solve: float  # with a factor
+    singly: float  # a fit, with the diagonal of K as preconditioner
     factored: float  # a step with a factor of its own
+
+    @property
+    def by_factor(self) -> float:
+        """A fit, with the factor of a neighbour."""
+        return PRODUCTS * (self.product + self.solve)
 
     @classmethod
     def of(cls, fit: Fit) -> Seconds:
@@ -89,13 +99,13 @@ class Seconds(NamedTuple):
         k = min(max(1, fit.tangent.size) // factors, n)
         factored = cost.newton_step(n, 0, k).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
-            return cls(np.inf, np.inf, np.inf, factored)
+            return cls(np.inf, 0.0, np.inf, factored)
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
         diagonal = _linalg.has_columns(problem.X) and not problem.is_coupled and outputs == 1
         singly = PRODUCTS * SINGLY * product if diagonal else np.inf
-        return cls(product, singly, PRODUCTS * (product + solve), factored)
+        return cls(product, solve, singly, factored)
 
 
 def _singly(fit: Fit) -> Solve:
@@ -107,12 +117,37 @@ def _singly(fit: Fit) -> Solve:
     return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / level)
 
 
+@dataclass
+class ServingFactor:
+    """A factor that serves the fits of a path after its own, until another one does better.
+
+    Attributes
+    ----------
+    curvature : Curvature
+    products : list of int
+        With K, that fits took with it, one after the other.
+    """
+
+    curvature: Curvature
+    products: list[int] = field(default_factory=list)
+
+    def pays(self, takes: Seconds) -> bool:
+        """Whether it does for another fit, too.
+
+        While what the last fit took beyond the first is no more than what factor and all that cost each fit.
+        """
+        each = takes.product + takes.solve
+        beyond = [(count - self.products[0]) * each for count in self.products]
+        return bool(beyond) and beyond[-1] * len(beyond) <= takes.factored + sum(beyond)
+
+
 class Approach(NamedTuple):
     """How far steps led."""
 
     fit: Fit
     is_there: bool  # whether that is an optimum: nothing is left that a step with a factor would bring
     is_spent: bool = False  # whether that would have taken more products than it was worth
+    products: int = 0  # with K that these took
 
 
 def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf) -> Approach:
@@ -131,12 +166,13 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
     fit, first, last, spent = start, np.inf, np.inf, 0
     for _ in range(MOST_STEPS):
         if spent >= most:
-            return Approach(fit, False, True)
+            return Approach(fit, False, True, spent)
         gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
-        size = solve(gradient).inner(fit.problem.X, gradient)
+        roughly = solve(gradient)
+        size = roughly.inner(fit.problem.X, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
-        direction, products = _conjugate(fit, gradient, solve, loosely, most - spent)
+        direction, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
         spent += products
         decrement = -direction.inner(fit.problem.X, gradient)
         is_last = 0 < decrement <= near**2 * abs(fit.objective)
@@ -146,32 +182,45 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
         last = decrement
         moved = _moved(fit, direction, decrement)
         if is_last:  # no minimum is at infinity
-            return Approach(moved or fit, fit.tangent.hessian.min(initial=np.inf) > 0)
+            there = fit.tangent.hessian.min(initial=np.inf) > 0
+            return Approach(moved or fit, there, False, spent)
         if moved is None:
             break
         fit = moved
-    return Approach(fit, False)
+    return Approach(fit, False, False, spent)
 
 
 def _conjugate(
-    fit: Fit, gradient: Direction, solve: Solve, loosely: float, most: float
+    fit: Fit, gradient: Direction, roughly: Direction, solve: Solve, loosely: float, most: float
 ) -> tuple[Direction, int]:
     """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
-    X, is_plain = fit.problem.X, _linalg.has_columns(fit.problem.X) and fit.coef.ndim == 1
-    times = _Counted(
-        Products(fit, fit.hessian, np.array(1.0)).times
-        if is_plain and isinstance(fit.tangent, Coordinates)
-        else partial(curved_along, fit)
-    )
-    found, _ = conjugate_gradients(
+    X, times = fit.problem.X, _Counted(_products(fit))
+    is_plain = _linalg.has_columns(X)
+    found, _ = conjugate_gradients_of_one(
         times,
         solve,
-        pairing if is_plain else lambda one, other: np.asarray(one.inner(X, other)),
+        _paired if is_plain else lambda one, other: np.asarray(one.inner(X, other)),
         gradient,
+        roughly,
         loosely,
         int(min(MOST_PRODUCTS, most)),
     )
     return Direction(-found.coef, -found.intercept), times.count
+
+
+def _products(fit: Fit) -> Solve:
+    """K times a direction."""
+    if has_average(fit):
+        return CoupledProducts(fit).times
+    is_plain = _linalg.has_columns(fit.problem.X) and fit.coef.ndim == 1
+    if is_plain and isinstance(fit.tangent, Coordinates):
+        return Products(fit, fit.hessian, np.array(1.0)).times
+    return partial(curved_along, fit)
+
+
+def _paired(one: Direction, other: Direction) -> Array:
+    """Inner product of a direction and a gradient, of columns."""
+    return np.asarray(np.vdot(one.coef, other.coef) + np.vdot(one.intercept, other.intercept))
 
 
 @dataclass

@@ -72,7 +72,13 @@ def check_loss(loss: Loss, y: ArrayLike, eta: ArrayLike | None = None, *, rng: i
     if isinstance(loss, CoupledLoss):
         moved = generator.normal(size=(*at.shape, 2))
         bent = np.einsum("nab,nbt->nat", loss.hessian(target, at), moved)
-        same(loss.bending(target, at)(moved), bent, "bending is not what the Hessian makes", 1e-7, 1e-9)
+        bending = loss.bending(target, at)
+        same(bending(moved), bent, "bending is not what the Hessian makes", 1e-7, 1e-9)
+        weights = generator.uniform(0.0, 2.0, len(target)) * (generator.random(len(target)) < 0.8)
+        weighted, matrices = bending.weighted(weights), weights[:, None, None] * loss.hessian(target, at)
+        same(weighted(moved), weights[:, None, None] * bent, "weights are not those of rows", 1e-7, 1e-9)
+        same(weighted.total(), matrices.sum(axis=0), "total is not that of the rows", 1e-7, 1e-9)
+        same(weighted.traces(), np.einsum("naa->n", matrices), "traces are not those of rows", 1e-7, 1e-9)
         return
     X, weights = 0.5 * generator.normal(size=(len(target), 3)), generator.uniform(0.5, 1.5, len(target))
     problem = Problem(loss, L2(ALPHA), X, target, weights)

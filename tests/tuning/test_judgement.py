@@ -17,7 +17,7 @@ from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.problem import Problem
-from onefit.solvers import coordinate_descent
+from onefit.solvers import coordinate_descent, sweeps
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import TENTHS, Judgement
 
@@ -82,7 +82,7 @@ def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch)
     problem, most, sweep = (
         _problem(200, 400, L1(0.05), 0.1, store=sp.csr_array),
         [],
-        coordinate_descent.enet_path,
+        sweeps.enet_path,
     )
     solution = solve(Fit.at_start(problem))
 
@@ -90,7 +90,7 @@ def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch)
         most.append(known["max_iter"])
         return sweep(*args, **known)
 
-    monkeypatch.setattr(coordinate_descent, "enet_path", watched)
+    monkeypatch.setattr(sweeps, "enet_path", watched)
     rows = np.arange(0, 200, 10)
     found = left_out_roughly(*solution, rows)
     assert most

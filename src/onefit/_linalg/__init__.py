@@ -2,6 +2,7 @@
 
 from onefit._linalg.blas import (
     add_gram,
+    bordered,
     centred_gram,
     eigh,
     less_outer_products,
@@ -60,6 +61,7 @@ __all__ = [
     "as_columns",
     "as_design",
     "beyond_rounding",
+    "bordered",
     "centred_gram",
     "cholesky",
     "column_means",

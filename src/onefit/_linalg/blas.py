@@ -96,6 +96,15 @@ def mirrored(lower: Array) -> Array:
     return full
 
 
+def bordered(A: Array, side: Array, corner: Array) -> Array:
+    """A symmetric matrix (k, k) with more rows and columns, (k, e) and (e, e), in Fortran order."""
+    k, size = len(A), len(A) + len(corner)
+    larger = np.empty((size, size), order="F")
+    larger[:k, :k], larger[k:, k:] = A, corner
+    larger[:k, k:], larger[k:, :k] = side, side.T
+    return larger
+
+
 def scaled_gram(G: Array, root: Array) -> Array:
     """diag(root) G diag(root), a new matrix."""
     scaled = G * root

@@ -43,7 +43,7 @@ def rough_cost(fit: Fit) -> float:
 
 def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
     """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
-    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept)
+    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
     if goes_by_column(start):
         return _moved_by_column(start, rows)
     near = approached(start, curvature).fit
@@ -56,6 +56,7 @@ def _moved_by_column(start: Fit, rows: Index) -> Array:
     That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
     penalty the first steps are too blunt to move at all.
     """
+    start = coordinate_descent.levelled(start)
     here = start.eta[rows]
     before, last, near = here, 0.0, 0.5 * coordinate_descent.gap(start)
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS

@@ -201,20 +201,15 @@ class WorkingSet:
             bent=Bent(
                 self.bent.inside,
                 np.vstack([self.bent.across, on.T]),
-                _bordered(self.bent.corner, off, corner),
+                _linalg.bordered(self.bent.corner, off, corner),
             ),
             parts=PartedResponses(
                 inside,
                 self.inverse,
                 np.vstack([self.across, -solved.T]),
-                _bordered(self.parts.corner, side, apart),
+                _linalg.bordered(self.parts.corner, side, apart),
             ),
         )
-
-
-def _bordered(A: Array, side: Array, corner: Array) -> Array:
-    """A symmetric matrix with more rows and columns."""
-    return np.block([[A, side], [side.T, corner]])
 
 
 def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, Array]:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ElasticNet, enet_path
+from sklearn.linear_model import ElasticNet
 
 from onefit import _linalg, cost
 from onefit._linalg.design import Columns
@@ -30,6 +30,8 @@ from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
+from onefit.solvers.net_on_products import NetOnProducts
+from onefit.solvers.sweeps import swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
@@ -96,11 +98,36 @@ def approach(start: Fit, sweeps: int = MOST_SWEEPS) -> Fit:
 
 def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple[float, Fit]]:
     """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
-    fit, error, X = start, FIRST, _linalg.as_columns(start.problem.X).by_column()
+    fit, error, step = start, FIRST, _stepping(start, sweeps)
     for _ in range(MOST_STEPS):
-        fit = toward(fit, model_minimum(fit, X, error, sweeps))
+        fit = step(fit, error)
         yield error, fit
         error = max(error * SHARPER, last)
+
+
+def _stepping(start: Fit, sweeps: int) -> Callable[[Fit, float], Fit]:
+    """What goes on from a fit by a step of an error: products of dense columns serve all steps."""
+    problem, columns = start.problem, _linalg.as_columns(start.problem.X)
+    few = np.count_nonzero(start.coef) <= MOST_PRODUCTS
+    if not problem.loss.is_quadratic or not columns.is_nearly_full or not few:
+        X = columns.by_column()
+        return lambda fit, error: toward(fit, model_minimum(fit, X, error, sweeps))
+    held = NetOnProducts(problem)
+
+    def on_products(fit: Fit, error: float) -> Fit:
+        held.join(_of_step(fit))
+        return held.minimum(fit, error, sweeps)
+
+    return on_products
+
+
+def levelled(fit: Fit) -> Fit:
+    """The same coefficients of a quadratic loss with the best intercept beside them; others as they are."""
+    problem = fit.problem
+    if not problem.loss.is_quadratic or not problem.intercept:
+        return fit
+    shift = fit.intercept_gradient / fit.hessian.sum()
+    return fit.moved(fit.coef, fit.intercept - shift).known(eta=fit.eta - shift)
 
 
 def gap(fit: Fit) -> float:
@@ -111,8 +138,11 @@ def gap(fit: Fit) -> float:
     """
     problem, d = fit.problem, _curved(fit)
     l1, l2 = problem.separable.strengths(fit.coef.shape)
-    g = fit.gradient - (d * (fit.gradient.sum() / d.sum()) if problem.intercept else 0.0)
-    pull = -_linalg.transposed_times(problem.X, g) - l2 * fit.coef
+    level, g, along = float(fit.intercept_gradient), fit.gradient, fit.loss_gradient
+    if abs(level) > ROUNDING * float(np.abs(g).sum()):
+        g = g - d * (level / d.sum())
+        along = _linalg.transposed_times(problem.X, g)
+    pull = -along - l2 * fit.coef
     t = 1.0 / max(1.0, float(np.max(np.abs(pull) / l1)))
     squares = float(g @ (g / d) + fit.coef @ (l2 * fit.coef))
     return 0.5 * (1.0 - t) ** 2 * squares + float(np.sum(l1 * np.abs(fit.coef) - t * pull * fit.coef))
@@ -151,9 +181,7 @@ def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
     model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-        scaled, level = model.way(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
+    scaled, level = model.way(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
     coef = np.zeros_like(fit.coef)
     coef[which] = scaled / l1
     return Fit(problem, coef, np.asarray(level if problem.intercept else fit.intercept, dtype=np.float64))
@@ -183,10 +211,6 @@ class _WeightedNet(NamedTuple):
         return self.by_border if self.intercept and not self.columns.is_nearly_full else self.by_row
 
     @property
-    def l1_ratio(self) -> float:
-        return 1.0 / (1.0 + self.ridge)
-
-    @property
     def mean(self) -> float:
         """Intercept of the constant model."""
         return float(self.response @ self.d / self.d.sum()) if self.intercept else 0.0
@@ -196,10 +220,11 @@ class _WeightedNet(NamedTuple):
         d, columns, level = self.d, self.columns, self.mean
         means = _linalg.column_means(columns.X, d) if self.intercept else None
         centred = self.response - level
-        coef = self._swept(
+        coef = swept(
             np.broadcast_to(0.0, columns.shape),  # nothing but its shape is asked for beside the products
             np.sqrt(d) * centred,
             start,
+            self.ridge,
             error,
             sweeps,
             precompute=_linalg.full_gram(columns.X, means, d).T,  # symmetric, in the order of C
@@ -218,37 +243,25 @@ class _WeightedNet(NamedTuple):
         long = FREE * (1.0 / max(float(root @ np.abs(rest)), TINY) + np.sqrt(self.ridge / self.d.sum()))
         X = _linalg.as_columns(self.columns.with_column(long)).by_column()
         X.data *= root[X.indices]
-        coef = self._swept(X, rest, np.append(start, (start_level - level) / long), error, sweeps)
+        begun = np.append(start, (start_level - level) / long)
+        coef = swept(X, rest, begun, self.ridge, error, sweeps)
         return coef[:-1], level + long * float(coef[-1])
 
     def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
         """The same, with centred columns: nearly full ones beside a border would take far more sweeps."""
         lasso = ElasticNet(
             alpha=(1.0 + self.ridge) / self.d.sum(),
-            l1_ratio=self.l1_ratio,
+            l1_ratio=1.0 / (1.0 + self.ridge),
             fit_intercept=self.intercept,
             tol=error,
             max_iter=sweeps,
             warm_start=True,
         )
         lasso.coef_ = start
-        lasso.fit(self.columns.X, self.response, sample_weight=self.d)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
+            lasso.fit(self.columns.X, self.response, sample_weight=self.d)
         return lasso.coef_, lasso.intercept_
-
-    def _swept(self, X: Any, y: Array, start: Array, error: float, sweeps: int, **known: Any) -> Array:
-        """Sweep over columns, none of them with an intercept beside it."""
-        _, coefs, _ = enet_path(
-            X,
-            y,
-            l1_ratio=self.l1_ratio,
-            alphas=[(1.0 + self.ridge) / len(y)],
-            coef_init=start,
-            check_input=False,
-            tol=error,
-            max_iter=sweeps,
-            **{"precompute": False, **known},
-        )
-        return np.asarray(coefs[:, 0])
 
 
 def _on_independent_columns(fit: Fit) -> Fit:

@@ -50,8 +50,11 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
 
 @pytest.mark.parametrize("strength", [1e-3, 1e-5, 1e-7])
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
-def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio):
-    problem = _problem(60, 300, ElasticNet(strength, ratio), 0.2, Squared(), sp.csr_array)
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio, store, intercept):
+    problem = _problem(60, 300, ElasticNet(strength, ratio), 0.2, Squared(), store)
+    problem = replace(problem, intercept=np.array(intercept))
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, 60, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
-from onefit.numerics import TINY
+from onefit.numerics import EPS, TINY
 
 FEWEST_DF = 2.0  # degrees of freedom that a variance is granted even if one draw makes it
 NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside a sample may make up
@@ -70,14 +70,42 @@ def draw(correction: Array, weights: Array, m: int, rng: np.random.Generator) ->
     """
     if m < 2:
         raise ValueError(f"an audit needs at least 2 rows to tell its error, got {m}")
-    held = np.flatnonzero(weights > 0)
-    probabilities = _inclusion(_size(np.abs(correction[held]), weights[held], m), m)
+    held, probabilities = _probabilities(correction, weights, m)
     certain = np.flatnonzero(probabilities == 1.0)
     order = rng.permutation(np.flatnonzero(probabilities < 1.0))
     ends = np.concatenate([[0.0], np.cumsum(probabilities[order])])
     ends[-1] = np.rint(ends[-1])
     chosen = np.sort(np.concatenate([certain, order[np.diff(np.floor(ends + rng.random())) > 0]]))
     return Draw(held[chosen], probabilities[chosen])
+
+
+def draw_alike(correction: Array, weights: Array, m: int, lots: Array) -> Draw:
+    """Draw m rows as ``draw`` does, nearly the same as any other draw by the same lots.
+
+    Of a small draw and a larger one, or of draws by corrections that differ little, most rows are then in
+    both, and what was solved for one serves the other.  Row i comes before others by its lot u_i in the
+    order of u/(1 − u) · (1 − π)/π (Pareto sampling; Rosén 1997, with the permanent random numbers of Brewer,
+    Early and Joyce 1972): it is then drawn with probability π_i but for terms of order 1/m, of which the
+    interval of a sample takes no notice.
+
+    Parameters
+    ----------
+    correction, weights, m
+        As ``draw`` takes them.
+    lots : (n,) array
+        Uniform random numbers between 0 and 1.
+    """
+    held, probabilities = _probabilities(correction, weights, m)
+    lots, chance = np.clip(lots[held], EPS, 1.0 - EPS), np.clip(probabilities, TINY, 1.0)
+    late = lots / (1.0 - lots) * ((1.0 - chance) / chance)
+    chosen = np.sort(np.argsort(late, kind="stable")[: min(m, len(held))])
+    return Draw(held[chosen], probabilities[chosen])
+
+
+def _probabilities(correction: Array, weights: Array, m: int) -> tuple[Index, Array]:
+    """Rows that can be drawn, and with which probability each is one of m."""
+    held = np.flatnonzero(weights > 0)
+    return held, _inclusion(_size(np.abs(correction[held]), weights[held], m), m)
 
 
 def expected_spread(correction: Array, weights: Array, m: int) -> float:

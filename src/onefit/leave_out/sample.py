@@ -17,7 +17,16 @@ from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, unseen, wanting
+from onefit.leave_out.draws import (
+    NEGLIGIBLE,
+    Draw,
+    draw_alike,
+    expected_spread,
+    size_for,
+    spread,
+    unseen,
+    wanting,
+)
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, LeftOut
@@ -28,7 +37,10 @@ if TYPE_CHECKING:
     from onefit.leave_out.stages import State
 
 FEWEST = 30  # sets that tell the error of a sample
-CONFIDENCE, LOOKS = 0.95, 2  # a sample that turns out too small is drawn anew, once
+CONFIDENCE, LOOKS = 0.95, 3  # a sample that turns out too small grows, twice
+LARGER = (
+    4  # times, at most, before it is looked at again: few rows tell their error roughly, mostly too large
+)
 MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
 SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
 QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
@@ -40,27 +52,33 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     before = state.found
     if state.errors().sum() <= state.room:
         return
-    generator = np.random.default_rng(rng)
+    lots = np.random.default_rng(rng).random(
+        (LOOKS, before.count)
+    )  # the same at every strength: so are most rows
     room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
     too_far = UNRELIABLE / state.max_error
     part = _Part.of(state, yardstick, state.room).measured(room)
-    fewest, most = part.fewest, max(part.fewest, int(affordable / part.each))
+    m, most = part.fewest, max(part.fewest, int(affordable / part.each))
     if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
         _solve_all(state, yardstick, affordable, rng)
         return
-    part, drawn, room = part.drawn(fewest, generator, room)
-    found, is_most = part.correction(drawn), False
-    if found.error > room:
+    is_most = False
+    for look in range(LOOKS):
+        part, drawn, room = part.drawn(m, lots[look], room)
+        found = part.correction(drawn)
+        if found.error <= room or look == LOOKS - 1:
+            break
         share = part.best_share(drawn)
-        m = part.enough(drawn, share, room)
+        off = part.off(drawn, share)
+        state.shorten(np.full(before.count, share))
+        part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
+        fewest, m = len(drawn.rows), part.enough(off, room)
         if m > most:  # as many as can be afforded, or as few as will do
-            m = max(most, part.enough(drawn, share, too_far * room))
+            m = max(most, part.enough(off, too_far * room))
+        m = max(fewest, m if look == LOOKS - 2 else min(m, LARGER * fewest))
         is_most = m >= MOST * part.frame.size
-        if not is_most:
-            state.shorten(np.full(before.count, share))
-            part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
-            part, drawn, _ = part.drawn(m, generator, room)
-            found = part.correction(drawn)
+        if is_most:
+            break
     found, doubt = _with_doubt(found, state, yardstick)
     if is_most or found.error > too_far * room:
         _solve_all(state, yardstick, affordable, rng)
@@ -190,9 +208,9 @@ class _Part(NamedTuple):
     def _iterated(self) -> Mask:
         return np.isin(self.frame, list(self.state.starts))
 
-    def drawn(self, m: int, rng: np.random.Generator, room: float) -> tuple[_Part, Draw, float]:
+    def drawn(self, m: int, lots: Array, room: float) -> tuple[_Part, Draw, float]:
         """Draw so many sets, and solve them; and the error that may be left, which they tell best."""
-        found = draw(self.effect, self.weights, m, rng)
+        found = draw_alike(self.effect, self.weights, m, lots[self.frame])
         numbers, limits = self.frame[found.rows], NEGLIGIBLE / m * found.probabilities
         part = self._sharpened(numbers)
         self.state.settle(numbers, room * limits)
@@ -228,11 +246,15 @@ class _Part(NamedTuple):
         off = self.weights * (exact - guess)
         return _spread(off[drawn.rows], drawn)[0]
 
-    def enough(self, drawn: Draw, share: float, room: float) -> int:
-        """Sets to draw for an error of so much, by how far off those drawn are beside what was thought."""
-        error = self._expanded(drawn, share)
+    def off(self, drawn: Draw, share: float) -> float:
+        """How many times as far off sets are as was thought, by those drawn."""
+        expected = expected_spread(self.effect, self.weights, len(drawn.rows))
+        return self._expanded(drawn, share) / max(expected, TINY)
+
+    def enough(self, off: float, room: float) -> int:
+        """Sets to draw for an error of so much, where they are so many times as far off as is thought."""
         expected = partial(expected_spread, self.effect, self.weights)
-        wanted = room * expected(len(drawn.rows)) / (QUANTILE * error) if error > 0 else np.inf
+        wanted = room / (QUANTILE * off) if off > 0 else np.inf
         return size_for(wanted, expected, FEWEST, self.frame.size)
 
     def _change(self) -> Array:

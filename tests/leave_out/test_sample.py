@@ -157,6 +157,10 @@ def test_intervals_hold_the_exact_mean_in_95_per_cent(make, monkeypatch):
     assert binomtest(int(np.sum(held)), len(held), 0.95, alternative="less").pvalue > 0.01
 
 
+def lots() -> np.ndarray:
+    return np.random.default_rng(0).random(300)
+
+
 def test_a_sample_without_any_bound_knows_the_standard_error():
     """It asks for no more than it must, where no row but those drawn says how far losses spread."""
     fit, judge = kinked(np.random.default_rng(7))
@@ -165,7 +169,7 @@ def test_a_sample_without_any_bound_knows_the_standard_error():
     state = started(fit, judge)
     assert state.room == 0.0
     part = _Part.of(state, judge, 0.0)
-    _, drawn, room = part.drawn(60, np.random.default_rng(0), np.inf)
+    _, drawn, room = part.drawn(60, lots(), np.inf)
     assert 0.4 * wanted <= room <= 2.5 * wanted
     assert len(np.union1d(state.found.stepped, state.found.anew)) == len(drawn.rows) == 60
 
@@ -176,7 +180,7 @@ def test_steps_that_go_too_far_are_shortened_by_what_a_sample_says():
     state = started(fit, judge)
     state.found = replace(state.found, eta=fit.eta + 3.0 * (state.found.eta - fit.eta))
     part = _Part.of(state, judge, 0.0)
-    part, drawn, _ = part.drawn(40, np.random.default_rng(0), np.inf)
+    part, drawn, _ = part.drawn(40, lots(), np.inf)
     share = part.best_share(drawn)
     assert 0.1 <= share <= 0.7
     rest = np.flatnonzero(state.rough)
@@ -191,9 +195,10 @@ def test_the_next_sample_is_as_large_as_it_must_be():
     fit, judge = kinked(np.random.default_rng(9))
     state = started(fit, judge)
     part = _Part.of(state, judge, 0.0)
-    part, drawn, _ = part.drawn(FEWEST, np.random.default_rng(0), np.inf)
+    part, drawn, _ = part.drawn(FEWEST, lots(), np.inf)
     error = part.correction(drawn).error
-    sizes = [part.enough(drawn, 1.0, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
+    off = part.off(drawn, 1.0)
+    sizes = [part.enough(off, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
     assert sizes[0] == FEWEST
     assert sizes[-1] == part.frame.size
     assert np.all(np.diff(sizes) >= 0)

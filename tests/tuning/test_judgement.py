@@ -44,7 +44,7 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, n, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
-    found = left_out_roughly(*solution, rows)
+    found = left_out_roughly(*solution, [rows])[0]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 
@@ -58,7 +58,7 @@ def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, 60, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
-    found = left_out_roughly(*solution, rows)
+    found = left_out_roughly(*solution, [rows])[0]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 
@@ -95,7 +95,7 @@ def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch)
 
     monkeypatch.setattr(sweeps, "enet_path", watched)
     rows = np.arange(0, 200, 10)
-    found = left_out_roughly(*solution, rows)
+    found = left_out_roughly(*solution, [rows])[0]
     assert most
     assert max(most) < coordinate_descent.MOST_SWEEPS
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]

@@ -37,7 +37,7 @@ from onefit.leave_out.chords import (
     goes_by_coefficients,
     repeat_steps,
 )
-from onefit.leave_out.coef_steps import EndsOfSteps, one_step_from, steps_in_coefficients
+from onefit.leave_out.coef_steps import Bounded, EndsOfSteps, one_step_from, steps_in_coefficients
 from onefit.leave_out.forms import Batch, Forms, Hat, WithoutFolds, forms_of, times
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.prove import Widths
@@ -305,7 +305,9 @@ def _chord(blocks: Blocks, batch: Batch, tol: float, most: int) -> None:
         blocks.settle(batch.which, refits, _steps(blocks, batch, step, tol, most), reach, step)
         return
     start = one_step_from(fit, blocks.curvature_at(batch.shrink)[1], batch, step, blocks.leads)
-    blocks.settle_at(batch.which, steps_in_coefficients(refits, step, reach, start, most, tol), reach)
+    close = Bounded.of_folds(refits, step.forms.rows, reach, tol)
+    found = steps_in_coefficients(refits, step, close, start, most, reach.widths.far)
+    blocks.settle_at(batch.which, found, reach)
 
 
 def _chord_in_single(blocks: Blocks, batch: Batch, K: InSingle, tol: float, most: int) -> Batch:

@@ -7,19 +7,20 @@ Of the rows a step asks for nothing but the gradient of each left-out problem,
 a sum over blocks of rows that stay in the cache.  The same pass tells how far rows have moved, so that what
 is left is bounded after every step, and steps end where that bound is small.  Every few steps of a problem
 are mixed, in the norm of K_G.  Folds that have settled, or that steps do not bring on, are left behind.
+Where many rows leave together, the factor of the fit does about as well as K_G.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.curvature import Direction
+from onefit.curvature import Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import FoldProblems
@@ -32,7 +33,7 @@ from onefit.solvers.mixing import ChordStep, mixed
 IN_CACHE = 2**16  # linear predictors of a block of rows
 FEWEST = 64  # rows of a block: products of fewer take longer
 MIXED = 6  # steps that are mixed: in the coefficients that takes next to nothing
-PATIENCE, NEARER = 3, 0.25  # steps by which what is left falls to such a share: slower ones are given up
+PATIENCE, NEARER = 6, 0.25  # steps by which what is left falls to such a share: slower ones are given up
 LEAVE = 0.25  # share of the folds that is done before these are left behind: others are copied for that
 
 
@@ -49,6 +50,82 @@ class EndsOfSteps(NamedTuple):
         of_rows = _linalg.as_design(X).dense_rows(rows)
         moved: Array = np.einsum("tp,p...t->t...", of_rows, self.coef[..., own])
         return moved + np.moveaxis(self.intercept[..., own], -1, 0)
+
+
+class About(Protocol):
+    """A curvature that is about K_G of some folds."""
+
+    def solve(self, gradient: Direction) -> Direction:
+        """Its inverse times a gradient of each fold."""
+
+    def of(self, which: Index) -> About:
+        """That of some of the folds."""
+
+
+class OfFit(NamedTuple):
+    """The curvature with all rows."""
+
+    curvature: Curvature
+
+    def solve(self, gradient: Direction) -> Direction:
+        return self.curvature.solve(gradient)
+
+    def of(self, which: Index) -> OfFit:
+        return self
+
+
+class Close(Protocol):
+    """What is close enough of some folds."""
+
+    def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
+        """How far refits may be from where gradients of such norms are left, and whether that will do.
+
+        ``travelled`` is how far rows have moved from the fit.
+        """
+
+    def of(self, which: Index) -> Close:
+        """That of some of the folds."""
+
+
+class Bounded(NamedTuple):
+    """Where a bound of the left-out predictors is small: a norm is one in A⁻¹, by which that is told."""
+
+    reach: Reach
+    widest: Array  # (f,), √ of the largest form in A⁻¹ of a row that leaves
+    R: float
+    full: float  # full precision of predictors
+    enough: float
+
+    @classmethod
+    def of_folds(cls, refits: FoldProblems, rows: Index, reach: Reach, tol: float) -> Bounded:
+        """That of folds of so many rows each, (f, b), at so many times full precision."""
+        f, b = rows.shape
+        forms = reach.forms(np.repeat(np.arange(f), b), rows.ravel()).reshape(f, b)
+        R = prove.concordance(refits.fit)
+        assert R
+        return cls(reach, np.sqrt(np.maximum(forms.max(axis=1), 0.0)), R, refits.tol, tol * refits.tol)
+
+    def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
+        length = self.reach.length(self.R, norm, travelled)
+        return length, (self.widest * length <= self.enough) | (self.widest * norm <= self.full)
+
+    def of(self, which: Index) -> Bounded:
+        return self._replace(reach=self.reach.of_some(which), widest=self.widest[which])
+
+
+@dataclass(eq=False)
+class Roughly:
+    """Where a step is a small share of the longest so far."""
+
+    share: float
+    longest: Array  # (f,)
+
+    def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
+        self.longest = np.fmax(self.longest, norm)
+        return norm, norm <= self.share * self.longest
+
+    def of(self, which: Index) -> Roughly:
+        return Roughly(self.share, self.longest[which])
 
 
 class _RowsOnce(NamedTuple):
@@ -132,14 +209,14 @@ class _Unsettled:
     """Folds that are not done, and the steps that they took."""
 
     refits: FoldProblems
-    without: WithoutFolds
-    reach: Reach
-    widest: Array  # (f,), of the rows that leave, in A⁻¹
+    without: About
+    close: Close
     which: Index  # (f,)
     at: Direction
     least: Array  # (f,), norm of the shortest step so far
     mark: Array  # (f,), norm that steps are held against
     waited: Array  # (f,), steps since
+    mix: int  # steps that are mixed
     seen: Sequence[ChordStep] = ()
 
     def count(self, norm: Array) -> None:
@@ -150,7 +227,7 @@ class _Unsettled:
     def go(self, step: Direction, gradient: Direction) -> None:
         """Go where a step leads together with those before."""
         flat = _flat(step)
-        self.seen = [*self.seen, ChordStep(_flat(self.at) + flat, flat, -_flat(gradient))][-MIXED:]
+        self.seen = [*self.seen, ChordStep(_flat(self.at) + flat, flat, -_flat(gradient))][-self.mix :]
         self.at = _shaped(mixed(self.seen), self.at)
 
     def take(self, end: EndsOfSteps, own: Mask, length: Array) -> None:
@@ -168,13 +245,13 @@ class _Unsettled:
         return _Unsettled(
             self.refits.of(keep),
             self.without.of(keep),
-            self.reach.of_some(keep),
-            self.widest[keep],
+            self.close.of(keep),
             self.which[keep],
             _some(self.at, keep),
             self.least[keep],
             self.mark[keep],
             self.waited[keep],
+            self.mix,
             seen,
         )
 
@@ -212,43 +289,42 @@ def one_step_from(
 
 def steps_in_coefficients(
     refits: FoldProblems,
-    without: WithoutFolds,
-    reach: Reach,
+    without: About,
+    close: Close,
     start: Direction,
     max_steps: int,
-    tol: float = 1.0,
+    far: Index | None = None,
+    mix: int = MIXED,
 ) -> EndsOfSteps:
     """Steps until what is left of each fold is small, or no longer shrinks.
 
     Parameters
     ----------
     refits : FoldProblems
-    without : WithoutFolds
-        K_G of the same folds.
-    reach : Reach
+    without : About
+        About K_G of the same folds.
+    close : Close
     start : Direction
         Parameters of each fold.
     max_steps : int
-    tol : float, default 1
-        How much longer what is left may be than at full precision.
+    far : (k,) int array, optional
+        Rows whose moves are not asked for.
+    mix : int, default 6
+        Steps that are mixed.
     """
-    f, b = without.forms.rows.shape
-    forms = reach.forms(np.repeat(np.arange(f), b), without.forms.rows.ravel()).reshape(f, b)
-    widest = np.sqrt(np.maximum(forms.max(axis=1), 0.0))
+    f = start.coef.shape[-1]
     end = EndsOfSteps(start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool))
-    rows, R = _Passes.of(refits.fit, f, reach.widths.far), prove.concordance(refits.fit)
-    assert R
-    far = np.full(f, np.inf)
-    moving = _Unsettled(refits, without, reach, widest, np.arange(f), start, far, far, np.zeros(f))
+    rows = _Passes.of(refits.fit, f, np.array([], dtype=np.intp) if far is None else far)
+    unseen = np.full(f, np.inf)
+    moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, np.zeros(f), mix)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
             gradient, travelled = rows.seen(moving.refits, moving.at)
             back = moving.without.solve(gradient)
             norm = np.sqrt(np.maximum((_flat(gradient) * _flat(back)).sum(axis=0), 0.0))
             nearer = norm < moving.least  # false, too, where it is not finite
-            length = moving.reach.length(R, norm, travelled)
+            length, small = moving.close.told(norm, travelled)
             moving.take(end, nearer & ~end.settled[moving.which], length)
-            small = (moving.widest * length <= tol * refits.tol) | (moving.widest * norm <= refits.tol)
             end.settled[moving.which] |= nearer & small
             moving.count(norm)
             done = end.settled[moving.which] | (moving.waited >= PATIENCE)

@@ -1,21 +1,34 @@
-"""Rows that leave together, by fits without a factor: rough values, where a factor takes far longer."""
+"""Rows that leave together, by fits without a factor of their own: rough values, where a factor takes longer.
+
+Where coefficients are far fewer than rows, all such fits go on together from the one with all rows, by its
+factor: a step of each is a product with X and one with Xᵀ.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature
+from onefit.cost import Work
+from onefit.curvature import Curvature, Direction, has_average
 from onefit.fit import Fit
+from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
+from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
 from onefit.solvers import coordinate_descent
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
-from onefit.solvers.truncated import Seconds
+from onefit.solvers.truncated import PRODUCTS, Seconds
 
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
 SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
+SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
+MIXED = 12  # of their steps, which a factor that is off by a tenth of the rows makes slow
+USUAL_PASSES = 12.0  # over all rows, in which these settle
 PARTS = 10  # of the rows, each of which leaves together
 
 
@@ -35,19 +48,77 @@ def goes_by_column(fit: Fit) -> bool:
     return coordinate_descent.is_possible(fit)
 
 
-def rough_cost(fit: Fit) -> float:
-    """Seconds that ``left_out_roughly`` takes, about."""
+def go_together(fit: Fit) -> bool:
+    """Whether fits without some rows each go on together from the one with all, by its factor."""
+    if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
+        return False
+    return Seconds.of(fit).factored < PARTS * _apart_cost(fit)
+
+
+def _apart_cost(fit: Fit) -> float:
+    """Seconds that a fit from one with other rows takes, without a factor where there is a way."""
     takes = Seconds.of(fit)
-    return coordinate_descent.work(fit, fit.tangent.size).seconds if goes_by_column(fit) else min(takes)
+    by_average = 2.0 * PRODUCTS * takes.product if has_average(fit) else np.inf
+    return min(by_average, takes.singly, takes.by_factor, takes.factored)
 
 
-def left_out_roughly(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
-    """Linear predictors of rows that leave together, by a fit without a factor where there is a way."""
+def rough_cost(fit: Fit) -> float:
+    """Seconds that ``left_out_roughly`` takes for each part, about."""
+    if goes_by_column(fit):
+        return coordinate_descent.work(fit, fit.tangent.size).seconds
+    if not go_together(fit):
+        return _apart_cost(fit)
+    problem, k = fit.problem, max(1, fit.tangent.size)
+    stored, outputs = _linalg.as_columns(problem.X).n_stored, problem.n_outputs
+    return USUAL_PASSES * Work(2.0 * stored * outputs + float(k) ** 2, 0.0, 1.2 * problem.n * outputs).seconds
+
+
+def take_less_than_bounds(fit: Fit) -> bool:
+    """Whether fits without each of all parts take less than a bound for every row.
+
+    Both ask for a factor; bounds for the optimum to machine precision, too, and for the form of every row.
+    """
+    k = max(1, fit.tangent.size)
+    bounds = Seconds.of(fit).factored + Work(float(fit.problem.n) * k * k).seconds
+    return go_together(fit) and PARTS * rough_cost(fit) < bounds
+
+
+def complete(apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
+    """Put in the linear predictors of parts of the rows, each of which leaves together, that are missing."""
+    missing = [part for part in parts if np.isnan(apart[part]).any()]
+    for part, eta in zip(missing, left_out_roughly(fit, curvature, missing), strict=True):
+        apart[part] = eta
+
+
+def left_out_roughly(fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> list[Array]:
+    """Linear predictors of parts of the rows, each of which leaves together."""
+    if curvature is not None and parts and go_together(fit):
+        return _left_out_together(fit, curvature, parts)
+    return [_left_out_apart(fit, curvature, part) for part in parts]
+
+
+def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
+    """Predictors of rows that leave together, by a fit without a factor where there is a way."""
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
     if goes_by_column(start):
         return _moved_by_column(start, rows)
     near = approached(start, curvature).fit
     return (solve(start).fit if near is start else near).eta[rows]
+
+
+def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:
+    """Predictors of parts by steps with the factor of the fit; and one by one where these do not settle."""
+    refits, f = FoldProblems.without(fit, curvature, parts), len(parts)
+    close, start = Roughly(SHARE, np.zeros(f)), refits.at_fit()
+    begun = Direction(start.coef, start.intercept)
+    end = steps_in_coefficients(refits, OfFit(curvature), close, begun, MAX_STEPS, mix=MIXED)
+    found = []
+    for j, rows in enumerate(parts):
+        if end.settled[j]:
+            found.append(end.predictors(fit.problem.X, rows, np.full(len(rows), j)))
+        else:
+            found.append(_left_out_apart(fit, curvature, rows))
+    return found
 
 
 def _moved_by_column(start: Fit, rows: Index) -> Array:

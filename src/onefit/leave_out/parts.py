@@ -17,7 +17,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, wanting
-from onefit.leave_out.factor_free import PARTS, goes_by_column, left_out_roughly, parts_of, rough_cost
+from onefit.leave_out.factor_free import PARTS, complete, goes_by_column, parts_of, rough_cost
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -82,9 +82,7 @@ class _Sample:
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
         eta = np.full(found.count, np.nan) if apart is None else apart.copy()
-        for part in parts_of(found.count):
-            if np.isnan(eta[part]).any():
-                eta[part] = left_out_roughly(fit, state.curvature, part)
+        complete(eta, fit, state.curvature, parts_of(found.count))
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         state.found = replace(found, eta=np.where(np.isin(found.rows, frame), eta, found.eta))

@@ -49,41 +49,56 @@ SHARES = 11  # of a step, between which one is chosen
 
 def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) -> None:
     """Correct the mean where bounds leave too much open, in about so many seconds or with the fewest sets."""
-    before = state.found
     if state.errors().sum() <= state.room:
         return
-    lots = np.random.default_rng(rng).random(
-        (LOOKS, before.count)
-    )  # the same at every strength: so are most rows
-    room = allowed(state.found, yardstick, state.max_error, np.ones(before.count))  # if losses were right
-    too_far = UNRELIABLE / state.max_error
+    room = allowed(
+        state.found, yardstick, state.max_error, np.ones(state.found.count)
+    )  # if losses were right
     part = _Part.of(state, yardstick, state.room).measured(room)
-    m, most = part.fewest, max(part.fewest, int(affordable / part.each))
+    most = max(part.fewest, int(affordable / part.each))
     if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
         _solve_all(state, yardstick, affordable, rng)
         return
-    is_most = False
-    for look in range(LOOKS):
-        part, drawn, room = part.drawn(m, lots[look], room)
-        found = part.correction(drawn)
-        if found.error <= room or look == LOOKS - 1:
-            break
-        share = part.best_share(drawn)
-        off = part.off(drawn, share)
-        state.shorten(np.full(before.count, share))
-        part = _Part.of(state, yardstick, NEGLIGIBLE * room, part.lengths)
-        fewest, m = len(drawn.rows), part.enough(off, room)
-        if m > most:  # as many as can be afforded, or as few as will do
-            m = max(most, part.enough(off, too_far * room))
-        m = max(fewest, m if look == LOOKS - 2 else min(m, LARGER * fewest))
-        is_most = m >= MOST * part.frame.size
-        if is_most:
-            break
-    found, doubt = _with_doubt(found, state, yardstick)
-    if is_most or found.error > too_far * room:
+    before, too_far = state.found, UNRELIABLE / state.max_error
+    grown = _grown(part, np.random.default_rng(rng).random((LOOKS, before.count)), room, most)
+    found, doubt = _with_doubt(grown.found, state, yardstick)
+    if grown.is_most or found.error > too_far * grown.room:
         _solve_all(state, yardstick, affordable, rng)
     elif found.error < state.errors().sum():
         state.found = replace(state.found, correction=found, doubt=doubt)
+
+
+class _Grown(NamedTuple):
+    """What a sample says, the error that was to be left, and whether that asks for most of the sets."""
+
+    found: Correction
+    room: float
+    is_most: bool = False
+
+
+def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
+    """Draw few sets, and more of the others after a look at these, until they leave no more than room.
+
+    ``lots``, one row a look, are the same at every strength: so are most of the sets.
+    """
+    state, m = part.state, part.fewest
+    for look in range(LOOKS - 1):
+        part, drawn, room = part.drawn(m, lots[look], room)
+        found = part.correction(drawn)
+        if found.error <= room:
+            return _Grown(found, room)
+        share, fewest = part.best_share(drawn), len(drawn.rows)
+        off = part.off(drawn, share)
+        state.shorten(np.full(state.found.count, share))
+        part = _Part.of(state, part.yardstick, NEGLIGIBLE * room, part.lengths)
+        m = part.enough(off, room)
+        if m > most:  # as many as can be afforded, or as few as will do
+            m = max(most, part.enough(off, UNRELIABLE / state.max_error * room))
+        m = max(fewest, m if look == LOOKS - 2 else min(m, LARGER * fewest))
+        if m >= MOST * part.frame.size:
+            return _Grown(found, room, True)
+    part, drawn, room = part.drawn(m, lots[-1], room)
+    return _Grown(part.correction(drawn), room)
 
 
 def _with_doubt(found: Correction, state: State, yardstick: Yardstick) -> tuple[Correction, Array | None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.cost import newton_step
-from onefit.curvature import Curvature
+from onefit.curvature import Curvature, factor
 from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
@@ -30,11 +30,13 @@ from onefit.leave_out.engine import (
 )
 from onefit.leave_out.factor_free import (
     PARTS,
+    complete,
+    go_together,
     goes_by_column,
     is_dear_to_factor,
-    left_out_roughly,
     parts_of,
     rough_cost,
+    take_less_than_bounds,
 )
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.sets import Folds
@@ -178,11 +180,11 @@ class Judgement:
         return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
 
     def is_sampled(self, fit: Fit) -> bool:
-        """Whether strengths are told apart by samples of rows that are solved without themselves.
+        """Whether strengths are told apart by samples of rows, left out alone or in tenths.
 
-        Of a fit without kinks the engine solves all rows, or a sample of its own where that takes long.
+        Of other fits the engine solves all rows, or a sample of its own where that takes long.
         """
-        return self.is_by_row and (fit.is_kinked or affords_all(fit))
+        return self.is_by_row and (fit.is_kinked or affords_all(fit) or go_together(fit))
 
     @property
     def is_by_row(self) -> bool:
@@ -248,8 +250,10 @@ class Judgement:
         """Whether so many rows are judged by tenths: where single rows take longer, or tenths tell more."""
         if before is not None and before.seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
             return True
-        if not fit.is_kinked or (before is not None and before.solved):
+        if before is not None and before.solved:
             return False
+        if not fit.is_kinked:  # that bounds tell the rows was tried
+            return self.is_by_row and go_together(fit) and not affords_all(fit)
         seen = 0 if before is None else before.seen
         takes_less = cost_of_some(fit, count) > max(LITTLE, self._by_tenths_cost(fit, count, seen))
         return takes_less and (seen > 0 or self._has_large_tenths)
@@ -276,13 +280,12 @@ class Judgement:
         knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
         or two; those of a verdict ``before`` are not left out again.
         """
-        parts = parts_of(len(self.order))[: max(TENTHS, -(-PARTS * count // len(self.order)))]
+        least = PARTS if curvature is not None and go_together(fit) else TENTHS  # more take next to nothing
+        parts = parts_of(len(self.order))[: max(least, -(-PARTS * count // len(self.order)))]
         rows, apart = np.concatenate(parts), np.full(fit.eta.shape, np.nan)
         if before is not None and before.apart is not None:
             apart = before.apart.copy()
-        for part in parts:
-            if np.isnan(apart[part]).any():
-                apart[part] = left_out_roughly(fit, curvature, part)
+        complete(apart, fit, curvature, parts)
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
         known, chance = self._of_rows(rows, apart[rows]), alike(len(self.order), len(rows))
         verdict = from_sample(known, rows, chance, covariates, self.weights)
@@ -379,13 +382,17 @@ class Judgement:
         Where bounds of all rows take no longer than these, and are close enough, none is solved.
         ``solved`` is the fit to machine precision with its curvature, which tenths may do without.
         """
-        if self._pays_by_tenths(fit, count, before):
-            curvature = None if goes_by_column(fit) else solved().curvature
-            return self.by_tenths(fit, curvature, count, before)
-        if not fit.is_kinked and (before is None or not before.solved):
+        by_tenths = self._pays_by_tenths(fit, count, before)
+        is_open = not fit.is_kinked and (before is None or not before.left_out)
+        if is_open and not (by_tenths and take_less_than_bounds(fit)):
             bounded = told_by_bounds(begun(), max(LITTLE, cost_of_some(fit, count)))
             if bounded is not None:
                 return self.verdict(bounded)
+        if by_tenths:
+            curvature = (
+                factor(fit) if go_together(fit) else None if goes_by_column(fit) else solved().curvature
+            )
+            return self.by_tenths(fit, curvature, count, before)
         return self.sample(solved(), count, before, stepped(), begun())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:

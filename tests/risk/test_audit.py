@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import scale
 
-from onefit.leave_out.draws import chances, spread, unseen
+from onefit.leave_out.draws import chances, draw_alike, spread, unseen
 from onefit.numerics import RESOLUTION
 from onefit.risk.audit import Draw, audit, draw
 
@@ -82,6 +82,28 @@ def test_rows_are_drawn_as_often_as_their_probability_says():
     error = np.sqrt(probabilities * (1 - probabilities) / 4000)
     assert np.all(np.abs(times / 4000 - probabilities) <= 4 * error)
     assert np.any(probabilities == 1.0)
+
+
+@pytest.mark.parametrize("m", [8, 30])
+def test_draws_by_lots_have_the_probabilities_of_others_and_most_rows_in_common(m):
+    rng, sizes = np.random.default_rng(2), (m, 2 * m)
+    correction, weights = rng.exponential(size=200), rng.integers(0, 3, 200) * rng.uniform(0.5, 2.0, 200)
+    correction[:3], weights[:4] = 300.0, [1.0, 1.0, 1.0, 0.0]
+    times, probabilities, common = np.zeros(200), np.zeros(200), []
+    for _ in range(4000):
+        lots = rng.random(200)
+        drawn, larger = (draw_alike(correction, weights, size, lots) for size in sizes)
+        near = draw_alike(correction * rng.uniform(0.9, 1.1, 200), weights, m, lots)
+        times[drawn.rows] += 1
+        probabilities[drawn.rows] = drawn.probabilities
+        common.append([len(np.intersect1d(drawn.rows, other.rows)) / m for other in (larger, near)])
+    assert len(drawn.rows) == m
+    np.testing.assert_allclose(probabilities.sum(), m)
+    error = np.sqrt(probabilities * (1 - probabilities) / 4000)
+    assert np.all(np.abs(times / 4000 - probabilities) <= 4 * error + 0.15 * probabilities / m)
+    assert times[3] == 0
+    assert np.all(times[:3] == 4000)
+    assert np.all(np.mean(common, axis=0) > 0.9)
 
 
 def test_no_row_counts_much_more_than_in_a_uniform_draw():

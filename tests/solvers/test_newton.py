@@ -404,3 +404,19 @@ def test_a_step_that_ends_at_the_optimum_is_followed_by_a_factor_of_its_own(monk
         newton.solve(Fit.at_start(problem))
     again = [one is other for one, other in pairwise(points)]
     assert sum(again) < 0.1 * len(problems)  # else optima are looked at twice, with the old factor before
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=lambda one: type(one).__name__)
+def test_what_rounding_leaves_on_columns_of_zeros_does_not_keep_steps_from_ending(loss):
+    """Nothing but the penalty pulls at them: there is nothing that it has to be in balance with."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, P))
+    X[:, 2] = 0.0
+    y = rng.integers(0, 3 if isinstance(loss, Multinomial) else 2, N).astype(float)
+    level = np.ones(3 if isinstance(loss, Multinomial) else (), dtype=bool)
+    problem = Problem(loss, L2(0.3), X, y, np.ones(N), level)
+    known = newton.solve(Fit.at_start(problem)).fit
+    left = known.coef.copy()
+    left[2] += 1e-30
+    found = newton.solve(Fit(problem, left, known.intercept), max_steps=1).fit
+    assert_allclose(found.coef, known.coef, rtol=1e-9, atol=1e-12)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
 
+import onefit
 from onefit.fit import Fit
-from onefit.leave_out import leave_out
+from onefit.leave_out import factor_free, leave_out
 from onefit.leave_out.engine import begin, leave_some_out
 from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
-from onefit.losses import Logistic, Poisson, Squared
+from onefit.losses import Logistic, Multinomial, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.problem import Problem
@@ -46,6 +48,54 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
     found = left_out_roughly(*solution, [rows])[0]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+@pytest.mark.parametrize("strength", [10.0, 0.1, 1e-3])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("kind", ["classes", "counts", "mean-scaled"])
+def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, monkeypatch):
+    """Their predictors are those of refits, by steps with the fit's factor or by fits of their own."""
+    monkeypatch.setattr("onefit.leave_out.chords.IN_CACHE", 1)  # single outputs of few rows, too
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(240, 5)) * (rng.random((240, 5)) < 0.7)
+    eta = 1.5 * X @ rng.normal(size=(5, 3))
+    y = (eta + rng.gumbel(size=(240, 3))).argmax(axis=1).astype(float)
+    weights, loss, level = rng.uniform(0.0, 2.0, 240), Multinomial(3), np.full(3, intercept)
+    if kind == "counts":
+        loss, level = Poisson(), np.array(intercept)
+    problem = Problem(loss, L2(strength), store(X), y, weights, level, mean_scaled=kind == "mean-scaled")
+    solution, parts = solve(Fit.at_start(problem)), factor_free.parts_of(240)
+    assert factor_free.go_together(solution.fit)
+    for found, rows in zip(left_out_roughly(*solution, parts), parts, strict=True):
+        refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
+        assert np.linalg.norm(found - refit) <= 0.02 * np.linalg.norm(refit - solution.fit.eta[rows])
+    monkeypatch.setattr(factor_free, "MAX_STEPS", 1)  # in which none of them settles
+    for found, rows in zip(left_out_roughly(*solution, parts[:2]), parts, strict=False):
+        refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
+        assert np.linalg.norm(found - refit) <= 1e-3 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+def test_strengths_of_several_classes_whose_rows_are_dear_are_told_apart_by_all_tenths(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 12))
+    y = (0.5 * X @ rng.normal(size=(12, 6)) + rng.gumbel(size=(600, 6))).argmax(axis=1).astype(float)
+    monkeypatch.setattr("onefit.tuning.judgement.affords_all", lambda _: False)
+    path = onefit.LogisticLOO(Cs=[1e-3, 0.1, 10.0], selection="min").fit(X, y)
+    risks = []
+    for C in path.Cs_:
+        probabilities = np.zeros((600, 6))
+        for part in factor_free.parts_of(600):
+            rest = np.setdiff1d(np.arange(600), part)
+            model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000).fit(X[rest], y[rest])
+            probabilities[part] = model.predict_proba(X[part])
+        risks.append(-np.log(probabilities[np.arange(600), y.astype(int)]).mean())
+    judged = path.guarantee_path_ == "rough"
+    assert judged.any()
+    near = np.argsort(risks)[:2]  # those are left out in tenths, the others by a step
+    np.testing.assert_allclose(path.risk_path_[near], np.array(risks)[near], rtol=2e-3)
+    assert path.Cs_[np.argmin(risks)] == path.C_
+    assert path.loo_.guarantee != "rough"
 
 
 @pytest.mark.parametrize("strength", [1e-3, 1e-5, 1e-7])

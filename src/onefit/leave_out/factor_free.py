@@ -13,7 +13,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, has_average
+from onefit.curvature import Curvature, Direction, factor, has_average
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
@@ -92,8 +92,8 @@ def complete(apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequenc
 
 def left_out_roughly(fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> list[Array]:
     """Linear predictors of parts of the rows, each of which leaves together."""
-    if curvature is not None and parts and go_together(fit):
-        return _left_out_together(fit, curvature, parts)
+    if parts and go_together(fit):
+        return _left_out_together(fit, curvature or factor(fit), parts)
     return [_left_out_apart(fit, curvature, part) for part in parts]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.cost import newton_step
-from onefit.curvature import Curvature, factor
+from onefit.curvature import Curvature
 from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
@@ -180,10 +180,7 @@ class Judgement:
         return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
 
     def is_sampled(self, fit: Fit) -> bool:
-        """Whether strengths are told apart by samples of rows, left out alone or in tenths.
-
-        Of other fits the engine solves all rows, or a sample of its own where that takes long.
-        """
+        """Whether strengths are told apart by rows, alone or in tenths, not by the engine and its samples."""
         return self.is_by_row and (fit.is_kinked or affords_all(fit) or go_together(fit))
 
     @property
@@ -248,13 +245,11 @@ class Judgement:
 
     def _pays_by_tenths(self, fit: Fit, count: int, before: Verdict | None = None) -> bool:
         """Whether so many rows are judged by tenths: where single rows take longer, or tenths tell more."""
-        if before is not None and before.seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
+        seen, solved = (0, 0) if before is None else (before.seen, before.solved)
+        if seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
             return True
-        if before is not None and before.solved:
-            return False
-        if not fit.is_kinked:  # that bounds tell the rows was tried
-            return self.is_by_row and go_together(fit) and not affords_all(fit)
-        seen = 0 if before is None else before.seen
+        if solved or not fit.is_kinked:  # that bounds tell the rows was tried
+            return not solved and self.is_by_row and go_together(fit) and not affords_all(fit)
         takes_less = cost_of_some(fit, count) > max(LITTLE, self._by_tenths_cost(fit, count, seen))
         return takes_less and (seen > 0 or self._has_large_tenths)
 
@@ -280,7 +275,7 @@ class Judgement:
         knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
         or two; those of a verdict ``before`` are not left out again.
         """
-        least = PARTS if curvature is not None and go_together(fit) else TENTHS  # more take next to nothing
+        least = PARTS if go_together(fit) else TENTHS  # more take next to nothing
         parts = parts_of(len(self.order))[: max(least, -(-PARTS * count // len(self.order)))]
         rows, apart = np.concatenate(parts), np.full(fit.eta.shape, np.nan)
         if before is not None and before.apart is not None:
@@ -389,10 +384,8 @@ class Judgement:
             if bounded is not None:
                 return self.verdict(bounded)
         if by_tenths:
-            curvature = (
-                factor(fit) if go_together(fit) else None if goes_by_column(fit) else solved().curvature
-            )
-            return self.by_tenths(fit, curvature, count, before)
+            needs_none = goes_by_column(fit) or go_together(fit)
+            return self.by_tenths(fit, None if needs_none else solved().curvature, count, before)
         return self.sample(solved(), count, before, stepped(), begun())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:

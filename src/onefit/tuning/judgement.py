@@ -180,8 +180,12 @@ class Judgement:
         return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
 
     def is_sampled(self, fit: Fit) -> bool:
-        """Whether strengths are told apart by rows, alone or in tenths, not by the engine and its samples."""
-        return self.is_by_row and (fit.is_kinked or affords_all(fit) or go_together(fit))
+        """Whether strengths are told apart by samples of rows that are solved without themselves."""
+        return self.is_by_row and (fit.is_kinked or affords_all(fit))
+
+    def leave_together(self, fit: Fit) -> bool:
+        """Whether strengths are told apart by tenths of a fit without kinks: rows on their own are dear."""
+        return self.is_by_row and not fit.is_kinked and not affords_all(fit) and go_together(fit)
 
     @property
     def is_by_row(self) -> bool:
@@ -193,10 +197,7 @@ class Judgement:
         return fit.is_kinked and fit.tangent.size > FULL * fit.problem.n and self.is_sampled(fit)
 
     def bracket(self, solution: Solution) -> Verdict | None:
-        """Between what the risk of a strength lies, where that takes less than a factor that nobody has made.
-
-        None where there is no such bracket, or nothing bounds some row.
-        """
+        """Between what its risk lies, if some bracket takes less than a factor, and every row is bounded."""
         (fit, K), problem = solution, solution.fit.problem
         if self._begins_by_steps(solution) and is_bounded_from_below(solution, self.metric, self.target):
             return from_below(*self._covariates(fit, self._of_rows(self._everyone, step_by_average(fit))).T)
@@ -248,8 +249,8 @@ class Judgement:
         seen, solved = (0, 0) if before is None else (before.seen, before.solved)
         if seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
             return True
-        if solved or not fit.is_kinked:  # that bounds tell the rows was tried
-            return not solved and self.is_by_row and go_together(fit) and not affords_all(fit)
+        if solved or not fit.is_kinked:
+            return not solved and self.leave_together(fit)
         takes_less = cost_of_some(fit, count) > max(LITTLE, self._by_tenths_cost(fit, count, seen))
         return takes_less and (seen > 0 or self._has_large_tenths)
 
@@ -379,13 +380,12 @@ class Judgement:
         """
         by_tenths = self._pays_by_tenths(fit, count, before)
         is_open = not fit.is_kinked and (before is None or not before.left_out)
-        if is_open and not (by_tenths and take_less_than_bounds(fit)):
-            bounded = told_by_bounds(begun(), max(LITTLE, cost_of_some(fit, count)))
-            if bounded is not None:
-                return self.verdict(bounded)
+        tries_bounds = is_open and not (by_tenths and take_less_than_bounds(fit))
+        if tries_bounds and (bounded := told_by_bounds(begun(), max(LITTLE, cost_of_some(fit, count)))):
+            return self.verdict(bounded)
         if by_tenths:
-            needs_none = goes_by_column(fit) or go_together(fit)
-            return self.by_tenths(fit, None if needs_none else solved().curvature, count, before)
+            alone = goes_by_column(fit) or go_together(fit)
+            return self.by_tenths(fit, None if alone else solved().curvature, count, before)
         return self.sample(solved(), count, before, stepped(), begun())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:

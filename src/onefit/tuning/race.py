@@ -226,7 +226,7 @@ class _Race:
         """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""
         known = judged(self.verdicts)
         rough = [k for k in self._beside(j) if not (np.isfinite(known[k].error) or known[k].left_out)]
-        return [k for k in rough if self._is_in_part(k)]
+        return [k for k in rough if self.entrants[k].is_sampled]
 
     def _halfway(self, least: int) -> list[int]:
         """Strengths half-way from the smallest risk to those that were judged on either side."""
@@ -262,7 +262,8 @@ class _Race:
     def _is_in_part(self, j: int) -> bool:
         """Whether a strength is judged by some of the rows."""
         known = self.verdicts[j]
-        return self.entrants[j].is_sampled or (known is not None and known.seen > 0)
+        by_tenths = known is not None and known.seen > 0
+        return by_tenths or self.entrants[j].is_sampled or self.judgement.leave_together(self.entrants[j].fit)
 
     def _seconds(self, j: int, count: int) -> float:
         if not self._is_in_part(j):

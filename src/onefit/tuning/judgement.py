@@ -212,7 +212,7 @@ class Judgement:
     def first(self, solution: Solution, leads: Leads | None = None) -> Verdict:
         """What is known of a strength at little cost, with what is known of rows near by."""
         if self._begins_by_tenths(solution.fit):
-            return self.by_tenths(*solution)
+            return self.by_tenths(*solution, FIRST)
         if self.is_full(solution.fit):
             return self.sample(solution, FIRST)
         some = self._begins_by_steps(solution)
@@ -233,8 +233,7 @@ class Judgement:
             return True
         if not self.is_full(fit):
             return False
-        cheap = self._by_tenths_cost(fit, 0) < self.seconds(fit, FIRST)
-        return self._has_large_tenths or (cheap and self._tenths_hold(FIRST))
+        return self._has_large_tenths or self._by_tenths_cost(fit, FIRST) < self.seconds(fit, FIRST)
 
     @property
     def _has_large_tenths(self) -> bool:

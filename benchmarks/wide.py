@@ -4,7 +4,7 @@
     python benchmarks/wide.py --shape 60 2000 --tables 10
 
 Columns depend on one another, a tenth of them (ten at most) have a say.  What a path takes depends on where
-its risk is smallest, so each shape has several tables; the worst is named.  One thread; both sides take turns.
+its risk is smallest, so each shape has several tables; the worst is named.  One thread, in turns.
 """
 
 from __future__ import annotations

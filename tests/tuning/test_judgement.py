@@ -105,7 +105,7 @@ def test_strengths_of_several_classes_whose_rows_are_dear_are_told_apart_by_all_
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 12))
     y = (0.5 * X @ rng.normal(size=(12, 6)) + rng.gumbel(size=(600, 6))).argmax(axis=1).astype(float)
-    monkeypatch.setattr("onefit.tuning.judgement.affords_all", lambda _: False)
+    monkeypatch.setattr("onefit.tuning.judgement.ALONE", 0.0)
     path = onefit.LogisticLOO(Cs=[1e-3, 0.1, 10.0], selection="min").fit(X, y)
     risks = []
     for C in path.Cs_:

@@ -53,6 +53,7 @@ from onefit.tuning.sample import Verdict, from_sample
 FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
+ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
@@ -185,7 +186,7 @@ class Judgement:
 
     def leave_together(self, fit: Fit) -> bool:
         """Whether strengths are told apart by tenths of a fit without kinks: rows on their own are dear."""
-        return self.is_by_row and not fit.is_kinked and not affords_all(fit) and go_together(fit)
+        return self.is_by_row and go_together(fit) and cost_of_some(fit, len(self.order)) > ALONE
 
     @property
     def is_by_row(self) -> bool:

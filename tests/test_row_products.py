@@ -15,14 +15,15 @@ FREE = {
     "without an intercept": [ALL[:-1]] * C,
     "nearly all": [ALL, ALL[1:], ALL[:-1]],
     "few": [np.array([0, 6]), np.array([4]), np.array([1, 6])],
-    "none": [np.array([0]), np.array([], dtype=int), np.array([0, 6])],
+    "none of one": [np.array([0]), np.array([], dtype=int), np.array([0, 6])],
+    "none": [np.array([], dtype=int)] * C,
 }
 
 
 def _written_out(X, means, free):
     Z = np.hstack([X - (0.0 if means is None else means), np.ones((N, 1))])
     size = sum(len(own) for own in free)
-    rows, first = np.zeros((N, C, size)), 0
+    rows, first = np.zeros((N, C, size)), 0  # of no columns, where all are shrunk to zero
     for a, own in enumerate(free):
         rows[:, a, first : first + len(own)] = Z[:, own]
         first += len(own)

@@ -140,7 +140,7 @@ class SharedColumns(RowProducts):
         if all(len(columns) == u for columns in self.free):
             whole = np.empty((len(self.free), u, len(self.free), u))
             whole[left, :, right] = whole[right, :, left] = own.transpose(2, 0, 1)
-            return whole.reshape(u * len(self.free), -1).T
+            return whole.reshape(2 * (u * len(self.free),)).T
         places, ends = [np.searchsorted(self.shared, columns) for columns in self.free], self.ends
         K = np.zeros((ends[-1], ends[-1]), order="F")
         for t, (a, b) in enumerate(zip(left, right, strict=True)):

@@ -20,9 +20,10 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import Walk, of_verdicts, search_path
+from onefit.tuning.path import of_verdicts
 from onefit.tuning.race import _Entrant, _Race, race
 from onefit.tuning.sample import Verdict, between, from_sample
+from onefit.tuning.walk import Walk, search_path
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
@@ -330,7 +331,7 @@ def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkey
 
     noiseless = X[:, 0]  # the risk falls to the end of any path
     judgement, grid = Judgement(SquaredError(), noiseless, np.ones(60)), Grid(np.geomspace(1.0, 0.1, 6), True)
-    monkeypatch.setattr("onefit.tuning.path.solve_path", solve_path)
+    monkeypatch.setattr("onefit.tuning.walk.solve_path", solve_path)
 
     def found():
         return search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)

@@ -45,12 +45,13 @@ from onefit.sources import as_source
 from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import JudgedPath, SearchResult, search_path
+from onefit.tuning.path import JudgedPath, SearchResult
 from onefit.tuning.race import race
 from onefit.tuning.ridge import search_ridge, search_ridge_each
 from onefit.tuning.ridge_spectrum import RidgeSpectrum
 from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.selection import SELECTIONS, Selection
+from onefit.tuning.walk import search_path
 from onefit.validation import (
     check_class_weight,
     check_classes_stay,

@@ -26,7 +26,7 @@ from onefit.readers.translation import class_weights
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group, numbers_of
 from onefit.solvers.null_model import null_strength
-from onefit.tuning.grid import Grid
+from onefit.tuning.grid import SMOOTH, Grid
 from onefit.validation import check_bounds, check_factors, check_strengths, is_count
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
@@ -121,7 +121,9 @@ class Penalized(LinearModel):
         if not self._unit_penalty(ratio).has_kinks(shape):
             total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
             start = Fit.at_start(problem)
-            return self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))
+            grid = self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))
+            smooth = grid.automatic and not problem.loss.has_kinks
+            return replace(grid, apart=SMOOTH) if smooth else grid
         null = cache(lambda: null_strength(problem))
 
         def ends() -> tuple[float, float]:

@@ -184,7 +184,7 @@ class SelfTuned(Penalized):
         if held is None or others:
             seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
             held = contest(seen, judgement.unit_weights, self.selection)
-        self._take_path(result, Contests.of_one(held))
+        self._take_path(result.visited(), Contests.of_one(held))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = best.ratio
         self._take_choice(sample, left_out)
@@ -337,6 +337,7 @@ class SelfTuned(Penalized):
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
         """
         visited, name = result.strengths, f"{self._strength}s"
+        self._places = result.places
         if not is_count(getattr(self, name)):
             warn_if_short(name, visited, result.risks, result.paired_errors)
         setattr(self, f"{self._strength}s_", visited)
@@ -355,7 +356,8 @@ class SelfTuned(Penalized):
         """Strengths that cannot be told from the best at 95 %, strongest penalty first; of each target."""
         check_is_fitted(self)
         visited = getattr(self, f"{self._strength}s_")
-        sets = [visited[one.confidence_set()] for one in Contests(*self._contests).each()]
+        within = (one.confidence_set() for one in Contests(*self._contests).each())
+        sets = [visited[np.isin(self._places, places)] for places in within]
         return sets if np.ndim(getattr(self, f"{self._strength}_")) else sets[0]
 
     @property

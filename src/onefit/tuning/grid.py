@@ -17,6 +17,9 @@ from onefit.exceptions import ShortPathWarning
 from onefit.tuning.selection import smallest_of_each
 
 PATIENCE, DECADES = 5, 1.0  # strengths, or decades, past the best one before a path may stop
+# Decades between strengths at first where neither loss nor penalty has kinks: the risk goes from one limit
+# to the other within two to four, and what is beside the smallest is visited all the same.
+SMOOTH = 0.8
 FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
 WORTH_STOPPING = 0.1  # share of the risk by which it must have risen where no strength beats the strongest
@@ -43,11 +46,14 @@ class Grid:
         Whether strengths may be added.
     strongest : float or None
         What no strength that is added may go beyond: where all coefficients are zero.
+    apart : float
+        Decades between strengths that are visited at first, where the risk between them is smooth.
     """
 
     values: Array
     automatic: bool = False
     strongest: float | None = None
+    apart: float = 0.0
 
     @property
     def step(self) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Index, Mask
 from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
@@ -47,6 +47,11 @@ class JudgedPath:
     best: Any
 
     @property
+    def places(self) -> Index:
+        """Where the strengths are in their contest: (J,)."""
+        return np.arange(len(self.strengths))
+
+    @property
     def guarantees(self) -> Any:
         """What each error is, "exact", "bounded", "sampled" or "rough": an array like that of the risks."""
         return guarantees(self._sampled, self.risks, self.approx_errors)
@@ -61,6 +66,8 @@ class JudgedPath:
 class SearchResult(JudgedPath):
     """A path of which the losses of all rows are known.
 
+    Coefficients of strengths that were passed over are missing: NaN.
+
     Attributes
     ----------
     losses : (n, J) array
@@ -71,12 +78,41 @@ class SearchResult(JudgedPath):
         What is known of each strength; None where its neighbours speak for it.
     solved : dict
         By place, solutions whose factors may be kept: of the smallest risk, and all that are small beside X.
+    walked : (J,) int array or None
+        Places on the path that was walked, where others were passed over.
     """
 
     losses: Array
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
     solved: Mapping[int, Solution] = field(default_factory=dict)
+    walked: Index | None = None
+
+    @property
+    def places(self) -> Index:
+        return super().places if self.walked is None else self.walked
+
+    @property
+    def is_visited(self) -> Mask:
+        """Strengths that were solved: (J,)."""
+        return ~np.isnan(self.levels.reshape(len(self.levels), -1)).any(axis=1)
+
+    def visited(self) -> SearchResult:
+        """The path of those alone; the places in its contest stay."""
+        own = np.flatnonzero(self.is_visited)
+        if own.size == len(self.strengths):
+            return self
+        new = np.searchsorted(own, np.arange(len(self.strengths)))
+        of_each = "strengths", "risks", "std_errors", "paired_errors", "approx_errors", "coefs", "levels"
+        return replace(
+            self,
+            **{name: getattr(self, name)[own] for name in of_each},
+            best=int(new[self.best]),
+            losses=self.losses[:, own],
+            verdicts=[self.verdicts[j] for j in own.tolist()],
+            solved={int(new[j]): solution for j, solution in self.solved.items()},
+            walked=own,
+        )
 
     @property
     def _sampled(self) -> Mask:

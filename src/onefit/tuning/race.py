@@ -29,7 +29,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
-from onefit.tuning.sample import Verdict, judged
+from onefit.tuning.sample import Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
@@ -80,11 +80,14 @@ class _Entrant:
 
     @cached_property
     def fit(self) -> Fit:
-        """The fit as the path found it."""
+        """The fit as the path found it, or anew where it was passed over."""
         if self.place in self.path.solved:
             return self.path.solved[self.place].fit
         problem = self.problem_at(float(self.path.strengths[self.place]))
-        return Fit(problem, self.path.coefs[self.place], self.path.levels[self.place])
+        visited = np.flatnonzero(self.path.is_visited)
+        near = visited[np.abs(visited - self.place).argmin()]
+        found = Fit(problem, self.path.coefs[near], self.path.levels[near])
+        return found if near == self.place else solve(found).fit
 
     @cached_property
     def solution(self) -> Solution:
@@ -125,7 +128,8 @@ class _Entrant:
     @cached_property
     def seconds(self) -> float:
         """What the fit takes from its neighbour."""
-        return cost_along_path(self.fit, self.path.coefs[max(self.place - 1, 0)]).seconds
+        before = np.flatnonzero(self.path.is_visited[: self.place])
+        return cost_along_path(self.fit, self.path.coefs[before.max(initial=0)]).seconds
 
 
 @dataclass(eq=False)
@@ -215,22 +219,15 @@ class _Race:
             return [(int(j), min(level, max(FIRST, 2 * int(counts[j])))) for j in behind]
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
-        return [(j, level) for j in self._halfway(least)] if self.selection == "min" else []
-
-    def _beside(self, j: int) -> list[int]:
-        """The strengths that were judged next to one, on either side."""
-        places = list(judged(self.verdicts))
-        return [k for k in places if k < j][-1:] + [k for k in places if k > j][:1]
+        return [(j, level) for j in halfway(self.verdicts, least)] if self.selection == "min" else []
 
     def _unbounded_beside(self, j: int) -> list[int]:
         """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""
         known = judged(self.verdicts)
-        rough = [k for k in self._beside(j) if not (np.isfinite(known[k].error) or known[k].left_out)]
+        rough = [
+            k for k in beside(self.verdicts, j) if not (np.isfinite(known[k].error) or known[k].left_out)
+        ]
         return [k for k in rough if self.entrants[k].is_sampled]
-
-    def _halfway(self, least: int) -> list[int]:
-        """Strengths half-way from the smallest risk to those that were judged on either side."""
-        return [(least + side) // 2 for side in self._beside(least) if abs(side - least) > 1]
 
     def _count(self, j: int) -> int:
         """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""
@@ -272,6 +269,9 @@ class _Race:
 
     def _choose(self) -> None:
         held, weights = self.result, self.judgement.unit_weights
+        for j in np.flatnonzero(~held.is_visited).tolist():
+            if self.verdicts[j] is not None:
+                held = _with_end(held, j, self.entrants[j].fit)
         self.result = of_verdicts(
             held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
         )
@@ -292,4 +292,5 @@ class _Race:
 
     @cached_property
     def _seconds_of_fits(self) -> float:
-        return sum(entrant.seconds for entrant in self.entrants)
+        visited = self.entrants[0].path.is_visited
+        return sum(self.entrants[j].seconds for j in np.flatnonzero(visited)) / float(visited.mean())

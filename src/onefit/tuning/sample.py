@@ -83,6 +83,17 @@ def judged(verdicts: Sequence[Verdict | None]) -> dict[int, Verdict]:
     return {j: verdict for j, verdict in enumerate(verdicts) if verdict is not None}
 
 
+def beside(verdicts: Sequence[Verdict | None], j: int) -> list[int]:
+    """The strengths that were judged next to one, on either side."""
+    places = list(judged(verdicts))
+    return [k for k in places if k < j][-1:] + [k for k in places if k > j][:1]
+
+
+def halfway(verdicts: Sequence[Verdict | None], j: int) -> list[int]:
+    """Strengths half-way from one to those that were judged on either side, where others lie between."""
+    return [(j + side) // 2 for side in beside(verdicts, j) if abs(side - j) > 1]
+
+
 def from_sample(
     known: Array,
     rows: Index,

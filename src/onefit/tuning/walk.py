@@ -22,7 +22,7 @@ from onefit.tuning.contest import OUT_OF_REACH
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, LITTLE, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
-from onefit.tuning.sample import Verdict, judged
+from onefit.tuning.sample import Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
 NUMBERS = 10  # that are known of a row, about
@@ -55,28 +55,31 @@ def search_path(
     early_stopping : bool, default True
         Stop once the risk is clearly past its minimum: at least 5 strengths or a decade beyond the best so
         far, and worse than it by two standard errors of the paired difference, with more strengths to come
-        than that and a cost that is worth saving.
+        than that and a cost that is worth saving.  And pass over strengths between those that are ``apart``
+        by what the grid says, but for those beside the smallest risk.
     """
+    grid = grid if early_stopping else replace(grid, apart=0.0)
     walked, solution = Walk(grid, judgement), None
     for solution in walked.solutions(problem_at):
         walked.take(solution)
         if walked.is_past_minimum() and early_stopping:
             break
+    walked.end()
     walked.judge_what_is_open()
     if walked.verdicts[-1] is None and solution is not None:
         walked.verdicts[-1] = judgement.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in map(_in_the_middle, solve_path(problem_at(one) for one in walked.upwards())):
             walked.add(solution.fit, judgement.first(solution), strongest=True)
-    found = of_verdicts(
+    walked.look_beside(problem_at)
+    known = of_verdicts(
         np.array(walked.strengths),
         walked.verdicts,
         walked.weights,
-        np.stack([fit.coef for fit in walked.fits]),
-        np.stack([fit.intercept for fit in walked.fits]),
+        *walked.coefficients,
         selection,
     )
-    return replace(found, solved=walked.solved)
+    return replace(known, solved=walked.solved)
 
 
 def _has_own_factor(fit: Fit) -> bool:
@@ -97,7 +100,7 @@ class Walk:
     grid: Grid
     judgement: Judgement
     strengths: list[float] = field(default_factory=list)
-    fits: list[Fit] = field(default_factory=list)
+    fits: list[Fit | None] = field(default_factory=list)  # of strengths that were visited
     verdicts: list[Verdict | None] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)  # of the last strength that was judged, where none was
     bracketed: dict[int, Solution] = field(default_factory=dict)  # of which no more is known than bounds
@@ -111,17 +114,48 @@ class Walk:
         """Of what counts in a risk."""
         return self.judgement.unit_weights
 
+    @property
+    def coefficients(self) -> tuple[Array, Array]:
+        """Coefficients and intercepts of all strengths, (J, p) or (J, p, c) and (J,) or (J, c)."""
+        one = self._visited[0]
+        missing = np.full(one.coef.shape, np.nan), np.full(np.shape(one.intercept), np.nan)
+        known = [missing if fit is None else (fit.coef, fit.intercept) for fit in self.fits]
+        coefs, levels = (np.stack(each) for each in zip(*known, strict=True))
+        return coefs, levels
+
+    @property
+    def _visited(self) -> list[Fit]:
+        return [fit for fit in self.fits if fit is not None]
+
+    def _fit(self, place: int) -> Fit:
+        """That of a strength that was visited."""
+        fit = self.fits[place]
+        assert fit is not None
+        return fit
+
     def onwards(self) -> Iterator[float]:
-        """Strengths of the grid, then weaker ones while the risk falls."""
+        """Strengths of the grid, then weaker ones while the risk falls; those that are due."""
         for strength in self.grid.values.tolist():
-            self.strengths.append(strength)
-            yield strength
+            yield from self._due(strength)
         self.judge_what_is_open()
         for strength in self.grid.weaker.tolist():
             if self.past or not self.grid.falls_below(np.array(self.risks)):
                 return
-            self.strengths.append(strength)
+            yield from self._due(strength)
+
+    def _due(self, strength: float) -> Iterator[float]:
+        """Go on to a strength, and visit it unless it is too near to the last."""
+        self.strengths.append(strength)
+        if self._is_due(self.grid.apart):
             yield strength
+        else:
+            self.add(None, None)
+
+    def end(self) -> None:
+        """End at the last strength that was visited."""
+        while self.fits[-1] is None:
+            for of_each in (self.strengths, self.fits, self.verdicts, self.risks):
+                of_each.pop()
 
     def solutions(self, problem_at: Callable[[float], Problem]) -> Iterator[Solution]:
         """Their solutions; the first that is added beyond the grid and has none ends the path."""
@@ -143,7 +177,7 @@ class Walk:
 
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        near = self.judgement.is_full(solution.fit) and not self._is_due()
+        near = self.judgement.is_full(solution.fit) and not self._is_due(APART)
         between = None if near else self.judgement.bracket(solution)
         if between is not None:
             self.bracketed[len(self.fits)] = solution
@@ -184,8 +218,7 @@ class Walk:
         """Judge strengths of which nothing but bounds is known."""
         for place in places:
             solution = self.bracketed.pop(place)
-            verdict = self.verdicts[place] = self.judgement.first(solution)
-            self.risks[place] = self._risk(verdict)
+            self._judged(place, self.judgement.first(solution))
             self._keep(place, solution)
 
     @property
@@ -194,9 +227,10 @@ class Walk:
         kept = {id(one.fit): one for one in (*self.kept, self.lowest) if one is not None}
         return {j: kept[id(fit)] for j, fit in enumerate(self.fits) if id(fit) in kept}
 
-    def add(self, fit: Fit, verdict: Verdict | None, *, strongest: bool = False) -> None:
+    def add(self, fit: Fit | None, verdict: Verdict | None, *, strongest: bool = False) -> None:
         """Take in the weakest strength so far, or the strongest."""
         place = 0 if strongest else len(self.fits)
+        self.bracketed = {j + strongest: solution for j, solution in self.bracketed.items()}
         self.fits.insert(place, fit)
         self.verdicts.insert(place, verdict)
         self.risks.insert(place, self.risks[-1] if verdict is None else self._risk(verdict))
@@ -204,10 +238,37 @@ class Walk:
     def _risk(self, verdict: Verdict) -> float:
         return mean_and_error(verdict.losses, self.weights)[0]
 
-    def _is_due(self) -> bool:
+    def look_beside(self, problem_at: Callable[[float], Problem]) -> None:
+        """Visit what was passed over beside the smallest risk, until nothing was."""
+        while passed := [j for j in halfway(self.verdicts, self._least) if self.fits[j] is None]:
+            for j in passed:
+                self._visit(j, problem_at(self.strengths[j]))
+
+    @property
+    def _least(self) -> int:
+        return smallest(np.array(self.risks))
+
+    def _visit(self, place: int, problem: Problem) -> None:
+        """Solve and judge a strength that was passed over, from half-way between its neighbours."""
+        near = [fit for j in beside(self.verdicts, place) if (fit := self.fits[j]) is not None]
+        coef = np.mean([fit.coef for fit in near], axis=0)
+        level = np.mean([fit.intercept for fit in near], axis=0)
+        solution = _in_the_middle(solve(Fit(problem, coef, level)))
+        self.fits[place] = solution.fit
+        self._judged(place, self.judgement.first(solution))
+        self._keep(place, solution)
+
+    def _judged(self, place: int, verdict: Verdict) -> None:
+        """Take in what is known of a strength, and of those that it speaks for."""
+        self.verdicts[place] = verdict
+        stop = min((j for j in judged(self.verdicts) if j > place), default=len(self.risks))
+        self.risks[place:stop] = [self._risk(verdict)] * (stop - place)
+
+    def _is_due(self, apart: float) -> bool:
+        """Whether the last strength is so many decades from the last that was judged, or ends the grid."""
         places = list(judged(self.verdicts))
         is_end = not places or len(self.strengths) == len(self.grid.values)
-        return is_end or abs(float(np.log10(self.strengths[-1] / self.strengths[places[-1]]))) >= APART - 1e-9
+        return is_end or abs(float(np.log10(self.strengths[-1] / self.strengths[places[-1]]))) >= apart - 1e-9
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
@@ -253,11 +314,13 @@ class Walk:
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""
-        fit, before = self.fits[-1], self.fits[max(len(self.fits) - 2, 0)].coef
+        before, fit = ([*self._visited[:1], *self._visited])[-2:]
         rest = self.grid.values[len(self.fits) :]
         decades = abs(float(np.log10(rest[-1] / self.strengths[-1]))) if rest.size else 0.0
-        judging = min(rest.size, np.ceil(decades / APART)) * self.judgement.seconds_at_first(fit)
-        return cost_along_path(fit, before).times(rest.size).seconds + judging
+        judging = min(rest.size, np.ceil(decades / max(APART, self.grid.apart)))
+        visits = min(rest.size, np.ceil(decades / self.grid.apart)) if self.grid.apart else rest.size
+        fits = cost_along_path(fit, before.coef).times(visits).seconds
+        return fits + judging * self.judgement.seconds_at_first(fit)
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
         """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.
@@ -269,7 +332,7 @@ class Walk:
             return False
         if known.left_out:
             return not is_clear and 0 < known.seen < len(known.losses)
-        return not np.isfinite(known.error) and self.judgement.is_sampled(self.fits[place])
+        return not np.isfinite(known.error) and self.judgement.is_sampled(self._fit(place))
 
     def _closer(self, places: list[int]) -> bool:
         """Judge strengths better, where that takes less than the rest of the path; whether it did."""
@@ -281,18 +344,16 @@ class Walk:
 
     def _unseen_cost(self, place: int) -> float:
         """Seconds that the rows take which were not left out in tenths, or those of a sample."""
-        known, fit = self.verdicts[place], self.fits[place]
+        known, fit = self.verdicts[place], self._fit(place)
         if known is None or not known.seen:
             return self.judgement.seconds(fit, FIRST)
         return self.judgement.seconds_by_tenths(fit, known)
 
     def _see_more(self, place: int) -> None:
         """Leave out what is left of the rows, where they leave in tenths; else a sample."""
-        known, fit = self.verdicts[place], self.fits[place]
+        known, fit = self.verdicts[place], self._fit(place)
         if known is not None and known.seen:
             closer = self.judgement.by_tenths(fit, None, len(known.losses), known)
         else:
             closer = self.judgement.sample(solve(fit), FIRST)
-        self.verdicts[place] = closer
-        stop = min((j for j in judged(self.verdicts) if j > place), default=len(self.risks))
-        self.risks[place:stop] = [self._risk(closer)] * (stop - place)  # and of those that it speaks for
+        self._judged(place, closer)

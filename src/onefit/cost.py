@@ -54,10 +54,18 @@ class Work(NamedTuple):
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def newton_step(n: int, p: int, k: int) -> Work:
-    """Factor K, solve with it, and look at all columns."""
-    k = min(k, n)
-    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p, 60.0, 3.0 * n)
+def newton_step(n: int, p: int, k: int, coupled: int = 1) -> Work:
+    """Factor K, solve with it, and look at all columns.
+
+    Parameters
+    ----------
+    n, p, k : int
+        Rows, columns, and coefficients, of all outputs that are coupled.
+    coupled : int, default 1
+        Outputs of a row that the loss couples: K has rank n times as many.
+    """
+    k = min(k, n * coupled)
+    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p * coupled, 60.0, 3.0 * n * coupled)
 
 
 def steps(n: int, stored: float, factored: int, outputs: int) -> Work:
@@ -92,9 +100,9 @@ def passes(n: int, stored: float, factored: int, outputs: int) -> Work:
     return Work(products, 30.0, 1.2 * n * outputs)
 
 
-def fit(n: int, p: int, k: int, *, quadratic: bool) -> Work:
+def fit(n: int, p: int, k: int, coupled: int = 1, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
-    step = newton_step(n, p, k)
+    step = newton_step(n, p, k, coupled)
     return step._replace(calls=step.calls + IN_A_SOLVER).times(2 if quadratic else 5)
 
 

@@ -213,6 +213,11 @@ class Problem:
         """Whether the loss ties the outputs of a row together: its second derivatives are (n, c, c)."""
         return isinstance(self.loss, CoupledLoss)
 
+    @property
+    def n_coupled(self) -> int:
+        """Outputs of a row that the loss ties together: 1 where each is on its own."""
+        return self.n_outputs if self.is_coupled else 1
+
     def moved(self, change: Array) -> Array:
         """How far predictors (n, c, …) of each row move, for coupled outputs from one another: (n, …)."""
         return np.ptp(change, axis=1) if self.is_coupled else np.abs(change).max(axis=1)

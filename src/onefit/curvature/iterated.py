@@ -182,7 +182,8 @@ def fit_cost(fit: Fit) -> cost.Work:
     if takes_far_less(fit):
         return product_cost(fit).times(PRODUCTS_OF_A_FIT)
     n, p = fit.problem.X.shape
-    return cost.fit(n, p, max(1, fit.tangent.size), quadratic=fit.problem.loss.is_quadratic)
+    k, quadratic = max(1, fit.tangent.size), fit.problem.loss.is_quadratic
+    return cost.fit(n, p, k, fit.problem.n_coupled, quadratic=quadratic)
 
 
 def cost_along_path(fit: Fit, before: Array) -> Work:

@@ -86,7 +86,8 @@ def _cost_alone(fit: Fit) -> Work:
     """What a problem that is solved alone takes, about."""
     n, p = fit.problem.X.shape
     k = max(1, fit.tangent.size)
-    one = cost.fit(n, p, k, quadratic=fit.problem.loss.is_quadratic and not fit.is_kinked)
+    quadratic = fit.problem.loss.is_quadratic and not fit.is_kinked
+    one = cost.fit(n, p, k, fit.problem.n_coupled, quadratic=quadratic)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
     exchanging = fit.problem.loss.is_kinked or (fit.is_kinked and not alone)
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too

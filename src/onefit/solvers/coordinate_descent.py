@@ -70,7 +70,8 @@ def applies(start: Fit) -> bool:
     if _has_pattern(start, *problem.separable.strengths(start.coef.shape)):
         return False
     k = sum(map(len, _open(start)))
-    return work(start, k).seconds < cost.newton_step(problem.n, 0, k).times(NEWTON_STEPS).seconds
+    step = cost.newton_step(problem.n, 0, k, problem.n_coupled)
+    return work(start, k).seconds < step.times(NEWTON_STEPS).seconds
 
 
 def work(fit: Fit, k: int) -> Work:

@@ -156,10 +156,10 @@ def _pays(fit: Fit, tangent: Tangent, decrement: float, before: float, enough: f
     """
     if not decrement < SLOWEST * before:
         return False
-    (n, p), k = fit.problem.X.shape, max(1, tangent.size)
+    (n, p), k, coupled = fit.problem.X.shape, max(1, tangent.size), fit.problem.n_coupled
     steps = np.ceil(np.log(max(decrement, TINY) / enough) / np.log(before / (4.0 * max(decrement, TINY))))
-    each = cost.Work(4.0 * n * p + 2.0 * float(k) ** 2, cost.IN_A_SOLVER).seconds
-    return bool(steps > 1.0 and steps * each <= 2.0 * (each + cost.newton_step(n, 0, k).seconds))
+    each = cost.Work(4.0 * n * p * coupled + 2.0 * float(k) ** 2, cost.IN_A_SOLVER).seconds
+    return bool(steps > 1.0 and steps * each <= 2.0 * (each + cost.newton_step(n, 0, k, coupled).seconds))
 
 
 def _with_room(fit: Fit, orthant: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
+from onefit.curvature import Curvature
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
@@ -32,8 +33,10 @@ class SelfSolved(ABC):
         """Minimise the objective of ``start.problem``."""
 
 
-def solve(start: Fit) -> Solution:
+def solve(start: Fit, last: Curvature | None = None) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
+
+    The curvature of a problem like this one, if there is a ``last``, serves penalties on single coefficients.
 
     * Losses of straight pieces: an active-set method on the dual where the penalty is ridge, a quadratic
       program where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
@@ -56,7 +59,7 @@ def solve(start: Fit) -> Solution:
     if problem.loss.has_kinks:
         return Solution.of(_solve_with_kinks(start))
     if isinstance(problem.penalty, SeparablePenalty):
-        return _solve_separable(start)
+        return _solve_separable(start, last)
     coordinates = LassoCoordinates.of(problem)
     if coordinates is not None:
         return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
@@ -107,9 +110,9 @@ def _solve_with_kinks(start: Fit) -> Fit:
     return curved_program.solve(start)
 
 
-def _solve_separable(start: Fit) -> Solution:
+def _solve_separable(start: Fit, last: Curvature | None = None) -> Solution:
     if not start.problem.loss.is_quadratic or not start.problem.has_one_output or not start.is_kinked:
-        return solved(start)
+        return solved(start, last)
     if np.any(start.coef):
         with suppress(SolverError):  # not near after all: the active-set method needs no start
             return newton.solve(start, max_steps=FEW_STEPS)

@@ -96,8 +96,8 @@ class Seconds(NamedTuple):
         """Infinite, where there are no conjugate gradients."""
         problem, n, outputs = fit.problem, fit.problem.n, fit.problem.n_outputs
         factors = 1 if problem.is_coupled else outputs
-        k = min(max(1, fit.tangent.size) // factors, n)
-        factored = cost.newton_step(n, 0, k).times(factors).seconds
+        k = min(max(1, fit.tangent.size) // factors, n * problem.n_coupled)
+        factored = cost.newton_step(n, 0, k, problem.n_coupled).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
             return cls(np.inf, 0.0, np.inf, factored)
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n

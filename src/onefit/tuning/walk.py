@@ -250,10 +250,12 @@ class Walk:
 
     def _visit(self, place: int, problem: Problem) -> None:
         """Solve and judge a strength that was passed over, from half-way between its neighbours."""
-        near = [fit for j in beside(self.verdicts, place) if (fit := self.fits[j]) is not None]
-        coef = np.mean([fit.coef for fit in near], axis=0)
-        level = np.mean([fit.intercept for fit in near], axis=0)
-        solution = _in_the_middle(solve(Fit(problem, coef, level)))
+        ends = [self._fit(j) for j in beside(self.verdicts, place)]
+        coef = np.mean([fit.coef for fit in ends], axis=0)
+        level = np.mean([fit.intercept for fit in ends], axis=0)
+        near = min(self.solved.items(), key=lambda one: abs(one[0] - place), default=None)
+        serving = None if near is None else near[1].curvature
+        solution = _in_the_middle(solve(Fit(problem, coef, level), serving))
         self.fits[place] = solution.fit
         self._judged(place, self.judgement.first(solution))
         self._keep(place, solution)

@@ -109,6 +109,20 @@ class Fit:
         return loss.bending(y, self.eta).weighted(self.problem.weights)
 
     @cached_property
+    def saturation(self) -> float:
+        """Share of the rows that bend which the free coordinates take up: 1 where there is none to spare.
+
+        As many count as (Σ d)² / Σ d²: hardly any of the rows of a model that separates classes bend.
+        """
+        bends = _linalg.row_diagonals(self.hessian).reshape(self.problem.n, -1).mean(axis=1)
+        most = float(np.max(np.abs(bends), initial=0.0))
+        if most == 0.0:
+            return 1.0
+        bends = bends / most
+        rows = float(bends.sum()) ** 2 / float(bends @ bends)
+        return min(1.0, self.tangent.size / (rows * self.problem.n_coupled))
+
+    @cached_property
     def objective(self) -> float:
         """Σ w ℓ + P."""
         return self.problem.objective(self.coef, self.eta)

@@ -35,6 +35,7 @@ from onefit.solvers.line_search import CALM, falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
 ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
+GOING_ROUND, NEAR_THE_SAMPLE = 15.0, 10.0  # of the patterns of a row (``benchmarks/follow_cost.py``)
 JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
@@ -60,8 +61,9 @@ def applies(fit: Fit) -> bool:
 
 
 def cost(fit: Fit) -> Work:
-    """What a row takes, about."""
-    return cost_of_look(fit).times(USUAL_ROUNDS)
+    """What a row takes, about: many times as long where as many columns are free as rows that bend."""
+    going_round = GOING_ROUND * fit.saturation ** NEAR_THE_SAMPLE
+    return cost_of_look(fit).times(USUAL_ROUNDS * (1.0 + going_round))
 
 
 def cost_of_look(fit: Fit) -> Work:

@@ -28,7 +28,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how ma
 
 # Times as long as columns that come and go once, where the support is as large as the sample: rows go round,
 # hardly below nine tenths of it (60 to 400 rows, 200 to 3000 columns).
-GOING_ROUND, NEAR_THE_SAMPLE = 25.0, 30.0
+GOING_ROUND, GOING_ROUND_CURVED, NEAR_THE_SAMPLE = 25.0, 7.0, 30.0
 EXCHANGES = 200.0  # calls that a solver makes in which rows or columns change places one by one
 
 
@@ -76,10 +76,10 @@ def refit_cost(fit: Fit) -> Work:
     """What a refit takes, about."""
     alone, together = _cost_alone(fit), batched.cost(fit) if batched.applies(fit) else None
     one = alone if together is None else min(alone, together, key=lambda work: work.seconds)
-    if not (fit.is_kinked and fit.problem.loss.is_quadratic):
+    if not fit.is_kinked or fit.problem.loss.is_kinked:
         return one
-    share = min(1.0, fit.tangent.size / fit.problem.n)
-    return one.times(1.0 + GOING_ROUND * share**NEAR_THE_SAMPLE)
+    going_round = GOING_ROUND if fit.problem.loss.is_quadratic else GOING_ROUND_CURVED
+    return one.times(1.0 + going_round * fit.saturation ** NEAR_THE_SAMPLE)
 
 
 def _cost_alone(fit: Fit) -> Work:

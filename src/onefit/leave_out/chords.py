@@ -30,6 +30,7 @@ from onefit.leave_out.prove import concordance
 from onefit.leave_out.vertex import held_up_to
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
+from onefit.penalties.programs import Coordinatewise
 from onefit.problem import Problem, some_sets
 from onefit.solvers.stationary import sizes_of_gradients
 
@@ -222,6 +223,8 @@ class FoldProblems:
         if not fit.is_kinked:
             return np.ones(len(self.removed), dtype=bool)
         if not isinstance(fit.problem.penalty, SeparablePenalty):
+            if drift is not None and isinstance(fit.problem.penalty.without_ridge(), Coordinatewise):
+                return self._coordinates_hold(point, drift)
             settled = True if drift is None else drift <= STANDS * np.linalg.norm(fit.gradient)
             return self._penalty_holds(point) & settled
         l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
@@ -252,10 +255,29 @@ class FoldProblems:
 
     def _penalty_holds(self, point: Point) -> Mask:
         """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
+        gradient, size = self._loss_gradient(point)
+        return self.fit.problem.penalty.is_stationary(point.coef, gradient, size=size)
+
+    def _coordinates_hold(self, point: Point, drift: Array) -> Mask:
+        """The same of a sum over coefficients: free ones end stationary, others may drift until then: (f,).
+
+        Subgradients of such a sum are the points of a box: both ends of a correlation tell what is between.
+        """
+        fit, known = self.fit, np.isfinite(drift)
+        gradient, size = self._loss_gradient(point)
+        own = self.penalty_gradient(point.coef) / self.keeps
+        off = ~fit.tangent.support[:, None]
+        room = np.where(off, np.multiply.outer(self._norms, np.where(known, drift, 0.0) / self.keeps), 0.0)
+        ends = [np.where(off, gradient + side * room, -own) for side in (-1.0, 1.0)]
+        return known & np.all(
+            [fit.problem.penalty.is_stationary(point.coef, end, size=size) for end in ends], axis=0
+        )
+
+    def _loss_gradient(self, point: Point) -> tuple[Array, Array]:
+        """Gradient of the loss of each problem, beside a penalty that keeps all of its strength; its size."""
         problem, slope = self.fit.problem, self.slope(point.eta)
         gradient = _linalg.transposed_times(problem.X, slope) / self.keeps
-        size = sizes_of_gradients(problem, gradient, np.linalg.norm(slope, axis=0) / self.keeps)
-        return problem.penalty.is_stationary(point.coef, gradient, size=size)
+        return gradient, sizes_of_gradients(problem, gradient, np.linalg.norm(slope, axis=0) / self.keeps)
 
 
 Solve: TypeAlias = Callable[[Direction], Direction]

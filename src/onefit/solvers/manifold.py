@@ -79,9 +79,13 @@ def solve(start: Fit) -> Solution:
     )
 
 
-def approach(start: Fit) -> Approach:
-    """Go as near to the optimum as these steps lead."""
-    constant = Fit.at_start(start.problem)
+def approach(start: Fit, beside: Fit | None = None) -> Approach:
+    """Go as near to the optimum as these steps lead.
+
+    Errors are relative to the constant model, or to what they are ``beside``: where classes are all but
+    separated, the objective and its gradients are nothing beside those of the constant model.
+    """
+    constant = Fit.at_start(start.problem) if beside is None else beside
     scale = max(constant.objective, TINY)
     metric, at, here = _metric(start), _Point.at(constant), _Point.at(start)
     # how large subgradients are at the constant model; gradients where that is the optimum, or their terms
@@ -139,7 +143,16 @@ def _along(here: _Point, step: Direction, decrement: float, metric: _Metric) -> 
         return _proximal_step(_Point.at(ahead), metric)
 
     found = falls_along(fit, at, decrement, share=DECREASE, halvings=HALVINGS)
-    return None if found is None else _Point.at(found)
+    if found is not None:
+        return _Point.at(found)
+    return None if decrement > SMALL * abs(fit.objective) else _nearer(here, _Point.at(at(1.0)), metric)
+
+
+def _nearer(here: _Point, ahead: _Point, metric: _Metric) -> _Point | None:
+    """The point ahead, if its subgradient is smaller: rounding may hide from objectives that it is nearer."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_nearer = _subgradient_error(ahead, metric) < _subgradient_error(here, metric)
+    return ahead if is_nearer else None
 
 
 # --- proximal Newton steps from piece to piece -----------------------------------------------------

@@ -74,6 +74,8 @@ def _solve_on_manifold(start: Fit) -> Solution:
     if not isinstance(penalty, Polyhedral):
         return _by_steps_or_cones(start)
     near = manifold.approach(start)
+    if near.is_there and not is_stationary(near.fit):
+        near = manifold.approach(near.fit, beside=near.fit)
     if near.is_there and is_stationary(near.fit):
         return Solution.of(near.fit)
     exact = sorted_faces if isinstance(penalty, Slope) else quadratic_program

@@ -37,7 +37,6 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
-from onefit.numerics import KNOWN
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
@@ -46,6 +45,7 @@ from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult
+from onefit.tuning.paths_without import PathsWithout
 from onefit.tuning.race import race
 from onefit.tuning.ridge import search_ridge, search_ridge_each
 from onefit.tuning.ridge_spectrum import RidgeSpectrum
@@ -297,22 +297,24 @@ class SelfTuned(Penalized):
         rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
         models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept), self.positive)
 
-        def left_out(strength: float, coef: Array, level: Array | float, max_error: float = KNOWN) -> LeftOut:
-            fit = Fit(self._problem(sample, strength, ratio), coef, np.asarray(level))
-            return judgement.thoroughly(solve(fit), max_error)
+        without = PathsWithout(judgement)
+
+        def fit_at(strength: float, coef: Array, level: Array | float) -> Fit:
+            return Fit(self._problem(sample, strength, ratio), coef, np.asarray(level))
 
         result = search_net_without_sets(
             models,
             kinked_grid(self, models.whole, ratio),
             judgement,
-            lambda *fit: judgement.verdict(left_out(*fit)),
+            lambda *at: without.judged(fit_at(*at)),
             self.selection,
             early_stopping=self.early_stopping,
         )
 
         def at_choice() -> tuple[SearchResult, LeftOut]:
             best = result.best
-            return result, left_out(result.strengths[best], result.coefs[best], result.levels[best], 0.0)
+            fit = fit_at(float(result.strengths[best]), result.coefs[best], result.levels[best])
+            return result, judgement.thoroughly(solve(fit), 0.0)
 
         return Candidate(ratio, result, at_choice)
 

@@ -28,7 +28,7 @@ from onefit.leave_out.loose import is_held, is_straight, open_faces, reach_of_op
 from onefit.leave_out.optima import Optima
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, ON_BOUND, SNAP, TINY
-from onefit.penalties import Subspace
+from onefit.penalties import SeparablePenalty, Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
 from onefit.solvers.stationary import ROUNDING, STATIONARY, least_sizes, sizes_of_gradients
@@ -327,6 +327,8 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     slope = fit.loss_gradient
     if fit.problem.has_one_output and not fit.pinned.any():
         slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
+    if _holds_by_slopes(fit, slope):
+        return True
     norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
     steepest, least = float(np.linalg.norm(fit.gradient)), least_sizes(fit)
     if fit.problem.has_one_output:
@@ -342,6 +344,18 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
     excess = np.maximum(np.abs(slope) - l1, 0.0)
     wrong = np.where(fit.coef != 0, np.abs(slope + l1 * np.sign(fit.coef)), excess)
     return bool(np.all(wrong[free] <= CERTIFIED * size))
+
+
+def _holds_by_slopes(fit: Fit, slope: Array) -> bool:
+    """Whether it is one beside its own slopes, which are no larger than sizes of gradients ever are.
+
+    Those take passes over all entries of X.
+    """
+    problem, coef = fit.problem, fit.coef[:, None]
+    if not isinstance(problem.penalty, SeparablePenalty) or not problem.has_one_output:
+        return False
+    found = problem.penalty.is_stationary(coef, slope[:, None], STATIONARY, size=np.abs(slope)[:, None])
+    return bool(found[0])
 
 
 def _owed_by_remnants(fit: Fit, norms: Array) -> Array:

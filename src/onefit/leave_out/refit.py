@@ -153,7 +153,7 @@ def _solve_together(
 def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:
     found = None
     for solution in _solutions_from(fit, removed, start):
-        found = _judged(solution, judged)
+        found = judged_at(solution, judged)
         if np.isfinite(found.bounds).all():
             break
     return found
@@ -164,12 +164,13 @@ def without_nothing(found: LeftOut, rows: Index) -> tuple[LeftOut, Array]:
     fit = found.fit
     if not rows.size or not fit.problem.loss.is_kinked:
         return found, np.full(len(rows), rounding_of_predictors(fit))
-    anew, eta = _judged(Solution.of(fit), rows), found.eta.copy()
+    anew, eta = judged_at(Solution.of(fit), rows), found.eta.copy()
     eta[rows] = anew.eta
     return replace(found, eta=eta), anew.bounds
 
 
-def _judged(solution: Solution, judged: Index) -> Anew:
+def judged_at(solution: Solution, judged: Index) -> Anew:
+    """Predictors of some rows where a solver came to, and how far they may be off."""
     refit, room = with_middle_intercept(solution.fit)
     faces = open_faces(refit, is_definite=solution.curvature.is_definite)
     if room == 0.0:  # the model's own solver takes the middle

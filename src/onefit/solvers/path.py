@@ -224,22 +224,40 @@ class ActiveSetCurvature(OfFactor):
         return self.active.quadratic_forms()
 
 
-def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
-    """Solve least-squares problems that differ in their penalty, exactly: by active sets, or by column."""
-    active: ActiveSet | None = None
-    last: Fit | None = None
-    for problem in problems:
+class LeastSquaresPath:
+    """Least-squares problems that differ in their penalty, solved exactly one after the other.
+
+    By active sets, or by column.
+    """
+
+    def __init__(self) -> None:
+        self._active: ActiveSet | None = None
+        self._last: Fit | None = None
+
+    def next(self, problem: Problem) -> newton.Solution:
+        """The solution of one more, from the last; its curvature is valid until the next is asked for."""
+        last = self._last
         start = last and Fit(problem, last.coef, last.intercept)
-        last = by_column.solve(start) if start is not None and by_column.pays(start) else None
-        if last is not None:
-            yield newton.Solution.of(last)
-            continue
-        if active is None:
-            active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=bool(problem.intercept))
+        by_columns = by_column.solve(start) if start is not None and by_column.pays(start) else None
+        if by_columns is not None:
+            self._last = by_columns
+            return newton.Solution.of(by_columns)
+        return self._by_active_set(problem)
+
+    def _by_active_set(self, problem: Problem) -> newton.Solution:
+        intercept = bool(problem.intercept)
+        if self._active is None:
+            self._active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=intercept)
+        active = self._active
         l1, l2 = problem.separable.strengths((problem.X.shape[1],))
         fixed = np.isinf(l2)  # at zero, by either strength
         active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
-        last = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
+        self._last = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
         X, own = problem.X, active.support.copy()
-        curved = (X, own, X.shape[1], l2[own], problem.weights, bool(problem.intercept))
-        yield newton.Solution(last, ActiveSetCurvature(*curved, active))
+        curved = (X, own, X.shape[1], l2[own], problem.weights, intercept)
+        return newton.Solution(self._last, ActiveSetCurvature(*curved, active))
+
+
+def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
+    """Solve least-squares problems that differ in their penalty, exactly: by active sets, or by column."""
+    return map(LeastSquaresPath().next, problems)

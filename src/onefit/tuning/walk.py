@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from onefit.tuning.contest import OUT_OF_REACH
 from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, LITTLE, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
+from onefit.tuning.paths_without import PathsWithout
 from onefit.tuning.sample import Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -67,10 +69,10 @@ def search_path(
     walked.end()
     walked.judge_what_is_open()
     if walked.verdicts[-1] is None and solution is not None:
-        walked.verdicts[-1] = judgement.first(solution)
+        walked.verdicts[-1] = walked.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in map(_in_the_middle, solve_path(problem_at(one) for one in walked.upwards())):
-            walked.add(solution.fit, judgement.first(solution), strongest=True)
+            walked.add(solution.fit, walked.first(solution), strongest=True)
     walked.look_beside(problem_at)
     known = of_verdicts(
         np.array(walked.strengths),
@@ -108,6 +110,11 @@ class Walk:
     lowest: Solution | None = None  # of the smallest risk so far, if its factor may be kept
     kept: list[Solution] = field(default_factory=list)  # whose factors are small beside the rows
     leads: Leads | None = None  # of rows that were solved without themselves
+
+    @cached_property
+    def without(self) -> PathsWithout:
+        """Paths without each of the sets that are judged."""
+        return PathsWithout(self.judgement)
 
     @property
     def weights(self) -> Array:
@@ -181,8 +188,12 @@ class Walk:
         between = None if near else self.judgement.bracket(solution)
         if between is not None:
             self.bracketed[len(self.fits)] = solution
-        self.add(solution.fit, between or (None if near else self.judgement.first(solution, self.leads)))
+        self.add(solution.fit, between or (None if near else self.first(solution, self.leads)))
         self._keep(len(self.fits) - 1, solution)
+
+    def first(self, solution: Solution, leads: Leads | None = None) -> Verdict:
+        """What is known of a strength at little cost."""
+        return self.without.verdict(solution.fit) or self.judgement.first(solution, leads)
 
     def _keep(self, place: int, solution: Solution) -> None:
         """Keep a solution, if its factor may be, that is small, or whose risk is the smallest so far."""
@@ -218,7 +229,7 @@ class Walk:
         """Judge strengths of which nothing but bounds is known."""
         for place in places:
             solution = self.bracketed.pop(place)
-            self._judged(place, self.judgement.first(solution))
+            self._judged(place, self.first(solution))
             self._keep(place, solution)
 
     @property
@@ -257,7 +268,7 @@ class Walk:
         serving = None if near is None else near[1].curvature
         solution = _in_the_middle(solve(Fit(problem, coef, level), serving))
         self.fits[place] = solution.fit
-        self._judged(place, self.judgement.first(solution))
+        self._judged(place, self.first(solution))
         self._keep(place, solution)
 
     def _judged(self, place: int, verdict: Verdict) -> None:

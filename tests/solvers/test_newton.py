@@ -420,3 +420,19 @@ def test_what_rounding_leaves_on_columns_of_zeros_does_not_keep_steps_from_endin
     left[2] += 1e-30
     found = newton.solve(Fit(problem, left, known.intercept), max_steps=1).fit
     assert_allclose(found.coef, known.coef, rtol=1e-9, atol=1e-12)
+
+
+def test_a_short_step_that_loses_what_the_fit_has_is_not_taken():
+    # of separated classes next to nothing is left, beside which a step is long that is short for the null model
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 12))
+    y = X[:, :3].argmax(axis=1).astype(float)
+    ones, three = np.ones(90), np.ones(3, dtype=bool)
+    fit = newton.solve(Fit.at_start(Problem(Multinomial(3), L1(1e-3), X, y, ones, three))).fit
+    for strength in 10.0 ** -np.arange(3.5, 9.0, 0.5):
+        problem = Problem(Multinomial(3), L1(strength), X, y, ones, three)
+        fit = newton.solve(Fit(problem, fit.coef, fit.intercept), max_steps=100).fit
+        left = Fit(problem.without(np.arange(0, 90, 10)), fit.coef, fit.intercept)
+        without = newton.solve(left, max_steps=100).fit
+        assert without.objective <= left.objective
+        assert _kkt_violation(without) < 1e-8

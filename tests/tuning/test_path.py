@@ -321,17 +321,36 @@ def test_a_path_that_tenths_judge_goes_near_and_the_choice_to_the_optimum():
     np.testing.assert_allclose(left_out.fit.coef, optima[result.best].coef, atol=1e-9)
 
 
-@pytest.mark.parametrize("limit", [0.05, 0.5])
-def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit):
-    def solve_path(problems, _):  # there is no solution below the limit
+def _no_solution_below(monkeypatch, limit, of_rows):
+    """There is no solution below a limit, or there is, but not without some rows."""
+    first = Judgement.first
+
+    def check(problem):
+        if problem.penalty.alpha < limit:
+            raise SolverError("no minimum")
+
+    def solve_path(problems, _):
         for problem in problems:
-            if problem.penalty.alpha < limit:
-                raise SolverError("no minimum")
+            check(problem)
             yield solve(Fit.at_start(problem))
+
+    def without_rows(self, solution, leads=None):
+        check(solution.fit.problem)
+        return first(self, solution, leads)
+
+    if of_rows:
+        monkeypatch.setattr(Judgement, "first", without_rows)
+    else:
+        monkeypatch.setattr("onefit.tuning.walk.solve_path", solve_path)
+
+
+@pytest.mark.parametrize("of_rows", [False, True])
+@pytest.mark.parametrize("limit", [0.05, 0.5])
+def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit, of_rows):
+    _no_solution_below(monkeypatch, limit, of_rows)
 
     noiseless = X[:, 0]  # the risk falls to the end of any path
     judgement, grid = Judgement(SquaredError(), noiseless, np.ones(60)), Grid(np.geomspace(1.0, 0.1, 6), True)
-    monkeypatch.setattr("onefit.tuning.walk.solve_path", solve_path)
 
     def found():
         return search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)

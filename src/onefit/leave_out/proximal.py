@@ -62,7 +62,7 @@ def applies(fit: Fit) -> bool:
 
 def cost(fit: Fit) -> Work:
     """What a row takes, about: many times as long where as many columns are free as rows that bend."""
-    going_round = GOING_ROUND * fit.saturation ** NEAR_THE_SAMPLE
+    going_round = GOING_ROUND * fit.saturation**NEAR_THE_SAMPLE
     return cost_of_look(fit).times(USUAL_ROUNDS * (1.0 + going_round))
 
 

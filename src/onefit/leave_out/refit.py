@@ -79,7 +79,7 @@ def refit_cost(fit: Fit) -> Work:
     if not fit.is_kinked or fit.problem.loss.is_kinked:
         return one
     going_round = GOING_ROUND if fit.problem.loss.is_quadratic else GOING_ROUND_CURVED
-    return one.times(1.0 + going_round * fit.saturation ** NEAR_THE_SAMPLE)
+    return one.times(1.0 + going_round * fit.saturation**NEAR_THE_SAMPLE)
 
 
 def _cost_alone(fit: Fit) -> Work:

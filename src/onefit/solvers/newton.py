@@ -82,7 +82,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
             continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
-        moved, last = _move(fit, step, small), step.decrement if certain else np.inf
+        moved, last = _move(fit, step, small, ROUNDING * scale), step.decrement if certain else np.inf
         fresh = last if step.is_fresh else fresh
         if not small and fit.objective - moved.objective > STRAIGHT * step.decrement:
             slid = _slide(fit, step) if step.is_fresh else None
@@ -263,10 +263,18 @@ def is_short(fit: Fit, change: Array) -> bool:
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
-def _move(fit: Fit, step: _Step, small: bool) -> Fit:
-    """Take the step: whole where it is too small for the objective to tell, else by a line search."""
+def _move(fit: Fit, step: _Step, small: bool, rounding: float) -> Fit:
+    """Take the step: whole where it is too small for the objective to tell, else by a line search.
+
+    It may tell all the same: a fit without losses has hardly any rows that bend, and the next one may lose
+    a million times as much.  By no more than ``rounding`` an objective rises without a reason.
+    """
     change = step.curvature.predict(step.direction)
-    return _orthant_step(fit, step, change) if small else _line_search(fit, step, change)
+    if small:
+        whole = _orthant_step(fit, step, change)
+        if not whole.objective - fit.objective > max(step.decrement, rounding):
+            return whole
+    return _line_search(fit, step, change)
 
 
 def _slide(fit: Fit, step: _Step) -> Fit | None:

@@ -234,7 +234,9 @@ class Judgement:
             return True
         if not self.is_full(fit):
             return False
-        return self._has_large_tenths or self._by_tenths_cost(fit, FIRST) < self.seconds(fit, FIRST)
+        return self._has_large_tenths or max(ALONE, self._by_tenths_cost(fit, FIRST)) < self.seconds(
+            fit, FIRST
+        )
 
     @property
     def _has_large_tenths(self) -> bool:

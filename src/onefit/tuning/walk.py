@@ -63,8 +63,7 @@ def search_path(
     grid = grid if early_stopping else replace(grid, apart=0.0)
     walked, solution = Walk(grid, judgement), None
     for solution in walked.solutions(problem_at):
-        walked.take(solution)
-        if walked.is_past_minimum() and early_stopping:
+        if not walked.takes(solution) or (walked.is_past_minimum() and early_stopping):
             break
     walked.end()
     walked.judge_what_is_open()
@@ -170,7 +169,7 @@ class Walk:
             problems = (problem_at(strength) for strength in self.onwards())
             yield from map(_in_the_middle, solve_path(problems, self.judgement.asks_little))
         except SolverError:
-            if len(self.strengths) <= len(self.grid.values):
+            if not self._is_beyond_grid:
                 raise
             self.strengths.pop()
 
@@ -181,6 +180,22 @@ class Walk:
                 return
             self.strengths.insert(0, strength)
             yield strength
+
+    def takes(self, solution: Solution) -> bool:
+        """Take in the next strength, unless some rows leave a problem without a solution there."""
+        try:
+            self.take(solution)
+        except SolverError:
+            if not self._is_beyond_grid:
+                raise
+            self.strengths.pop()
+            return False
+        return True
+
+    @property
+    def _is_beyond_grid(self) -> bool:
+        """Whether the last strength was added, and is none that anybody asked for."""
+        return len(self.strengths) > len(self.grid.values)
 
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""

@@ -423,7 +423,7 @@ def test_what_rounding_leaves_on_columns_of_zeros_does_not_keep_steps_from_endin
 
 
 def test_a_short_step_that_loses_what_the_fit_has_is_not_taken():
-    # of separated classes next to nothing is left, beside which a step is long that is short for the null model
+    # of separated classes next to nothing is left: a step that is short for the null model is long for that
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 12))
     y = X[:, :3].argmax(axis=1).astype(float)

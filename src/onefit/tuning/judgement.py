@@ -50,7 +50,7 @@ from onefit.solvers.newton import Solution
 from onefit.tuning.from_below import from_below, is_bounded_from_below
 from onefit.tuning.sample import Verdict, from_sample
 
-FULL = 0.1  # parameters a row from which on steps are too long for the rows that change the pattern
+FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
 LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
@@ -195,7 +195,7 @@ class Judgement:
 
     def is_full(self, fit: Fit) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
-        return fit.is_kinked and fit.tangent.size > FULL * fit.problem.n and self.is_sampled(fit)
+        return fit.is_kinked and fit.saturation > FULL and self.is_sampled(fit)
 
     def bracket(self, solution: Solution) -> Verdict | None:
         """Between what its risk lies, if some bracket takes less than a factor, and every row is bounded."""

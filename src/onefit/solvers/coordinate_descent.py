@@ -35,9 +35,7 @@ from onefit.solvers.sweeps import swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
-# Calls around each.  Squares are costed at more than they take: what stands against them here are exact paths
-# and samples of single rows, which tell more (``benchmarks/wide.py``).
-IN_A_SWEEPER, IN_A_SWEEPER_OF_SQUARES = 6e2, 3e3
+IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
@@ -80,8 +78,7 @@ def work(fit: Fit, k: int) -> Work:
     """What it takes to go near an optimum of so many columns, about."""
     X = fit.problem.X
     stored = _linalg.as_columns(X).n_stored * k / X.shape[1]
-    around = IN_A_SWEEPER_OF_SQUARES if fit.problem.loss.is_quadratic else IN_A_SWEEPER
-    return Work(2.0 * stored * SWEEPS, around).times(STEPS)
+    return Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
 
 
 def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:

@@ -234,9 +234,8 @@ class Judgement:
             return True
         if not self.is_full(fit):
             return False
-        return self._has_large_tenths or max(ALONE, self._by_tenths_cost(fit, FIRST)) < self.seconds(
-            fit, FIRST
-        )
+        dear = self.seconds(fit, FIRST) > max(ALONE, self._by_tenths_cost(fit, FIRST))
+        return self._has_large_tenths or dear
 
     @property
     def _has_large_tenths(self) -> bool:

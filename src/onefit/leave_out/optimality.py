@@ -104,7 +104,7 @@ class Optimality:
             slope[place] = 0.0
             block = _Block(here, 1.0 - problem.lost_shares(here), slope)
             solved[part] = self._on(block, beta, joining) & self._off(block, joining)
-        return EndsJudged(solved, joining & self.watched.eligible, own)
+        return EndsJudged(solved, joining, own)
 
     def _on(self, block: _Block, beta: Array, joining: Mask) -> Mask:
         """Ends that are stationary on their columns; says which of them should have joined: (b,)."""
@@ -139,7 +139,7 @@ class Optimality:
         fine = np.ones(len(keep), dtype=bool)
         j, i = np.nonzero(excess >= -ON_BOUND * most)  # few
         tie = ON_BOUND * most[j, i]
-        beyond = excess[j, i] > tie + 1e-3 * self._unit
+        beyond = (excess[j, i] > tie + 1e-3 * self._unit) & self.watched.eligible[columns[j]]  # not copies
         fine[i[beyond | ((excess[j, i] >= -tie) & self._open_to_ties[columns[j]])]] = (
             False  # as good, or better
         )

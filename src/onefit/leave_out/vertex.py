@@ -12,9 +12,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.fit import Fit
-from onefit.numerics import ON_BOUND
+from onefit.numerics import CERTIFIED, ON_BOUND
 
-SAME = 12  # digits in which two projections of a column agree with those of a copy
+SAME = 0.1 * CERTIFIED  # relative distance of projections of a column from a copy's: predictors do not tell
 DEPENDENT = 1e-10  # eigenvalue of the correlations of columns that is none
 INDEPENDENT = 1e8  # condition of the correlations up to which no eigenvalue is asked for
 
@@ -62,20 +62,25 @@ def at_vertex(fit: Fit) -> Fit:
 def copies(fit: Fit) -> Mask:
     """Columns that are another one, or minus it, and as strongly penalised: (p,), all but one of each kind.
 
+    A few digits may differ, as those of a column that was rounded in other units do.
+
     The one that stays is in the support where any is; columns that share an ℓ2 part are none.
     """
     p = len(fit.coef)
     l1, l2 = (part.reshape(p, -1) for part in fit.problem.separable.strengths(fit.coef.shape))
     inside = np.asarray(np.any(fit.coef.reshape(p, -1) != 0, axis=1))
-    flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0), axis=1))
+    flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0) & np.isfinite(l1), axis=1))
     probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
     marks = np.abs(_linalg.transposed_times(fit.problem.X, probes))
-    marks = (marks / max(float(marks.max(initial=0.0)), np.finfo(float).tiny)).round(SAME)
-    kinds = np.where(np.all(np.isfinite(l1), axis=1, keepdims=True), np.hstack([l1, marks]), np.nan)
-    order = np.lexsort((~inside, *kinds.T))
-    same = np.all(np.diff(kinds[order], axis=0) == 0, axis=1) & flat[order][1:] & flat[order][:-1]
+    order = np.lexsort((*marks.T, *np.where(flat, l1.T, np.inf)))
+    apart, sizes = np.diff(marks[order], axis=0), np.linalg.norm(marks[order][1:], axis=1)
+    same = np.all(np.abs(apart) <= SAME * sizes[:, None], axis=1)
+    same &= np.all(l1[order][1:] == l1[order][:-1], axis=1) & flat[order][1:] & flat[order][:-1]
+    kind = np.zeros(p, dtype=np.intp)
+    kind[order[1:]] = np.cumsum(~same)
+    by_kind = np.lexsort((~inside, kind))
     found = np.zeros(p, dtype=bool)
-    found[order[1:][same]] = True
+    found[by_kind[1:]] = np.diff(kind[by_kind]) == 0
     return found & ~inside
 
 

@@ -100,6 +100,14 @@ def passes(n: int, stored: float, factored: int, outputs: int) -> Work:
     return Work(products, 30.0, 1.2 * n * outputs)
 
 
+def forms(b: int, k: int) -> Work:
+    """H_GG of a set of so many rows, all outputs that are coupled counted, from a factor of size k.
+
+    Its largest eigenvalue and its inverse take longer (150 rows of ten classes in five folds).
+    """
+    return Work(2.0 * b * k * (b + k) + 12.0 * float(b) ** 3, 60.0)
+
+
 def fit(n: int, p: int, k: int, coupled: int = 1, *, quadratic: bool) -> Work:
     """Solve a problem from a point near its solution."""
     step = newton_step(n, p, k, coupled)

@@ -90,18 +90,20 @@ def complete(apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequenc
         apart[part] = eta
 
 
-def left_out_roughly(fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> list[Array]:
+def left_out_roughly(
+    fit: Fit, curvature: Curvature | None, parts: Sequence[Index], little: float = LITTLE
+) -> list[Array]:
     """Linear predictors of parts of the rows, each of which leaves together."""
     if parts and go_together(fit):
         return _left_out_together(fit, curvature or factor(fit), parts)
-    return [_left_out_apart(fit, curvature, part) for part in parts]
+    return [_left_out_apart(fit, curvature, part, little) for part in parts]
 
 
-def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index) -> Array:
+def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE) -> Array:
     """Predictors of rows that leave together, by a fit without a factor where there is a way."""
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
     if goes_by_column(start):
-        return _moved_by_column(start, rows)
+        return _moved_by_column(start, rows, little)
     near = approached(start, curvature).fit
     return (solve(start).fit if near is start else near).eta[rows]
 
@@ -121,7 +123,7 @@ def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -
     return found
 
 
-def _moved_by_column(start: Fit, rows: Index) -> Array:
+def _moved_by_column(start: Fit, rows: Index, little: float) -> Array:
     """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink.
 
     That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
@@ -135,7 +137,7 @@ def _moved_by_column(start: Fit, rows: Index) -> Array:
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series
-        if left <= LITTLE * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
+        if left <= little * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
             return here
         last = step
     return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]

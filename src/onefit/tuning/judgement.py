@@ -18,7 +18,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import has_some_steps, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
-from onefit.leave_out.draws import alike, chances
+from onefit.leave_out.draws import alike
 from onefit.leave_out.engine import (
     affords_all,
     begin,
@@ -38,17 +38,18 @@ from onefit.leave_out.factor_free import (
     rough_cost,
     take_less_than_bounds,
 )
+from onefit.leave_out.fold_fits import have_to_be_solved, pay_roughly, sets_left_out_roughly
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
-from onefit.numerics import EPS, EXACT, KNOWN, TINY, resolution
+from onefit.numerics import EXACT, KNOWN, resolution
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.tuning.from_below import from_below, is_bounded_from_below
-from onefit.tuning.sample import Verdict, from_sample
+from onefit.tuning.sample import Verdict, drawn_by, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
@@ -166,20 +167,6 @@ class Judgement:
         """Rows as samples take them where all are alike."""
         return np.random.default_rng(0).permutation(len(self.weights))
 
-    def _drawn(self, covariates: Array, count: int) -> tuple[Index, Array]:
-        """So many rows as a sample takes them, (m,), and with which chance each row was to be drawn, (n,).
-
-        A third of the draws is for what a step changes, one for what the risk is made of, and one for all
-        rows alike.  Rows are in the same order at every strength but for what they matter there.
-        """
-        inside, stepped = covariates.T
-        change = np.abs(stepped - inside)
-        largest = np.max(change, where=np.isfinite(change), initial=0.0)
-        change = np.where(np.isfinite(change), change, len(change) * max(largest, TINY))
-        chance = chances((change, inside, np.ones(len(change))), self.weights, count)
-        late = (np.argsort(self.order) + 0.5) / np.maximum(chance, EPS)
-        return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
-
     def is_sampled(self, fit: Fit) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves."""
         return self.is_by_row and (fit.is_kinked or affords_all(fit))
@@ -196,6 +183,10 @@ class Judgement:
     def is_full(self, fit: Fit) -> bool:
         """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
         return fit.is_kinked and fit.saturation > FULL and self.is_sampled(fit)
+
+    def takes_more(self, fit: Fit) -> bool:
+        """Whether strengths are judged apart from each other, since that takes more than their fits."""
+        return self.is_full(fit) or (self.sets is not None and have_to_be_solved(fit, self.sets))
 
     def bracket(self, solution: Solution) -> Verdict | None:
         """Between what its risk lies, if some bracket takes less than a factor, and every row is bounded."""
@@ -291,16 +282,23 @@ class Judgement:
     def by_step(self, solution: Solution, leads: Leads | None = None) -> Verdict:
         """Judge by steps for all rows."""
         if self.sets is not None:
-            return self.verdict(self.thoroughly(solution))
+            return self._by_sets(solution, self.sets)
         state = in_passing(*solution, self.yardstick, leads)
         return self.verdict(state.found)._replace(begun=state)
+
+    def _by_sets(self, solution: Solution, sets: Folds) -> Verdict:
+        """Judge by fits without each set: near their optima, where that takes far less."""
+        if not pay_roughly(solution.fit, sets):
+            return self.verdict(self.thoroughly(solution))
+        losses = self.losses_of(sets.rows, sets_left_out_roughly(*solution, sets))
+        return Verdict(losses, np.zeros(len(losses)), np.inf, seen=len(self.order))
 
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""
         covariates = self._covariates(
             solution.fit, self._of_rows(self._everyone, step_by_average(solution.fit))
         )
-        rows, chance = self._drawn(covariates, len(self.order) // PARTS)
+        rows, chance = drawn_by(covariates, self.weights, self.order, len(self.order) // PARTS)
         known = self._of_rows(rows, step_of_rows(*solution, rows))
         verdict = from_sample(known, rows, chance, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0)
@@ -341,7 +339,7 @@ class Judgement:
         n, covariates = len(self.order), self._covariates(solution.fit, stepped)
         count = max(count, int(LITTLE / cost_of_some(solution.fit, 1)))
         count = count if count < NEARLY_ALL * n else n
-        rows, chance = self._drawn(covariates, count)
+        rows, chance = drawn_by(covariates, self.weights, self.order, count)
         off, known, proven = np.full(n, np.nan), np.full(n, np.nan), True
         if before is not None and before.off is not None:
             off, known, proven = before.off.copy(), before.losses.copy(), before.proven

@@ -199,7 +199,7 @@ class Walk:
 
     def take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        near = self.judgement.is_full(solution.fit) and not self._is_due(APART)
+        near = self.judgement.takes_more(solution.fit) and not self._is_due(APART)
         between = None if near else self.judgement.bracket(solution)
         if between is not None:
             self.bracketed[len(self.fits)] = solution

@@ -32,7 +32,7 @@ from onefit.leave_out.sample import FEWEST, is_regular, sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.step_bounds import cost_of_closer_bounds
-from onefit.leave_out.ways import Way, cost_of_chords, ways
+from onefit.leave_out.ways import Way, cost_of_chords, usual_way
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
 from onefit.solvers.truncated import Seconds
@@ -216,13 +216,13 @@ def cost_of_telling(fit: Fit, sets: Folds | None) -> float:
 
 def affords_all(fit: Fit) -> bool:
     """Whether making left-out values of all rows exact takes no longer than a fit, or not long."""
-    (work, _), *_ = ways(fit)
+    work, _ = usual_way(fit)
     return AFFORDABLE * work.times(fit.problem.n).seconds <= affordable_for(fit)
 
 
 def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
-    (work, way), *_ = ways(fit)
+    work, way = usual_way(fit)
     return HARDER * count * work.seconds + LAST * (way is Way.ITERATE)
 
 

@@ -66,6 +66,18 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
     return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
 
 
+def usual_way(fit: Fit) -> tuple[Work, Way]:
+    """The way that a row takes first, and what the row takes with what follows.
+
+    Steps on the pattern of a fit with kinks are in vain for rows that change it, which are solved anew.
+    """
+    (work, way), *rest = ways(fit)
+    if way is Way.REPEAT and fit.is_kinked and rest:
+        changing = 1.0 - math.exp(-pivots_of_a_row(fit.problem.n, fit.tangent.size))  # pivots come by chance
+        work = work.plus(rest[-1][0].times(changing))
+    return work, way
+
+
 def looking_pays(fit: Fit) -> bool:
     """Whether looking at the patterns without all rows takes less than following those that keep theirs."""
     if fit.problem.loss.is_kinked or not paths_share(fit):

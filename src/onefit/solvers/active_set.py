@@ -57,6 +57,8 @@ class ActiveSet(Support):
         Non-negative row weights with a positive sum.
     fit_intercept : bool
         Whether to fit the unpenalised ``b``.  It is profiled out by weighted centring.
+    nonnegative : bool
+        Whether coefficients are held at zero or above: then only columns that would raise theirs join.
 
     Attributes
     ----------
@@ -64,10 +66,27 @@ class ActiveSet(Support):
         Number of rounds (one product ``X' r`` each) since construction.
     """
 
-    def __init__(self, X: Any, y: Array, weights: Array | None = None, *, fit_intercept: bool = True) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        weights: Array | None = None,
+        *,
+        fit_intercept: bool = True,
+        nonnegative: bool = False,
+    ) -> None:
         super().__init__(X, y, weights, fit_intercept=fit_intercept)
+        self._nonnegative = nonnegative
         self._barred, self._set_aside = np.zeros((2, self._l1.size), dtype=np.bool_)
         self.rounds = self._unresolved = 0
+
+    def start_at(self, coef: Array, l1: Array) -> None:
+        """Begin on the support of coefficients that are near the optimum for some strengths."""
+        columns = np.flatnonzero(coef)
+        self.slots, self._l1 = self._store.slots(columns), l1
+        self.signs, self._beta = np.sign(coef[columns]), coef[columns]
+        self._refactor()
+        self._forget_residual()
 
     def solve(self, l1: float | Array, l2: float | Array = 0.0) -> None:
         """Move to the optimum for new strengths.
@@ -166,7 +185,7 @@ class ActiveSet(Support):
         """Solve on the support, dropping coordinates until the signs agree."""
         while True:
             target, residual = self._stationary_point()
-            wrong = (target * self.signs <= 0) & (self._l1[self.support] > 0)
+            wrong = (target * self.signs <= 0) & self._keeps_sign
             if not wrong.any():
                 break
             if one_at_a_time:
@@ -192,11 +211,21 @@ class ActiveSet(Support):
         self._beta = self._beta + step * (target - self._beta)
         return share <= step
 
+    @property
+    def _keeps_sign(self) -> Mask:
+        """Coordinates of the support that leave where their sign would change: (k,)."""
+        return self._nonnegative | (self._l1[self.support] > 0)
+
+    def _pulls(self) -> Array:
+        """Correlations in the direction in which a coordinate may leave zero: (p,)."""
+        correlations = self._current_correlations()
+        return correlations if self._nonnegative else np.abs(correlations)
+
     def _violators(self) -> Index:
         """Columns outside the support whose correlation exceeds their strength, worst first."""
         self.rounds += 1
         allowed = self._l1 * (1 + _EXCESS) + self._rounding(self._beta)
-        excess = np.abs(self._current_correlations()) - allowed
+        excess = self._pulls() - allowed
         excess[self.support] = -1.0
         excess[self._barred] = -1.0
         self._unresolved = int(np.count_nonzero(excess > 0))
@@ -227,7 +256,7 @@ class ActiveSet(Support):
         correlation = self._current_correlations()[column]
         sign = float(np.sign(correlation))
         fit, squared_distance = self._projection(slot)
-        shrinking = (sign * fit * self.signs > 0) & (self._l1[self.support] > 0)
+        shrinking = (sign * fit * self.signs > 0) & self._keeps_sign
         share = np.full(fit.size, np.inf)  # of the penalised coordinates to zero
         share[shrinking] = self._beta[shrinking] / (sign * fit)[shrinking]
         step = float(share.min(initial=np.inf))
@@ -250,7 +279,7 @@ class ActiveSet(Support):
         """End on correlations of the support that are right to the last digits."""
         beta, self._residual = self._polished(self._beta)
         # A coordinate within rounding of zero must not end on the wrong side of it.
-        wrong = (beta * self.signs < 0) & (self._l1[self.support] > 0)
+        wrong = (beta * self.signs < 0) & self._keeps_sign
         self._beta = np.where(wrong, 0.0, beta)
         self._correlation = None
 

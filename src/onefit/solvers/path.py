@@ -15,8 +15,9 @@ from onefit._typing import Array
 from onefit.curvature import AverageCurvature, Curvature, OfFactor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.penalties import Polyhedral
+from onefit.penalties import Box, Polyhedral, SeparablePenalty
 from onefit.penalties.programs import DENSE
+from onefit.penalties.separable import broadcast
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, newton, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
@@ -230,9 +231,9 @@ class LeastSquaresPath:
     By active sets, or by column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: Fit | None = None) -> None:
         self._active: ActiveSet | None = None
-        self._last: Fit | None = None
+        self._last = start
 
     def next(self, problem: Problem) -> newton.Solution:
         """The solution of one more, from the last; its curvature is valid until the next is asked for."""
@@ -247,15 +248,41 @@ class LeastSquaresPath:
     def _by_active_set(self, problem: Problem) -> newton.Solution:
         intercept = bool(problem.intercept)
         if self._active is None:
-            self._active = ActiveSet(problem.X, problem.y, problem.weights, fit_intercept=intercept)
+            rows = problem.X, problem.y, problem.weights
+            nonnegative = not isinstance(problem.penalty, SeparablePenalty)
+            self._active = ActiveSet(*rows, fit_intercept=intercept, nonnegative=nonnegative)
+            if self._last is not None:
+                self._active.start_at(self._last.coef, _strengths(problem)[0])
         active = self._active
-        l1, l2 = problem.separable.strengths((problem.X.shape[1],))
+        l1, l2 = _strengths(problem)
         fixed = np.isinf(l2)  # at zero, by either strength
         active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
         self._last = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
         X, own = problem.X, active.support.copy()
         curved = (X, own, X.shape[1], l2[own], problem.weights, intercept)
         return newton.Solution(self._last, ActiveSetCurvature(*curved, active))
+
+
+def _strengths(problem: Problem) -> tuple[Array, Array]:
+    """Those of the ℓ1 and the ℓ2 part of every column, signed or not."""
+    shape, bounded = (problem.X.shape[1],), problem.penalty.without_ridge()
+    if isinstance(bounded, Box):
+        return broadcast(bounded.l1, shape), problem.penalty.ridge(shape)
+    return problem.separable.strengths(shape)
+
+
+def are_nonnegative_squares(problem: Problem) -> bool:
+    """Whether a problem is one of least squares with coefficients not below zero, each with a penalty.
+
+    And whether all columns may be held densely, with their products.
+    """
+    bounded, (n, p) = problem.penalty.without_ridge(), problem.X.shape
+    squares = problem.loss.is_quadratic and not problem.loss.is_kinked and problem.has_one_output
+    if not squares or not isinstance(bounded, Box) or not _linalg.has_columns(problem.X):
+        return False
+    lower, upper = bounded.bounds((p,))
+    l1, l2 = _strengths(problem)
+    return bool(max(n, p) * p <= DENSE and np.all((lower == 0) & (upper == np.inf) & (l1 + l2 > 0)))
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:

@@ -19,7 +19,14 @@ from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
-from onefit.solvers.path import from_the_last, least_squares_path, newton_path, solved
+from onefit.solvers.path import (
+    LeastSquaresPath,
+    are_nonnegative_squares,
+    from_the_last,
+    least_squares_path,
+    newton_path,
+    solved,
+)
 from onefit.solvers.stationary import is_stationary
 
 FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
@@ -70,6 +77,10 @@ def solve(start: Fit, last: Curvature | None = None) -> Solution:
 
 def _solve_on_manifold(start: Fit) -> Solution:
     """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there."""
+    if are_nonnegative_squares(start.problem):
+        found = LeastSquaresPath(start).next(start.problem).fit
+        if is_stationary(found):
+            return Solution.of(found)
     penalty = start.problem.penalty.without_ridge()
     if not isinstance(penalty, Polyhedral):
         return _by_steps_or_cones(start)

@@ -26,7 +26,7 @@ from onefit.readers.translation import class_weights
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group, numbers_of
 from onefit.solvers.null_model import null_strength
-from onefit.tuning.grid import SMOOTH, Grid
+from onefit.tuning.grid import APART, SMOOTH, Grid
 from onefit.validation import check_bounds, check_factors, check_strengths, is_count
 
 SHORTEST = 1e-4  # length of an automatic path whose estimator has no ``eps``, before strengths are added
@@ -122,8 +122,7 @@ class Penalized(LinearModel):
             total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
             start = Fit.at_start(problem)
             grid = self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))
-            smooth = grid.automatic and not problem.loss.has_kinks
-            return replace(grid, apart=SMOOTH) if smooth else grid
+            return self._apart(grid, SMOOTH)
         null = cache(lambda: null_strength(problem))
 
         def ends() -> tuple[float, float]:
@@ -131,7 +130,13 @@ class Penalized(LinearModel):
             return ends_of_kinked(null(), self.eps, curvature_of_columns(Fit.at_start(problem)), ridge)
 
         check_eps(self.eps)
-        return self._grid_between(ends, null)
+        return self._apart(self._grid_between(ends, null), APART)
+
+    def _apart(self, grid: Grid, decades: float) -> Grid:
+        """The grid of which some strengths are passed over, where they were not given and the loss curves."""
+        loss = self._fitted_loss()
+        curves = not (loss.has_kinks or loss.is_quadratic)
+        return replace(grid, apart=decades) if grid.automatic and curves else grid
 
     def _grid_between(
         self, ends: Callable[[], tuple[float, float]], strongest: Callable[[], float] | None = None

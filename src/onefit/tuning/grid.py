@@ -20,6 +20,7 @@ PATIENCE, DECADES = 5, 1.0  # strengths, or decades, past the best one before a 
 # Decades between strengths at first where neither loss nor penalty has kinks: the risk goes from one limit
 # to the other within two to four, and what is beside the smallest is visited all the same.
 SMOOTH = 0.8
+APART = 0.3  # the same where it jumps as columns come and go, and a judgement takes more than the fit
 FAR = 2.0  # decades past the best one from which on a coarse path gains no more strengths
 CLEARLY_WORSE = 2.0  # paired standard errors by which the risk must have risen by then
 WORTH_STOPPING = 0.1  # share of the risk by which it must have risen where no strength beats the strongest

@@ -20,7 +20,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.contest import OUT_OF_REACH
-from onefit.tuning.grid import CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
+from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, LITTLE, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.paths_without import PathsWithout
@@ -28,7 +28,6 @@ from onefit.tuning.sample import Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
 NUMBERS = 10  # that are known of a row, about
-APART = 0.3  # decades between strengths that are judged, where a judgement takes more than the fit
 
 
 def search_path(

@@ -21,7 +21,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.from_below import from_below, is_bounded_from_below
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import Walk
+from onefit.tuning.walk import Walk
 
 N, P, C = 1500, 60, 8
 

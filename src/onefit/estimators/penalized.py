@@ -133,10 +133,13 @@ class Penalized(LinearModel):
         return self._apart(self._grid_between(ends, null), APART)
 
     def _apart(self, grid: Grid, decades: float) -> Grid:
-        """The grid of which some strengths are passed over, where they were not given and the loss curves."""
+        """The grid of which some strengths are passed over, where they were not given.
+
+        None is where a loss has kinks, nor on the paths of lassos, which go through all strengths.
+        """
         loss = self._fitted_loss()
-        curves = not (loss.has_kinks or loss.is_quadratic)
-        return replace(grid, apart=decades) if grid.automatic and curves else grid
+        through_all = loss.has_kinks or (loss.is_quadratic and decades < SMOOTH)
+        return grid if through_all or not grid.automatic else replace(grid, apart=decades)
 
     def _grid_between(
         self, ends: Callable[[], tuple[float, float]], strongest: Callable[[], float] | None = None

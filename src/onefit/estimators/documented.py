@@ -16,9 +16,10 @@ TEXTS = {
     "early_stopping": """early_stopping : bool, default True
         Stop the path once its risk is clearly past the minimum: by two standard errors of the paired
         difference, and five strengths or a decade on, unless what is left of it is no more than that, or
-        takes next to nothing.  Of automatic strengths of losses that curve (logistic, Poisson and the like)
-        it then visits one in 0.8 decades, with kinks in the penalty one in 0.3, and those beside the
-        smallest risk and the choice; what it passes over is not on the path.""",
+        takes next to nothing.  Where strengths are automatic, paths of curved losses (logistic, Poisson and
+        the like) and of ridge within bounds then visit one in 0.8 decades, or one in 0.3 where the penalty
+        has kinks, and those beside the smallest risk and the choice; what they pass over is not on the
+        path.""",
     "eps": """eps : float, default 1e-3
         Length of the automatic path before strengths are added.""",
     "judged": """cv : int, splitter or iterable of (train, test), optional

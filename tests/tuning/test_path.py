@@ -344,6 +344,17 @@ def _no_solution_below(monkeypatch, limit, of_rows):
         monkeypatch.setattr("onefit.tuning.walk.solve_path", solve_path)
 
 
+def test_the_strength_before_one_without_refits_is_judged(monkeypatch):
+    _no_solution_below(monkeypatch, 0.01, of_rows=True)
+    noiseless = X.sum(axis=1)  # all columns have a say, so that not every strength is judged
+    judgement = Judgement(SquaredError(), noiseless, np.ones(60))
+    grid = Grid(np.geomspace(0.1, 0.03, 9), automatic=True)
+    result = search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)
+    assert any(verdict is None for verdict in result.verdicts)
+    assert result.verdicts[-1] is not None
+    assert 0.01 <= result.strengths[-1] < grid.values[-1]
+
+
 @pytest.mark.parametrize("of_rows", [False, True])
 @pytest.mark.parametrize("limit", [0.05, 0.5])
 def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkeypatch, limit, of_rows):

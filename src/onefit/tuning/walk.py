@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -60,14 +61,12 @@ def search_path(
         by what the grid says, but for those beside the smallest risk.
     """
     grid = grid if early_stopping else replace(grid, apart=0.0)
-    walked, solution = Walk(grid, judgement), None
+    walked = Walk(grid, judgement)
     for solution in walked.solutions(problem_at):
         if not walked.takes(solution) or (walked.is_past_minimum() and early_stopping):
             break
     walked.end()
     walked.judge_what_is_open()
-    if walked.verdicts[-1] is None and solution is not None:
-        walked.verdicts[-1] = walked.first(solution)
     if grid.falls_above(np.array(walked.risks)):  # solvers want a first strength
         for solution in map(_in_the_middle, solve_path(problem_at(one) for one in walked.upwards())):
             walked.add(solution.fit, walked.first(solution), strongest=True)
@@ -157,10 +156,14 @@ class Walk:
             self.add(None, None)
 
     def end(self) -> None:
-        """End at the last strength that was visited."""
-        while self.fits[-1] is None:
-            for of_each in (self.strengths, self.fits, self.verdicts, self.risks):
-                of_each.pop()
+        """End at the last strength that was visited and can be judged, whatever others say of it."""
+        while self.verdicts[-1] is None:
+            last = self.fits[-1]
+            with suppress(SolverError) if self._is_beyond_grid else nullcontext():
+                self.verdicts[-1] = None if last is None else self.first(solve(last))
+            if self.verdicts[-1] is None:
+                for of_each in (self.strengths, self.fits, self.verdicts, self.risks):
+                    of_each.pop()
 
     def solutions(self, problem_at: Callable[[float], Problem]) -> Iterator[Solution]:
         """Their solutions; the first that is added beyond the grid and has none ends the path."""

@@ -225,7 +225,8 @@ class Judgement:
             return True
         if not self.is_full(fit):
             return False
-        dear = self.seconds(fit, FIRST) > max(ALONE, self._by_tenths_cost(fit, FIRST))
+        least = 0.0 if fit.problem.loss.is_quadratic else ALONE  # tenths of nearly separated rows tell less
+        dear = self.seconds(fit, FIRST) > max(least, self._by_tenths_cost(fit, FIRST))
         return self._has_large_tenths or dear
 
     @property

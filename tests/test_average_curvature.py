@@ -135,17 +135,14 @@ def test_strengths_that_are_out_of_reach_are_not_factored():
     """What is left open is judged, and the best of all is among that."""
     strengths = np.geomspace(1e5, 1.0, 5)
     judgement = _judgement(problem_at(1.0))
-    walk, solutions = Walk(Grid(strengths), judgement), []
-    for solution in walk.solutions(problem_at):
-        walk.take(solution)
-        solutions.append(solution)
-    walk.judge_what_is_open()
+    walk = Walk(Grid(strengths), judgement, problem_at)
+    walk.go_down(early_stopping=False)
     losses = [solve(Fit.at_start(problem_at(s))) for s in strengths]
     risks = [mean_and_error(judgement.losses(judgement.roughly(one)), judgement.weights)[0] for one in losses]
     best = int(np.argmin(risks))
-    assert best not in walk.bracketed
-    assert 0 in walk.bracketed
-    for j in walk.bracketed:
+    assert best not in walk.seen.bracketed
+    assert 0 in walk.seen.bracketed
+    for j in walk.seen.bracketed:
         assert risks[j] > risks[best]
-        assert walk.risks[j] == pytest.approx(risks[j], rel=0.05)
-        assert not solutions[j].curvature.is_factored
+        assert walk.seen.risks[j] == pytest.approx(risks[j], rel=0.05)
+        assert not walk.seen.bracketed[j].curvature.is_factored

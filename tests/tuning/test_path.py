@@ -21,9 +21,11 @@ from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import of_verdicts
+from onefit.tuning.path_end import PathEnd
 from onefit.tuning.race import _Entrant, _Race, race
 from onefit.tuning.sample import Verdict, between, from_sample
-from onefit.tuning.walk import Walk, search_path
+from onefit.tuning.seen_path import SeenPath
+from onefit.tuning.walk import search_path
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
@@ -256,47 +258,55 @@ def test_a_strength_that_was_not_judged_lies_between_its_neighbours():
     assert middle.error == np.inf  # nothing bounds it
 
 
-def _judged(n):
-    return Judgement(SquaredError(), np.zeros(n), np.ones(n))
+def _seen(n, *strengths):
+    return SeenPath(Judgement(SquaredError(), np.zeros(n), np.ones(n)), list(strengths))
+
+
+def _end(grid, seen):
+    """Of a path of which more is known than bounds."""
+    return PathEnd(grid, seen, judge=lambda places: pytest.fail(f"{places} are no bounds"))
 
 
 def test_the_path_stops_only_when_it_is_clearly_worse():
     rows = np.random.default_rng(1).normal(size=50)
     rows += 0.05 - rows.mean()
-    walk, nothing = Walk(Grid(np.ones(1)), _judged(50), list(10.0 ** (-0.1 * np.arange(9)))), np.zeros(50)
+    seen, nothing = _seen(50, *10.0 ** (-0.1 * np.arange(9))), np.zeros(50)
+    end = _end(Grid(np.ones(1)), seen)
     fit = Fit.at_start(_lasso(1.0))
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
-        walk.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
-        assert not walk.is_past_minimum()
-    walk.add(fit, Verdict(rows**2 + 0.5 * rows, nothing, 0.0))
-    assert not walk.is_past_minimum()  # far enough, and a rise that the rows disagree on
-    walk.add(fit, Verdict(rows**2 + 1.0, np.full(50, 1.0), 14.0))
-    assert not walk.is_past_minimum()  # a rise that may be that of the sample
-    walk.add(fit, Verdict(rows**2 + 1.0, nothing, 0.0))
-    assert walk.is_past_minimum()
+        seen.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
+        assert not end.is_past_minimum()
+    seen.add(fit, Verdict(rows**2 + 0.5 * rows, nothing, 0.0))
+    assert not end.is_past_minimum()  # far enough, and a rise that the rows disagree on
+    seen.add(fit, Verdict(rows**2 + 1.0, np.full(50, 1.0), 14.0))
+    assert not end.is_past_minimum()  # a rise that may be that of the sample
+    seen.add(fit, Verdict(rows**2 + 1.0, nothing, 0.0))
+    assert end.is_past_minimum()
 
 
 @pytest.mark.parametrize(("strengths", "stops_at"), [(9, 9), (11, 11), (13, 6), (100, 6)])
 def test_a_path_is_seen_to_an_end_nearer_than_what_was_waited(monkeypatch, strengths, stops_at):
     monkeypatch.setattr(Judgement, "seconds_at_first", lambda *_: 1.0)
-    walk = Walk(Grid(np.geomspace(1.0, 0.1, strengths)), _judged(50))
+    seen = _seen(50)
+    end = _end(Grid(np.geomspace(1.0, 0.1, strengths)), seen)
     fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
-    for strength, rise in zip(walk.grid.values.tolist(), [0.0, *[1.0] * strengths], strict=False):
-        walk.strengths.append(strength)
-        walk.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
-        if walk.is_past_minimum():
+    for strength, rise in zip(end.grid.values.tolist(), [0.0, *[1.0] * strengths], strict=False):
+        seen.strengths.append(strength)
+        seen.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
+        if end.is_past_minimum():
             break
-    assert len(walk.fits) == stops_at
+    assert len(seen.fits) == stops_at
 
 
 def test_a_path_whose_rest_takes_next_to_nothing_is_seen_to_its_end():
-    walk = Walk(Grid(np.geomspace(1.0, 0.1, 30)), _judged(50))
+    seen = _seen(50)
+    end = _end(Grid(np.geomspace(1.0, 0.1, 30)), seen)
     fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
-    assert walk.judgement.seconds_at_first(fit) < 0.01
-    for strength, rise in zip(walk.grid.values.tolist(), [0.0, *[1.0] * 28, -0.1], strict=True):
-        walk.strengths.append(strength)
-        walk.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
-        assert not walk.is_past_minimum()
+    assert seen.judgement.seconds_at_first(fit) < 0.01
+    for strength, rise in zip(end.grid.values.tolist(), [0.0, *[1.0] * 28, -0.1], strict=True):
+        seen.strengths.append(strength)
+        seen.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
+        assert not end.is_past_minimum()
 
 
 def test_a_path_that_tenths_judge_goes_near_and_the_choice_to_the_optimum():
@@ -381,44 +391,46 @@ def _rise_that_two_tenths_leave_open(steps):
     X = rng.normal(size=(800, 60))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
     judgement = Judgement(SquaredError(), y, np.ones(800))
-    walk = Walk(Grid(np.ones(steps)), judgement, [30.0, 29.0, 1e-9])
+    seen = SeenPath(judgement, [30.0, 29.0, 1e-9])
     for strength in (30.0, 1e-9):  # nearly the best fit, and one without a penalty
         fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
-        walk.add(fit, judgement.by_tenths(fit, None))
+        seen.add(fit, judgement.by_tenths(fit, None))
         if strength == 30.0:  # its neighbour is not judged
-            walk.add(fit, None)
-    walk.verdicts[2] = walk.verdicts[2]._replace(misses=0.1 * np.ones(800))
-    return walk
+            seen.add(fit, None)
+    seen.verdicts[2] = seen.verdicts[2]._replace(misses=0.1 * np.ones(800))
+    return _end(Grid(np.ones(steps)), seen)
 
 
 def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
-    walk = _rise_that_two_tenths_leave_open(10_000)
-    judgement = walk.judgement
-    X, y = walk.fits[0].problem.X, walk.fits[0].problem.y
-    assert walk.is_past_minimum()
-    assert walk.risks[0] == walk.risks[1]
-    assert [walk.verdicts[j].seen for j in (0, 2)] == [800, 800]
+    end = _rise_that_two_tenths_leave_open(10_000)
+    seen = end.seen
+    judgement = seen.judgement
+    X, y = seen.fits[0].problem.X, seen.fits[0].problem.y
+    assert end.is_past_minimum()
+    assert seen.risks[0] == seen.risks[1]
+    assert [seen.verdicts[j].seen for j in (0, 2)] == [800, 800]
     refits = [
         solve(Fit.at_start(Problem(Squared(), L1(s), X, y, np.ones(800)).without(part))).fit.eta[part]
         for s in (30.0, 1e-9)
         for part in np.array_split(judgement.order, 10)
     ]
     exact = (np.concatenate(refits).reshape(2, -1) - y[judgement.order]) ** 2
-    np.testing.assert_allclose([walk.risks[0], walk.risks[2]], exact.mean(axis=1), rtol=0.01)
+    np.testing.assert_allclose([seen.risks[0], seen.risks[2]], exact.mean(axis=1), rtol=0.01)
 
 
 def test_a_rise_is_not_looked_at_where_the_rest_of_the_path_takes_less():
-    walk = _rise_that_two_tenths_leave_open(4)
-    assert not walk.is_past_minimum()
-    assert [walk.verdicts[j].seen for j in (0, 2)] == [160, 160]
+    end = _rise_that_two_tenths_leave_open(4)
+    assert not end.is_past_minimum()
+    assert [end.seen.verdicts[j].seen for j in (0, 2)] == [160, 160]
 
 
 def test_a_coarse_path_stops_a_decade_past_its_minimum():
-    walk, nothing = Walk(Grid(np.ones(1)), _judged(50), [1.0, 0.3, 0.1]), np.zeros(50)
+    seen, nothing = _seen(50, 1.0, 0.3, 0.1), np.zeros(50)
+    end = _end(Grid(np.ones(1)), seen)
     fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
     for rise, past in [(0.0, False), (1.0, False), (1.0, True)]:
-        walk.add(fit, Verdict(losses + rise, nothing, 0.0))
-        assert walk.is_past_minimum() == past
+        seen.add(fit, Verdict(losses + rise, nothing, 0.0))
+        assert end.is_past_minimum() == past
 
 
 def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -92,7 +93,7 @@ class SearchResult(JudgedPath):
     def places(self) -> Index:
         return super().places if self.walked is None else self.walked
 
-    @property
+    @cached_property
     def is_visited(self) -> Mask:
         """Strengths that were solved: (J,)."""
         return ~np.isnan(self.levels.reshape(len(self.levels), -1)).any(axis=1)

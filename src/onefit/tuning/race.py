@@ -79,21 +79,24 @@ class _Entrant:
     others: list[_Entrant] = field(default_factory=list)
 
     @cached_property
-    def fit(self) -> Fit:
-        """The fit as the path found it, or anew where it was passed over."""
-        if self.place in self.path.solved:
-            return self.path.solved[self.place].fit
-        problem = self.problem_at(float(self.path.strengths[self.place]))
+    def _nearest(self) -> Fit:
+        """The strength at the parameters that the path found there, or at the nearest that it visited."""
         visited = np.flatnonzero(self.path.is_visited)
         near = visited[np.abs(visited - self.place).argmin()]
-        found = Fit(problem, self.path.coefs[near], self.path.levels[near])
-        return found if near == self.place else solve(found).fit
+        problem = self.problem_at(float(self.path.strengths[self.place]))
+        return Fit(problem, self.path.coefs[near], self.path.levels[near])
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit as the path found it, or anew where it was passed over."""
+        known = self.place in self.path.solved or not self.path.is_visited[self.place]
+        return self.solution.fit if known else self._nearest
 
     @cached_property
     def solution(self) -> Solution:
         """The fit with its curvature."""
         known = self.path.solved.get(self.place)
-        return solve(self.fit) if known is None else known
+        return solve(self._nearest) if known is None else known
 
     @cached_property
     def is_sampled(self) -> bool:

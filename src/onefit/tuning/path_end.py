@@ -1,0 +1,119 @@
+"""Where a path ends: once its risk is clearly past the minimum, or the rest takes next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from onefit.curvature.iterated import cost_along_path
+from onefit.solvers.solve import solve
+from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
+from onefit.tuning.judgement import FIRST, LITTLE, Judgement
+from onefit.tuning.seen_path import SeenPath
+
+
+@dataclass(eq=False)
+class PathEnd:
+    """Whether a path has gone far enough.
+
+    Attributes
+    ----------
+    grid : Grid
+    seen : SeenPath
+    judge : callable
+        Judges strengths, by their places, of which nothing but bounds is known.
+    """
+
+    grid: Grid
+    seen: SeenPath
+    judge: Callable[[list[int]], None]
+    is_past: bool = False  # as it was when that was last asked
+
+    @cached_property
+    def _judgement(self) -> Judgement:
+        return self.seen.judgement
+
+    def is_past_minimum(self) -> bool:
+        """Whether the last risk is clearly above the smallest one."""
+        best, last = self.seen.least, len(self.seen.risks) - 1
+        far = last >= best + PATIENCE or self.seen.decades(best, last) >= DECADES
+        far = far and not self._is_nearly_through(last - best)
+        if far and (loose := [j for j in (best, last) if j in self.seen.bracketed]):
+            self.judge(loose)
+            return self.is_past_minimum()
+        if self.seen.verdicts[last] is not None and not self.is_past and far:
+            rise, error, miss = self.seen.rise(best, last)
+            is_clear = bool(rise > CLEARLY_WORSE * np.hypot(error, miss))
+            wanting = [j for j in (best, last) if self._is_wanting(j, is_clear=is_clear)]
+            if rise > CLEARLY_WORSE * error and wanting:
+                return self._closer(wanting) and self.is_past_minimum()
+            self.is_past = is_clear and self._matters(best, rise)
+        return self.is_past
+
+    def _is_nearly_through(self, waited: int) -> bool:
+        """Whether the rest of the grid is no more than what was waited past the best, or next to nothing.
+
+        A risk may fall again, as past the strength at which there are as many parameters as rows.
+        """
+        rest = len(self.grid.values) - len(self.seen.fits)
+        return rest > 0 and (rest <= waited or self._cost_of_the_rest() <= LITTLE)
+
+    def _matters(self, best: int, rise: float) -> bool:
+        """Whether something better than the strongest penalty was found, or the risk rose by a share of it.
+
+        Near the constant model all strengths predict alike, and a rise is certain long before it matters:
+        columns of smaller size may have all of their say yet.
+        """
+        gain, error, miss = self.seen.rise(best, 0)
+        found = gain > CLEARLY_WORSE * np.hypot(error, miss)
+        return bool(found or rise > WORTH_STOPPING * self.seen.risks[best])
+
+    def _cost_of_the_rest(self) -> float:
+        """Seconds that the strengths of the grid take that are still to come, and judging them, about."""
+        visited = self.seen.visited
+        before, fit = [*visited[:1], *visited][-2:]
+        rest = self.grid.values[len(self.seen.fits) :]
+        decades = abs(float(np.log10(rest[-1] / self.seen.strengths[-1]))) if rest.size else 0.0
+        judging = min(rest.size, np.ceil(decades / max(APART, self.grid.apart)))
+        visits = min(rest.size, np.ceil(decades / self.grid.apart)) if self.grid.apart else rest.size
+        fits = cost_along_path(fit, before.coef).times(visits).seconds
+        return fits + judging * self._judgement.seconds_at_first(fit)
+
+    def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
+        """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.
+
+        What a step alone tells, of which nothing is known, ends no path where some rows tell.
+        """
+        known = self.seen.verdicts[place]
+        if known is None:
+            return False
+        if known.left_out:
+            return not is_clear and 0 < known.seen < len(known.losses)
+        return not np.isfinite(known.error) and self._judgement.is_sampled(self.seen.fit(place))
+
+    def _closer(self, places: list[int]) -> bool:
+        """Judge strengths better, where that takes less than the rest of the path; whether it did."""
+        if sum(map(self._unseen_cost, places)) >= self._cost_of_the_rest():
+            return False
+        for place in places:
+            self._see_more(place)
+        return True
+
+    def _unseen_cost(self, place: int) -> float:
+        """Seconds that the rows take which were not left out in tenths, or those of a sample."""
+        known, fit = self.seen.verdicts[place], self.seen.fit(place)
+        if known is None or not known.seen:
+            return self._judgement.seconds(fit, FIRST)
+        return self._judgement.seconds_by_tenths(fit, known)
+
+    def _see_more(self, place: int) -> None:
+        """Leave out what is left of the rows, where they leave in tenths; else a sample."""
+        known, fit = self.seen.verdicts[place], self.seen.fit(place)
+        if known is not None and known.seen:
+            closer = self._judgement.by_tenths(fit, None, len(known.losses), known)
+        else:
+            closer = self._judgement.sample(solve(fit), FIRST)
+        self.seen.learn(place, closer)

@@ -71,9 +71,6 @@ class DenseColumns(Columns):
         left, right = left - means[0], right - means[1]
         return product((left * d[:, None]).T, right), d @ left, means
 
-    def own_products(self, rows: Index, coef: Array) -> Array:
-        return np.einsum("ij,ij->i", self.X[rows], coef)
-
     def with_column(self, value: float) -> Array:
         return np.hstack([self.X, np.full((self.X.shape[0], 1), value)])
 
@@ -162,9 +159,6 @@ class SparseColumns(Columns):
             cross = np.outer(means, self.transposed_times(d))
             gram += d.sum() * np.outer(means, means) - cross - cross.T
         return gram
-
-    def own_products(self, rows: Index, coef: Array) -> Array:
-        return np.asarray(self.X.tocsr()[rows].multiply(coef).sum(axis=1)).ravel()
 
     def with_column(self, value: float) -> Sparse:
         own, n = self.by_column(), self.X.shape[0]

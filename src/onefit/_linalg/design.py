@@ -206,10 +206,6 @@ class Columns(Design):
             gram = add_gram(gram, block)
         return gram
 
-    @abstractmethod
-    def own_products(self, rows: Index, coef: Array) -> Array:
-        """x_iᵀ β⁽ⁱ⁾ for some rows i, each with coefficients of its own, (r, p): (r,)."""
-
     @property
     @abstractmethod
     def n_stored(self) -> int:

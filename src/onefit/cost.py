@@ -23,6 +23,12 @@ TALL = 10.0  # rows a column from which sums over the rows make a lasso path tak
 IN_A_PATH = 0.06  # seconds that five folds of a lasso path take on a small table: rows are solved anew
 IN_A_RACE = 0.7  # seconds that strengths of a lasso take to be told apart by samples, on 800 rows of 200
 NEAR = 0.25  # share of the strengths of a path that may be its choice, about
+# Seconds that nobody notices, so that they are always worth it: rows may be bounded better than asked for, a
+# sample may have more of them, a path may go on to its end.
+UNNOTICED = 0.02
+# Seconds that nobody minds, however short the fit: all rows may be made exact, and with fewer the choices of
+# a race on small tables hang on the rows' order.
+UNMINDED = 1.0
 
 
 def memory() -> float:

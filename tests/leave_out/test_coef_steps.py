@@ -77,9 +77,9 @@ def test_they_end_at_refits_within_their_bounds(loss, size, store, fit_intercept
     assert len(blocks.ends) == len(sets)
     near = 1e-7 if tol == 1.0 else 1e-3
     for k, refit in enumerate(refits_without(fit, sets)):
-        off = np.abs(blocks.eta[blocks.tested(k)] - refit.eta[sets[k]]).reshape(size, -1).max(axis=1)
-        assert np.all(off <= blocks.bounds[blocks.tested(k)] + 1e-9)
-        assert np.all(blocks.bounds[blocks.tested(k)] <= near)
+        off = np.abs(blocks.eta[blocks.folds.place(k)] - refit.eta[sets[k]]).reshape(size, -1).max(axis=1)
+        assert np.all(off <= blocks.bounds[blocks.folds.place(k)] + 1e-9)
+        assert np.all(blocks.bounds[blocks.folds.place(k)] <= near)
         centred = [
             coef - coef.mean(axis=-1, keepdims=coef.ndim > 1) for coef in (blocks.ends[k].coef, refit.coef)
         ]
@@ -152,4 +152,4 @@ def test_where_steps_crawl_they_are_given_up(monkeypatch):
     blocks = iterated(fit, sets, LOOSELY)
     assert len(passes) <= 3 * coef_steps.PATIENCE
     for k in set(range(len(sets))) - set(blocks.ends):
-        assert not np.any(blocks.bounds[blocks.tested(k)] < 1e-6)
+        assert not np.any(blocks.bounds[blocks.folds.place(k)] < 1e-6)

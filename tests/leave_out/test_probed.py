@@ -33,7 +33,7 @@ products = importlib.import_module("onefit.curvature.products")
 def _dear(monkeypatch):
     """Whatever a factor takes, it takes far longer, and there is no time to solve without every row."""
     monkeypatch.setattr(iterated, "DEARER", 0.0)
-    monkeypatch.setattr(engine, "AT_LEAST", 0.0)
+    monkeypatch.setattr(engine, "UNMINDED", 0.0)
     monkeypatch.setattr(Dual, "is_factored", False)
 
 

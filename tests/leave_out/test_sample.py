@@ -218,7 +218,7 @@ def test_a_sample_that_would_need_a_warning_is_not_the_end(monkeypatch):
 
 def test_ten_classes_say_that_they_were_sampled(monkeypatch):
     """Bounds are finite, and too wide: without a sample this result would be of no use."""
-    monkeypatch.setattr("onefit.leave_out.engine.AT_LEAST", 0.0)
+    monkeypatch.setattr("onefit.leave_out.engine.UNMINDED", 0.0)
     monkeypatch.setattr("onefit.leave_out.engine.AFFORDABLE", 0.0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
@@ -237,7 +237,7 @@ def test_what_nobody_notices_is_done_beyond_what_is_asked(monkeypatch):
     fit, judge = two_classes(np.random.default_rng(8), n=60, p=4, strength=2.0)
     asked = leave_out(fit, max_error=1.0, yardstick=judge)
     assert asked.stepped.size > 50
-    monkeypatch.setattr("onefit.leave_out.engine.IN_PASSING", 0.0)
+    monkeypatch.setattr("onefit.leave_out.engine.UNNOTICED", 0.0)
     assert leave_out(fit, max_error=1.0, yardstick=judge).stepped.size < asked.stepped.size
 
 

@@ -96,7 +96,7 @@ def _by_steps(problem, folds):
     return (
         fit,
         blocks,
-        np.array([np.isfinite(blocks.bounds[blocks.tested(k)]).all() for k in range(len(folds))]),
+        np.array([np.isfinite(blocks.bounds[blocks.folds.place(k)]).all() for k in range(len(folds))]),
     )
 
 

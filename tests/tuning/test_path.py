@@ -484,7 +484,7 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     coefs, levels = np.stack([fit.coef for fit in fits]), np.stack([fit.intercept for fit in fits])
     walked = of_verdicts(strengths, known, np.ones(30), coefs, levels, "min")
     assert walked.best == 3
-    monkeypatch.setattr("onefit.tuning.race.AT_LEAST", 0.0)
+    monkeypatch.setattr("onefit.tuning.race.UNMINDED", 0.0)
     monkeypatch.setattr("onefit.tuning.race.FITS", 0.0)
     result, _ = race(walked, at, judgement, "min")
     assert result.best == 1

@@ -191,11 +191,7 @@ class Blocks:
 
     def largest(self, which: Index) -> Array:
         """Largest bound of the values of each of some sets: (f,)."""
-        return np.array([self.bounds[self.tested(k)].max() for k in which.tolist()])
-
-    def tested(self, k: int) -> slice:
-        """Where the values of fold k stand in ``eta``."""
-        return slice(int(self.folds.ends[k]) - len(self.folds.tested[k]), int(self.folds.ends[k]))
+        return np.array([self.bounds[self.folds.place(k)].max() for k in which.tolist()])
 
     def step(self) -> None:
         """One step for every set, and its bound."""
@@ -388,7 +384,7 @@ def _factor_anew(blocks: Blocks, which: Index, max_steps: int) -> None:
     blocks.slack[which] = 1.0
     blocks.settle(which, refits, end, Reach(Widths.of(widest), of_rows, even), own)
     for k in which[~known].tolist():
-        blocks.bounds[blocks.tested(k)] = np.inf
+        blocks.bounds[blocks.folds.place(k)] = np.inf
 
 
 def sets_left_out(fit: Fit, sets: Folds, curvature: Curvature | None) -> tuple[LeftOut, Blocks | None]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.cost import UNMINDED, UNNOTICED
 from onefit.curvature import Curvature, in_single
 from onefit.curvature.iterated import FEW_PROBES, fit_cost, takes_far_less
 from onefit.exceptions import SolverError
@@ -38,8 +39,6 @@ from onefit.numerics import KNOWN, LITTLE_SLACK
 from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
-AT_LEAST = 1.0  # seconds that it may always take: nobody minds them
-IN_PASSING = 0.02  # seconds that nobody notices: rows may be bounded better than asked for, strengths raced
 IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 WORTH = 0.1  # share of the values that are not exact below which refining so few would change little
 LOOKS = 2  # at what standard errors of the mean are
@@ -116,7 +115,7 @@ def leave_out(
         _take_probes(state, yardstick)
         sample(state, yardstick, left)
         is_known = of_mean and state.errors().sum() <= allowed(state.found, yardstick, KNOWN)
-        _tighten(state, IN_PASSING, 1.0 if is_known else WORTH)  # a few values change little of what is known
+        _tighten(state, UNNOTICED, 1.0 if is_known else WORTH)  # a few values change little of what is known
     return state.found
 
 
@@ -181,14 +180,14 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
         state.prove()
     elif step_is_exact(fit) or fit.problem.loss.has_kinks:
         strained = np.flatnonzero((found.slack < LITTLE_SLACK) & (fit.problem.weights > 0))
-        if strained.size and has_paths(fit) and following(fit, strained.size).seconds < IN_PASSING:
+        if strained.size and has_paths(fit) and following(fit, strained.size).seconds < UNNOTICED:
             state.follow(strained)
     elif not fit.is_kinked:
-        repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < IN_PASSING
+        repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < UNNOTICED
         state.max_error = KNOWN if repeats else IN_A_RACE  # which ends the race for a strength
         state.prove()
-        if cost_of_closer_bounds(fit, curvature, fit.problem.n).seconds < IN_PASSING:
-            state.prove_closely(IN_PASSING)
+        if cost_of_closer_bounds(fit, curvature, fit.problem.n).seconds < UNNOTICED:
+            state.prove_closely(UNNOTICED)
         if repeats and (wanting := state.wanting()).needed:
             state.repeat_steps(wanting.which[: wanting.needed])
     else:
@@ -199,19 +198,19 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
 def _is_for_forms_alone(fit: Fit) -> bool:
     """Whether a factor takes long, and nothing but the forms of the rows asks for it."""
     takes, problem = Seconds.of(fit), fit.problem
-    if takes.factored <= IN_PASSING or not problem.refits_keep_the_rest or takes_far_less(fit):
+    if takes.factored <= UNNOTICED or not problem.refits_keep_the_rest or takes_far_less(fit):
         return False
     return problem.has_one_output and takes.singly < takes.by_factor
 
 
 def affordable_for(fit: Fit) -> float:
     """Seconds that making left-out values of a fit exact may take, where a sample could do."""
-    return max(AT_LEAST, AFFORDABLE * fit_cost(fit).seconds)
+    return max(UNMINDED, AFFORDABLE * fit_cost(fit).seconds)
 
 
 def cost_of_telling(fit: Fit, sets: Folds | None) -> float:
     """Seconds of a sample that tells the risk, where no pattern can change, about; else without end."""
-    return max(IN_PASSING, FEWEST * cost_of_chords(fit, sets).seconds) if is_regular(fit) else np.inf
+    return max(UNNOTICED, FEWEST * cost_of_chords(fit, sets).seconds) if is_regular(fit) else np.inf
 
 
 def affords_all(fit: Fit) -> bool:

@@ -18,7 +18,6 @@ from onefit.solvers import coordinate_descent
 
 DEARER = 1.5  # times that optima must take longer
 CLOSELY = 0.005  # of the way of predictors, that may be left: it is all that is known of a strength
-LITTLE = 0.02  # seconds of a strength that nobody minds
 IN_A_STEP = 6e2  # calls of one by coordinate descent
 STEPS, MOST_STEPS = 3.0, 15.0  # to an optimum from a fit with more rows: few if its pattern is small
 
@@ -31,21 +30,21 @@ def pay_roughly(fit: Fit, sets: Folds) -> bool:
     if goes_by_column(fit):  # costed at more where what stands against it tells more, which is not so here
         sweeps = coordinate_descent.work(fit, fit.tangent.size)
         near = sweeps._replace(calls=IN_A_STEP * coordinate_descent.STEPS).seconds
-    return _seconds(fit, sets) > max(LITTLE, DEARER * len(sets) * near)
+    return _seconds(fit, sets) > max(cost.UNNOTICED, DEARER * len(sets) * near)
 
 
 def have_to_be_solved(fit: Fit, sets: Folds) -> bool:
     """Whether all sets ask for a solver, for longer than nobody minds: patterns change as many rows leave."""
-    return fit.is_kinked and not goes_by_column(fit) and _seconds(fit, sets) > LITTLE
+    return fit.is_kinked and not goes_by_column(fit) and _seconds(fit, sets) > cost.UNNOTICED
 
 
 def sets_left_out_roughly(fit: Fit, curvature: Curvature | None, sets: Folds) -> Array:
     """Linear predictors of the rows that sets judge, from fits near their optima: of (t,) rows."""
     found, eta = np.empty((len(sets.rows), *fit.problem.outputs)), np.empty_like(fit.eta)
     left_out = left_out_roughly(fit, curvature, list(sets.removed), CLOSELY)
-    for removed, tested, end, values in zip(sets.removed, sets.tested, sets.ends, left_out, strict=True):
-        eta[removed] = values
-        found[end - len(tested) : end] = eta[tested]
+    for k, values in enumerate(left_out):
+        eta[sets.removed[k]] = values
+        found[sets.place(k)] = eta[sets.tested[k]]
     return found
 
 

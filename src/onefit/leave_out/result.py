@@ -210,7 +210,7 @@ class LeftOut:
         """Where the values of set k stand."""
         if self.sets is None:
             return slice(k, k + 1)
-        return slice(int(self.sets.ends[k] - len(self.sets.tested[k])), int(self.sets.ends[k]))
+        return self.sets.place(k)
 
     @cached_property
     def order(self) -> Index:

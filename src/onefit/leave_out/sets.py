@@ -68,6 +68,10 @@ class Folds:
         """Where the rows of each fold end in ``rows``: (folds,)."""
         return np.cumsum(np.bincount(self.fold, minlength=len(self)))
 
+    def place(self, k: int) -> slice:
+        """Where the rows that fold k tests are in ``rows``."""
+        return slice(int(self.ends[k]) - len(self.tested[k]), int(self.ends[k]))
+
     @cached_property
     def sizes(self) -> Index:
         """Number of rows that each fold removes: (folds,)."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.cost import newton_step
+from onefit.cost import UNNOTICED, newton_step
 from onefit.curvature import Curvature
 from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
@@ -53,7 +53,6 @@ from onefit.tuning.sample import Verdict, drawn_by, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
-LITTLE = 0.02  # seconds that are always worth it: a sample has as many rows more
 ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 TENTHS = 2  # of them, by which a strength is looked at first
@@ -244,7 +243,7 @@ class Judgement:
             return True
         if solved or not fit.is_kinked:
             return not solved and self.leave_together(fit)
-        takes_less = cost_of_some(fit, count) > max(LITTLE, self._by_tenths_cost(fit, count, seen))
+        takes_less = cost_of_some(fit, count) > max(UNNOTICED, self._by_tenths_cost(fit, count, seen))
         return takes_less and (seen > 0 or self._has_large_tenths)
 
     def _by_tenths_cost(self, fit: Fit, count: int, seen: int = 0) -> float:
@@ -338,7 +337,7 @@ class Judgement:
         """
         stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
         n, covariates = len(self.order), self._covariates(solution.fit, stepped)
-        count = max(count, int(LITTLE / cost_of_some(solution.fit, 1)))
+        count = max(count, int(UNNOTICED / cost_of_some(solution.fit, 1)))
         count = count if count < NEARLY_ALL * n else n
         rows, chance = drawn_by(covariates, self.weights, self.order, count)
         off, known, proven = np.full(n, np.nan), np.full(n, np.nan), True
@@ -381,7 +380,7 @@ class Judgement:
         by_tenths = self._pays_by_tenths(fit, count, before)
         is_open = not fit.is_kinked and (before is None or not before.left_out)
         tries_bounds = is_open and not (by_tenths and take_less_than_bounds(fit))
-        if tries_bounds and (bounded := told_by_bounds(begun(), max(LITTLE, cost_of_some(fit, count)))):
+        if tries_bounds and (bounded := told_by_bounds(begun(), max(UNNOTICED, cost_of_some(fit, count)))):
             return self.verdict(bounded)
         if by_tenths:
             alone = goes_by_column(fit) or go_together(fit)

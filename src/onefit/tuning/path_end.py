@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
-from onefit.tuning.judgement import FIRST, LITTLE, Judgement
+from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.seen_path import SeenPath
 
 
@@ -59,7 +60,7 @@ class PathEnd:
         A risk may fall again, as past the strength at which there are as many parameters as rows.
         """
         rest = len(self.grid.values) - len(self.seen.fits)
-        return rest > 0 and (rest <= waited or self._cost_of_the_rest() <= LITTLE)
+        return rest > 0 and (rest <= waited or self._cost_of_the_rest() <= UNNOTICED)
 
     def _matters(self, best: int, rise: float) -> bool:
         """Whether something better than the strongest penalty was found, or the risk rose by a share of it.

@@ -55,15 +55,14 @@ class PathsWithout:
             return None
         self.at = self.at or [LeastSquaresPath() for _ in range(len(sets))]
         eta, bounds = np.empty((2, len(sets.rows)))
-        for path, removed, tested, end in zip(self.at, sets.removed, sets.tested, sets.ends, strict=True):
+        for k, path in enumerate(self.at):
             try:
-                one = judged_at(path.next(fit.problem.without(removed)), tested)
+                one = judged_at(path.next(fit.problem.without(sets.removed[k])), sets.tested[k])
             except SolverError:
                 return None
             if one.several or not np.isfinite(one.bounds).all():
                 return None
-            place = slice(end - len(tested), end)
-            eta[place], bounds[place] = one.eta, one.bounds
+            eta[sets.place(k)], bounds[sets.place(k)] = one.eta, one.bounds
         losses, off = self.judgement.losses_of(sets.rows, eta), self.judgement.spread(sets.rows, eta, bounds)
         return Verdict(losses, np.zeros(len(losses)), off, proven=True) if np.isfinite(off) else None
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from onefit._linalg import one_thread_if_small
 from onefit._typing import Array, Index
+from onefit.cost import UNMINDED
 from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
@@ -34,7 +35,6 @@ from onefit.tuning.selection import Selection, smallest
 
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
-AT_LEAST = 1.0  # seconds that it may always take: with fewer, choices on small tables hang on the rows' order
 
 
 def race(
@@ -291,7 +291,7 @@ class _Race:
     def _affords(self, more: float) -> bool:
         """Whether the race may take so many seconds more."""
         seconds = self.spent + more
-        return seconds <= AT_LEAST or seconds <= FITS * self._seconds_of_fits
+        return seconds <= UNMINDED or seconds <= FITS * self._seconds_of_fits
 
     @cached_property
     def _seconds_of_fits(self) -> float:

@@ -6,16 +6,20 @@ Both sides see the same strengths (given, so that neither extends or shortens it
 its default; scikit-learn has five folds.  Seconds are those of the processor, the least of some turns.
 Accuracy is the mean squared error, log-loss or Poisson deviance on rows that neither side has seen.  Texts
 come from the folder in ONEFIT_DATA.  Two rows beside the table: ten classes, and ten thousand targets with a
-strength each, for which the peak of memory is printed, too.
+strength each, for which the peak of memory is printed, too.  Where ours takes longer, the functions that it
+spends most of its time in are named, from one more fit under a profiler.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import importlib.util
 import os
+import pstats
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -59,6 +63,8 @@ MANY = (500, 200, 10_000)  # rows, columns and targets
 LOO_OF_CLASSES = "loo / our fit"
 N_NEW = 5000  # rows that both sides are judged on
 LONG = 20.0  # seconds of a turn after which there is no other
+OURS = str(Path(onefit.__file__).parent)
+DEEP = 6  # calls from one function of another library to the next
 
 
 class Sample(NamedTuple):
@@ -80,6 +86,7 @@ class Cell:
     theirs: float
     our_loss: float = float("nan")
     their_loss: float = float("nan")
+    spent_in: str = ""  # where ours is slower
 
     @property
     def ratio(self) -> float:
@@ -106,6 +113,32 @@ def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int) -
         pairs.append((seconds(ours), seconds(theirs)))
     own, other = np.min(pairs, axis=0)
     return float(own), float(other)
+
+
+def spent_in(run: Callable[[], object], most: int = 3) -> str:
+    """The functions of ours that a run spends most of its time in, with what they call of other libraries."""
+    profiler = cProfile.Profile(time.process_time)
+    profiler.runcall(run)
+    stats: Any = pstats.Stats(profiler)
+    spent: Counter[tuple[str, int, str]] = Counter()
+
+    def charge(name: tuple[str, int, str], seconds: float, depth: int = 0) -> None:
+        """To a function of ours, or to those that have called it, as they have."""
+        callers = stats.stats[name][4]
+        total = sum(called[3] for called in callers.values())
+        if name[0].startswith(OURS):
+            spent[name] += seconds
+        elif depth < DEEP and total > 0:
+            for by, called in callers.items():
+                charge(by, seconds * called[3] / total, depth + 1)
+
+    for name, (_, _, own, *_) in stats.stats.items():
+        charge(name, own)
+    return ", ".join(
+        f"{'.'.join(Path(file).relative_to(OURS).with_suffix('').parts)}.{function} "
+        f"{seconds / stats.total_tt:.0%}"
+        for (file, _, function), seconds in spent.most_common(most)
+    )
 
 
 # --- data --------------------------------------------------------------------------------------------
@@ -277,8 +310,13 @@ def measured(
 ) -> Cell:
     """Fit both sides."""
     ours, theirs = sides
-    times = in_turns(lambda: ours.fit(sample.X, sample.y), lambda: theirs.fit(sample.X, sample.y), repeats)
-    return Cell(shape, model, *times, *(loss(one, sample.X_new, sample.y_new) for one in sides))
+
+    def own() -> None:
+        ours.fit(sample.X, sample.y)
+
+    times = in_turns(own, lambda: theirs.fit(sample.X, sample.y), repeats)
+    losses = [loss(one, sample.X_new, sample.y_new) for one in sides]
+    return Cell(shape, model, *times, *losses, spent_in(own) if times[0] > times[1] else "")
 
 
 def of_shape(shape: str, models: list[str], repeats: int) -> Iterator[Cell]:
@@ -300,10 +338,12 @@ def of_classes(repeats: int) -> Iterator[Cell]:
     problem = Problem(
         Multinomial(c), L2(1.0), sample.X, sample.y.astype(float), np.ones(n), np.ones(c, dtype=bool)
     )
-    own = in_turns(
-        lambda: onefit.loo(model, sample.X, sample.y), lambda: solve(Fit.at_start(problem)), repeats
-    )
-    yield Cell(CLASSES, LOO_OF_CLASSES, *own)
+
+    def left_out() -> None:
+        onefit.loo(model, sample.X, sample.y)
+
+    own = in_turns(left_out, lambda: solve(Fit.at_start(problem)), repeats)
+    yield Cell(CLASSES, LOO_OF_CLASSES, *own, spent_in=spent_in(left_out))
     sides = logistic(0.0, sample.X, sample.y)
     yield measured(CLASSES, "logistic l2", sample, sides, of_labels, repeats)
 
@@ -382,6 +422,11 @@ def table(found: list[Cell]) -> str:
             *others,
             f"geometric mean of {len(found)}: {mean:.2f}",
             f"worst: {worst.shape}, {worst.model}: {worst.ratio:.2g}",
+            *(
+                f"{cell.shape}, {cell.model}, {cell.ratio:.2g}: {cell.spent_in}"
+                for cell in found
+                if cell.spent_in
+            ),
         ]
     )
 

@@ -17,6 +17,7 @@ from onefit.leave_out.refit import without
 from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L2
+from onefit.problem import Problem
 from onefit.solvers import kinks
 
 N, P = 50, 6  # of the problems of ``builders``
@@ -138,6 +139,18 @@ def test_ties_on_a_grid(loss):
     y = y if isinstance(loss, Hinge) else np.round(y)
     fit = _fit(replace(problem, X=X, y=y, weights=np.ones(N + 15)))
     _check(fit, np.arange(0, N + 15, 2), most_unsolved=0.6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_rows_that_reach_their_ends_at_once_do_not_go_round_in_circles(seed, weighted):
+    """A table of few values: what one row lets go many take up."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (120, 5)).astype(float)
+    y = np.round(X @ [1.0, -1.0, 0.5, 0.0, 0.0] + rng.normal(size=120))
+    weights = rng.integers(1, 3, 120).astype(float) if weighted else np.ones(120)
+    ends = _check(_fit(Problem(EpsilonInsensitive(0.5), L2(1.0), X, y, weights)), np.arange(120))
+    assert ends.pivots.max() <= 30
 
 
 def test_a_class_of_two_rows():

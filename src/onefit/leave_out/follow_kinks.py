@@ -30,6 +30,7 @@ from onefit.solvers.kinks import size_of_duals
 MOST_PIVOTS = 400
 MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
 ROUNDING = 1e-10  # of a linear predictor, relative to the largest kink, or of a dual, to their size
+APART = 1e-9  # the same by which ends are moved that several rows would reach at once
 ACCEPTED = 1e-8  # the same for the last check
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
 
@@ -105,6 +106,24 @@ class _CornerPaths:
         return problem.loss.slopes(problem.y) * problem.weights[:, None]
 
     @cached_property
+    def moved(self) -> tuple[Array, Array]:
+        """Kinks and slopes, each moved away from its row a little: no two rows reach theirs at once.
+
+        Rows that are alike, as on a table of few values, would go round in circles between the same ends.
+        """
+        n, last = self.slopes.shape
+        away = np.random.default_rng(0).uniform(0.5, 1.0, (n, 1)) * APART
+        place, on_kink = self.place[:, None], self.on_kink[:, None]
+        kink = np.sign(np.arange(last + 1) - np.where(on_kink, place, place + 0.5))
+        piece = np.sign(np.arange(last) - np.where(on_kink, place - 0.5, place))
+        return self.kinks + away * self.size_of_kinks * kink, self.slopes + away * self.size_of_duals * piece
+
+    @cached_property
+    def size_of_kinks(self) -> float:
+        finite = np.abs(self.kinks[:, 1:-1])
+        return float(1.0 + np.max(finite[np.isfinite(finite)], initial=0.0))
+
+    @cached_property
     def size_of_duals(self) -> float:
         return size_of_duals(self.fit)
 
@@ -150,9 +169,7 @@ class _CornerPaths:
     @cached_property
     def tie(self) -> Array:
         """Rounding of what stands on the left: (n,)."""
-        finite = np.abs(self.kinks[:, 1:-1])
-        size = 1.0 + np.max(finite[np.isfinite(finite)], initial=0.0)
-        return ROUNDING * np.where(self.on_kink, self.size_of_duals, size)
+        return ROUNDING * np.where(self.on_kink, self.size_of_duals, self.size_of_kinks)
 
     def follow(self, i: int) -> tuple[Array, int] | None:
         """Right-hand sides, Δη of V and Δg of N, at the end of the path of row i, and its pivots."""
@@ -179,7 +196,7 @@ class _CornerPaths:
     def _optimal(self, rows: Index, eta: Array, dual: Array) -> Mask:
         """Whether every dual is a slope of its row's loss there: (r,)."""
         inner = self.kinks[:, 1:-1]
-        size = ACCEPTED * (1.0 + np.max(np.abs(inner[np.isfinite(inner)]), initial=0.0))
+        size = ACCEPTED * self.size_of_kinks
         below = (eta[:, None, :] > inner[:, :, None] + size).sum(axis=1)
         above = (eta[:, None, :] >= inner[:, :, None] - size).sum(axis=1)
         n = np.arange(len(eta))[:, None]
@@ -218,7 +235,8 @@ class _Path:
             constant, slope = line
             step, row, up = self._next(constant, slope, done)
             if step >= 1.0:
-                return constant + slope, at
+                end = self._end() if at else constant + slope
+                return None if end is None else (end, at)
             done = max(done, step)
             self._pass(row, up=up)
         return None
@@ -273,28 +291,39 @@ class _Path:
 
     def _room(self) -> tuple[Array, Array]:
         """Interval of what moves of each row: its dual on a kink, its linear predictor on a piece."""
-        paths, rows = self.paths, np.arange(len(self.place))
-        last = paths.slopes.shape[1] - 1
+        (kinks, slopes), rows = self.paths.moved, np.arange(len(self.place))
         place = self.place
-        here, before = np.minimum(place, last), np.maximum(place - 1, 0)
-        low = np.where(self.on_kink, paths.slopes[rows, before], paths.kinks[rows, here])
-        high = np.where(self.on_kink, paths.slopes[rows, here], paths.kinks[rows, here + 1])
+        here, before = np.minimum(place, slopes.shape[1] - 1), np.maximum(place - 1, 0)
+        low = np.where(self.on_kink, slopes[rows, before], kinks[rows, here])
+        high = np.where(self.on_kink, slopes[rows, here], kinks[rows, here + 1])
         return low, high
 
     def _pass(self, row: int, *, up: bool) -> None:
         """Move a row from its kink onto a piece, or from a piece onto a kink."""
-        paths = self.paths
         if self.on_kink[row]:
             self.place[row] += 0 if up else -1  # the piece after kink k is number k
-            self.on_kink[row] = False
-            target = paths.slopes[row, self.place[row]] - paths.fit.gradient[row]
         else:
             self.place[row] += 1 if up else 0  # the kink after piece k is number k + 1
-            self.on_kink[row] = True
-            target = paths.kinks[row, self.place[row]] - paths.fit.eta[row]
+        self.on_kink[row] = not self.on_kink[row]
+        self._hold(row, *self.paths.moved)
+
+    def _hold(self, row: int, kinks: Array, slopes: Array) -> None:
+        """Hold a row at its kink, or at the slope of its piece."""
+        paths, place = self.paths, self.place[row]
+        if self.on_kink[row]:
+            target = kinks[row, place] - paths.fit.eta[row]
+        else:
+            target = slopes[row, place] - paths.fit.gradient[row]
         if self.on_kink[row] == paths.on_kink[row]:
-            self.wanted.pop(row)
+            self.wanted.pop(row, None)
             self.given[row] = target if abs(target) > paths.tie[row] else 0.0
         else:
             self.wanted[row] = float(target)
             self.given[row] = 0.0
+
+    def _end(self) -> Array | None:
+        """Right-hand sides where the row has gone, and all others are at kinks and slopes as they were."""
+        for row in {*self.wanted, *np.flatnonzero(self.given).tolist()} - {self.i}:
+            self._hold(row, self.paths.kinks, self.paths.slopes)
+        line = self._line()
+        return None if line is None else line[0] + line[1]

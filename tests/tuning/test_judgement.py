@@ -267,3 +267,17 @@ def test_where_closer_bounds_tell_the_risk_no_row_is_solved(loss):
     off = abs(np.average(found.losses - exact, weights=problem.weights))
     deviation = np.sqrt(np.cov(exact, aweights=problem.weights) / 400)
     assert off <= found.error <= 0.1 * deviation * 1.1
+
+
+@pytest.mark.parametrize("loss", ["exponential", "squared_hinge"])
+def test_the_race_ends_where_separated_rows_lose_nothing(loss):
+    """Losses of zero have no standard error that what is left of certified rows could be small beside."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 3))
+    y = X[:, 0] - 0.5 * X[:, 2] + 0.7 * rng.normal(size=6) > -0.2
+    model = onefit.GeneralizedLinearLOO(loss).fit(X, y)
+    for i in range(6):
+        keep = np.arange(6) != i
+        refit = onefit.GeneralizedLinear(loss, model.penalty_).fit(X[keep], y[keep])
+        margin = refit.decision_function(X[[i]])[0]
+        assert model.loo_.decision[i] == pytest.approx(margin, abs=1e-5)

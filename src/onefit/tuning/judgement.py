@@ -305,7 +305,8 @@ class Judgement:
 
     def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
         """What left-out predictors of all rows say, and how far that may be off."""
-        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, left_out.bounds)
+        bounds = np.where(left_out.certified, 0.0, left_out.bounds)  # which no stage brings any closer
+        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, bounds)
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
         off = off if np.isfinite(off) else np.inf

@@ -99,6 +99,18 @@ def test_columns_that_are_all_constant(data, model, value, store):
     np.testing.assert_allclose(model.loo_.predictions, others, rtol=1e-6)
 
 
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("value", [1.0, 0.1])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile", "hinge", "huber"])
+def test_losses_with_kinks_of_columns_that_are_all_constant(data, loss, penalty, value, store):
+    # what an intercept leaves of their slopes is rounding, and no strength begins there
+    y = data[1] > np.median(data[1]) if loss == "hinge" else data[1]
+    model = onefit.GeneralizedLinearLOO(loss, penalty, alphas=4).fit(store(np.full((N, 2), value)), y)
+    assert not np.any(model.coef_)
+    assert model.alphas_.max() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("model", SELF_TUNED, ids=repr)
 def test_a_single_row_with_weight(data, model):
     X, y = data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.losses import Squared, UnitDispersion
+from onefit.numerics import EPS
 from onefit.penalties import L2, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
@@ -77,9 +79,17 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
     tangent = problem.penalty.tangent(start.coef)
     starts_there = tangent.size == 0 and isinstance(problem.loss, Squared | UnitDispersion)
     if starts_there or not problem.has_one_output:
-        return start.coef, start.loss_gradient  # at the constant model itself
+        return start.coef, _pull(problem.X, start.gradient)  # at the constant model itself
     basis = np.reshape([*tangent.directions], (-1, len(start.coef))).T
     inner = replace(problem, X=_linalg.as_columns(problem.X).along(basis), penalty=L2(0.0))
     inner_start = Fit(inner, np.zeros(basis.shape[1]), start.intercept)
     found = solve(inner_start).fit
-    return np.asarray(basis @ found.coef), _linalg.transposed_times(problem.X, found.gradient)
+    return np.asarray(basis @ found.coef), _pull(problem.X, found.gradient)
+
+
+def _pull(X: Any, slopes: Array) -> Array:
+    """Xᵀ slopes, zero where it is rounding: where an intercept has taken up all that a constant column can."""
+    pull = _linalg.transposed_times(X, slopes)
+    columns = _linalg.column_norms(X, np.ones(len(slopes)), centred=False)
+    largest = _linalg.row_times(columns, np.broadcast_to(np.linalg.norm(slopes, axis=0), pull.shape))
+    return np.where(np.abs(pull) > len(slopes) * EPS * largest, pull, 0.0)

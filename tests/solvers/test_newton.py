@@ -9,6 +9,7 @@ from math import comb
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.linear_model import ElasticNet as SkElasticNet
 from sklearn.linear_model import GammaRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
@@ -269,6 +270,25 @@ def test_a_matrix_of_strengths_one_an_output():
 
 
 # --- where nothing curves --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [Squared(), Huber(1.0)], ids=["squared", "huber"])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("apart", [1e-9, 1e-8, 3e-8])
+def test_of_columns_that_are_almost_the_same_the_one_that_pulls_more_has_all(
+    apart, store, loss, fit_intercept
+):
+    """As those of a table that holds a quantity in two units do; K tells no way between them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 4))
+    X = np.column_stack([X, X[:, 3] + apart * rng.normal(size=80)])
+    y = X[:, 0] + X[:, 3] + 4.0 * rng.normal(size=80)
+    problem = Problem(loss, L1(2.0), store(X), y, rng.uniform(0.5, 2.0, 80), np.asarray(fit_intercept))
+    fit, _ = newton.solve(Fit(problem, np.array([0.5, 0.0, 0.0, 0.5, 0.2]), np.zeros(())))
+    assert np.count_nonzero(fit.coef[3:]) == 1
+    inside = fit.coef != 0
+    assert_allclose(-fit.loss_gradient[inside], 2.0 * np.sign(fit.coef[inside]), rtol=1e-11)
+    assert np.all(np.abs(fit.loss_gradient[~inside]) < 2.0)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -18,10 +18,11 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.numerics import EPS, TINY
+from onefit.numerics import EPS, ON_BOUND, TINY
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
 
+IN_BALANCE = 1e-3 * ON_BOUND  # of a coefficient's gradient, relative to its bound
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
 FIRST = 8  # rows that are looked at before all of them
@@ -69,7 +70,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
         step = _newton_step(fit, step, enough, tol * scale)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
-        if step.holds and settled and step.is_fresh and _is_stationary(fit, step):
+        done = step.holds and settled and step.is_fresh and _is_stationary(fit, step)
+        if done and not _is_between_copies(fit, step, ROUNDING * scale):
             fit = fit.moved(fit.coef, fit.intercept)  # rows without weight may have been far away in between
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
         if not np.isfinite(step.decrement):
@@ -300,6 +302,20 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
             moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
             best = moved if moved.objective < best.objective else best
     return None if best is fit else best
+
+
+def _is_between_copies(fit: Fit, step: _Step, rounding: float) -> bool:
+    """Whether the coefficient of a column had better go to one that is almost the same and pulls more.
+
+    Between such columns K is singular but for rounding, and both may stay in the support with a gradient left
+    that another row, or one row less, turns round.
+    """
+    kinked = step.orthant != 0
+    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    if step.curvature.is_definite or np.all(np.abs(step.gradient.coef[kinked]) <= IN_BALANCE * l1[kinked]):
+        return False
+    slid = _slide(fit, step)
+    return slid is not None and slid.objective < fit.objective - rounding
 
 
 def _until_zero(fit: Fit, step: _Step, change: Array) -> Array:

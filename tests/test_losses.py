@@ -574,3 +574,12 @@ def test_classes_may_be_laid_out_one_after_the_other(name):
     found = getattr(loss, name)(y, np.asfortranarray(eta))
     np.testing.assert_array_equal(found, getattr(loss, name)(y, eta))
     assert np.moveaxis(found, 0, -1).flags.c_contiguous  # nothing was copied to and fro
+
+
+@pytest.mark.parametrize("y", [0.0, 0.3, 1.0])
+def test_logistic_slopes_keep_their_digits_where_rows_lose_next_to_nothing(y):
+    eta = np.array([-1000.0, -200.0, -40.0, -3.0, 0.0, 3.0, 40.0, 200.0, 1000.0])
+    own, mirrored = Logistic().gradient(y, eta), Logistic().gradient(1.0 - y, -eta)
+    np.testing.assert_allclose(own, -mirrored, rtol=1e-14, atol=1e-120)
+    if y == 1.0:
+        np.testing.assert_allclose(own[6:8], -np.exp(-eta[6:8]), rtol=1e-14)

@@ -291,6 +291,18 @@ def test_of_columns_that_are_almost_the_same_the_one_that_pulls_more_has_all(
     assert np.all(np.abs(fit.loss_gradient[~inside]) < 2.0)
 
 
+@pytest.mark.parametrize("alpha", [1e-8, 1.04e-11, 4.02e-12])
+@pytest.mark.parametrize("left_out", range(6))
+def test_separated_rows_beside_a_weak_l1_penalty(alpha, left_out):
+    """Slopes are about as small as the penalty."""
+    X, y = np.random.default_rng(0).normal(size=(6, 3)), np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    problem = Problem(Logistic(), L1(alpha), X, y, np.ones(6)).without(left_out)
+    fit, _ = newton.solve(Fit.at_start(problem))
+    inside = fit.coef != 0
+    assert_allclose(-fit.loss_gradient[inside], alpha * np.sign(fit.coef[inside]), rtol=1e-4)
+    assert np.all(np.abs(fit.loss_gradient) <= alpha * (1.0 + 1e-4))
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("copied", [True, False], ids=["a copied column", "no copy"])
 @pytest.mark.parametrize("strength", [0.01, 0.1, 1.0])

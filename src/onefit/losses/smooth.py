@@ -11,6 +11,7 @@ from scipy.special import xlogy
 from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.losses.base import Bending, CoupledLoss, Loss, UnitDispersion
+from onefit.numerics import LARGEST_EXPONENT
 from onefit.pieces import Pieces
 
 
@@ -68,8 +69,8 @@ class Logistic(UnitDispersion):
         return np.log1p(_decay(eta)) + np.maximum(eta, 0.0) - y * eta
 
     def gradient(self, y: Array, eta: Array) -> Array:
-        with np.errstate(over="ignore"):  # the probability is zero there
-            return 1.0 / (1.0 + np.exp(-eta)) - y
+        odds = np.exp(-np.maximum(eta, -LARGEST_EXPONENT))  # against the second class
+        return (1.0 - y - y * odds) / (1.0 + odds)  # to full relative precision where the loss is small
 
     def hessian(self, y: Array, eta: Array) -> Array:
         decay = _decay(eta)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 import onefit
+from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import factor_free, leave_out
 from onefit.leave_out.engine import begin, leave_some_out
@@ -271,7 +272,7 @@ def test_where_closer_bounds_tell_the_risk_no_row_is_solved(loss):
 
 @pytest.mark.parametrize("loss", ["exponential", "squared_hinge"])
 def test_the_race_ends_where_separated_rows_lose_nothing(loss):
-    """Losses of zero have no standard error that what is left of certified rows could be small beside."""
+    """Losses of zero have no standard error that what is left open could be small beside."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6, 3))
     y = X[:, 0] - 0.5 * X[:, 2] + 0.7 * rng.normal(size=6) > -0.2
@@ -281,3 +282,28 @@ def test_the_race_ends_where_separated_rows_lose_nothing(loss):
         refit = onefit.GeneralizedLinear(loss, model.penalty_).fit(X[keep], y[keep])
         margin = refit.decision_function(X[[i]])[0]
         assert model.loo_.decision[i] == pytest.approx(margin, abs=1e-5)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_race_ends_where_a_row_leaves_no_other_of_its_class(several):
+    """Nothing bounds the risk then, whatever is done for the others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    y = np.where(np.arange(40) == 0, 2, X[:, 0] > 0 if several else 0)
+    model = onefit.LogisticLOO() if several else onefit.GeneralizedLinearLOO("exponential")
+    with pytest.warns(UnreliableWarning, match="rows 0 leave no other of their class"):
+        model.fit(X, y)
+    assert np.all(model.loo_.bounds[1:] < 1e-3)
+
+
+def test_the_race_ends_beside_a_row_far_from_all_others():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    y = X[:, 0] - 0.5 * X[:, -1] + 0.7 * rng.normal(size=40)
+    X[3] *= 1e4
+    model = onefit.LogisticLOO().fit(X, y > np.median(y))
+    refit = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10_000)
+    for i in (0, 3, 20):
+        keep = np.arange(40) != i
+        margin = refit.fit(X[keep], (y > np.median(y))[keep]).decision_function(X[[i]])[0]
+        assert abs(model.loo_.decision[i] - margin) <= model.loo_.bounds[i] + 1e-4 * (1.0 + abs(margin))

@@ -305,8 +305,7 @@ class Judgement:
 
     def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
         """What left-out predictors of all rows say, and how far that may be off."""
-        bounds = np.where(left_out.certified, 0.0, left_out.bounds)  # which no stage brings any closer
-        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, bounds)
+        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, left_out.bounds)
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
         off = off if np.isfinite(off) else np.inf
@@ -382,7 +381,7 @@ class Judgement:
         is_open = not fit.is_kinked and (before is None or not before.left_out)
         tries_bounds = is_open and not (by_tenths and take_less_than_bounds(fit))
         if tries_bounds and (bounded := told_by_bounds(begun(), max(UNNOTICED, cost_of_some(fit, count)))):
-            return self.verdict(bounded)
+            return self.verdict(bounded)._replace(settled=True)
         if by_tenths:
             alone = goes_by_column(fit) or go_together(fit)
             return self.by_tenths(fit, None if alone else solved().curvature, count, before)

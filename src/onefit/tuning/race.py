@@ -227,17 +227,15 @@ class _Race:
     def _unbounded_beside(self, j: int) -> list[int]:
         """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""
         known = judged(self.verdicts)
-        rough = [
-            k for k in beside(self.verdicts, j) if not (np.isfinite(known[k].error) or known[k].left_out)
-        ]
-        return [k for k in rough if self.entrants[k].is_sampled]
+        rough = [k for k in beside(self.verdicts, j) if not (known[k].settled or known[k].left_out)]
+        return [k for k in rough if self.entrants[k].is_sampled and not np.isfinite(known[k].error)]
 
     def _count(self, j: int) -> int:
         """Rows that a strength was judged by, all where it is known well without, −1 where it was not."""
         verdict = self.verdicts[j]
         if verdict is None:
             return -1
-        well = verdict.error <= KNOWN * self.result.std_errors[j]
+        well = verdict.settled or verdict.error <= KNOWN * self.result.std_errors[j]
         return len(self.judgement.order) if well and not verdict.solved else verdict.left_out
 
     def _blur(self, which: Index, least: int) -> Array:

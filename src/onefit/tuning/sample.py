@@ -40,6 +40,8 @@ class Verdict(NamedTuple):
         Rows that were left out together with others, which fewer single rows do not overrule.
     proven : bool
         Whether what is known of the rows is proven, where it is known at all.
+    settled : bool
+        Whether bounds tell the mean over all rows that have a refit to what it has to be known to.
     off : (n,) array or None
         How far losses of single rows that were solved may be off; infinite where there is no refit, NaN where
         none was solved.
@@ -57,6 +59,7 @@ class Verdict(NamedTuple):
     solved: int = 0
     seen: int = 0
     proven: bool = False
+    settled: bool = False
     off: Array | None = None
     apart: Array | None = None
     begun: State | None = None

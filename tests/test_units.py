@@ -202,3 +202,31 @@ def test_a_strength_for_each_target(shape, change):
     alone = onefit.RidgeLOO(alphas=20, alpha_per_target=True)
     each = alone.fit(X, Y * [1e6, 1.0, 1e-6]).alpha_  # a target does not see the units of another
     np.testing.assert_allclose(each, alone.fit(X, Y).alpha_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile", "hinge"])
+def test_units_of_weights_change_no_choice_of_losses_with_kinks(loss, unit):
+    """Not even where loss and penalty are straight, so that a linear program begins."""
+    X, y = data("few")
+    y = (y > 0).astype(int) if loss == "hinge" else y
+    weights = np.random.default_rng(3).uniform(0.2, 2.0, len(y))
+    model = onefit.GeneralizedLinearLOO(loss, "l1", alphas=5)
+    ours = clone(model).fit(X, y, sample_weight=unit * weights)
+    theirs = clone(model).fit(X, y, sample_weight=weights)
+    assert ours.alpha_ == pytest.approx(unit * theirs.alpha_)
+    assert ours.loo_.value == pytest.approx(theirs.loo_.value, rel=1e-8)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1e4])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", ["absolute", "quantile"])
+def test_units_of_the_response_change_no_left_out_value_of_losses_with_kinks(loss, fit_intercept, unit):
+    """A loss in other units is the loss beside a penalty in other units."""
+    X, y = data("few")
+    left_out = []
+    for own in (1.0, unit):
+        model = onefit.GeneralizedLinear(loss, onefit.penalties.L2(10.0 / own), fit_intercept=fit_intercept)
+        left_out.append(onefit.loo(model.fit(X, own * y), X, own * y, exact=True).decision / own)
+    np.testing.assert_allclose(left_out[1], left_out[0], atol=1e-7)

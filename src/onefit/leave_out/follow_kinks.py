@@ -121,7 +121,7 @@ class _CornerPaths:
     @cached_property
     def size_of_kinks(self) -> float:
         finite = np.abs(self.kinks[:, 1:-1])
-        return float(1.0 + np.max(finite[np.isfinite(finite)], initial=0.0))
+        return float(np.max(finite[np.isfinite(finite)], initial=0.0)) or 1.0
 
     @cached_property
     def size_of_duals(self) -> float:

@@ -252,7 +252,7 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     assert isinstance(problem.loss, PiecewiseLinear)
     kinks = problem.loss.kinks(problem.y)
     low, high = ends_of_pieces(fit)
-    tie = ON_BOUND * (1.0 + np.abs(kinks).max())
+    tie = ON_BOUND * (float(np.abs(kinks).max(initial=0.0)) or 1.0)
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
     tie = ON_BOUND * size_of_duals(fit)

@@ -177,9 +177,10 @@ def _allowed(program: PiecewiseRows) -> tuple[Array, Array]:
 def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     """Solve the dual linear program: min Σ_k c_k δ_k over the parts δ_k of the duals in their intervals.
 
-    The multipliers of Fᵀ g = 0 are the coefficients.
+    The multipliers of Fᵀ g = 0 are the coefficients.  Linear programs are solved to absolute tolerances: in
+    units of the largest dual and of the largest kink, those of weights and response change nothing.
     """
-    m = len(program.kinks)
+    m, of_duals, of_kinks = len(program.kinks), _largest(program.ends), _largest(program.kinks)
     low, high = program.ends[:, :-1], program.ends[:, 1:]
     part = np.isfinite(program.kinks)
     base = np.where(np.isfinite(program.ends[:, 0]), program.ends[:, 0], program.ends[:, 1])
@@ -191,10 +192,10 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     which, _ = np.nonzero(part)
     for method in ("highs", "highs-ipm", "highs-ds"):  # where one has numerical trouble another may have none
         found = linprog(
-            program.kinks[part],
+            program.kinks[part] / of_kinks,
             A_eq=F[which].T,
-            b_eq=-(F.T @ base),
-            bounds=np.column_stack([least[part], most[part]]),
+            b_eq=-(F.T @ base) / of_duals,
+            bounds=np.column_stack([least[part], most[part]]) / of_duals,
             method=method,
         )
         if found.status != TROUBLE:
@@ -205,9 +206,14 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
         )
     if found.status != 0:
         raise SolverError(f"the problem has no finite minimum: give every column a penalty ({found.message})")
-    duals: Array = base + np.bincount(which, found.x, minlength=m)
-    eta: Array = np.clip(F @ found.eqlin.marginals, *_allowed(program))
+    duals: Array = base + of_duals * np.bincount(which, found.x, minlength=m)
+    eta: Array = np.clip(F @ (of_kinks * found.eqlin.marginals), *_allowed(program))
     return eta, duals
+
+
+def _largest(values: Array) -> float:
+    """The largest size of those that are finite, or 1 where all are zero."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
 
 
 def _sizes(rows: PiecewiseRows) -> Array:

@@ -974,6 +974,20 @@ def test_subsets_of_rows_sum_to_the_gradient_of_2017(p, fit_intercept):
     np.testing.assert_allclose(total.hessian, whole.hessian, atol=1e-12)
 
 
+@pytest.mark.parametrize("strength", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+def test_a_curvature_at_hand_may_be_in_lasso_coordinates(name, strength):
+    model = SMOOTH[name]
+    problem = _problem(model, FusedLasso(strength))
+    fit, curvature = solve(Fit.at_start(problem))
+    by_row = _slopes_of_rows(model.response, problem)
+    _, ours = gradients.leave_one_out(fit, by_row, curvature)
+    _, theirs = gradients.leave_one_out(fit, by_row, factor(fit))
+    np.testing.assert_allclose(ours.gradient, theirs.gradient, atol=1e-9 * np.abs(theirs.gradient).max())
+    np.testing.assert_allclose(ours.hessian, theirs.hessian, atol=1e-9)
+    assert ours.hessian.shape == fit.tangent.hessian.shape
+
+
 @pytest.mark.parametrize(("name", "penalty"), [("multinomial", L2(1.0)), ("squared", FusedLasso(2.0))])
 def test_the_gradient_of_2017_is_of_one_output_and_single_coefficients(name, penalty):
     model = SMOOTH[name]

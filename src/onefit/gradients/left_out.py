@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature, Direction, Independent, Pinned, ScalarCurvature, factor
+from onefit.curvature import Along, Curvature, Direction, Independent, Pinned, ScalarCurvature, factor
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
 from onefit.gradients.solution import as_columns, implicit, of_rows, through_solution
@@ -49,7 +49,8 @@ def leave_one_out(
     curvature : Curvature, optional
         That of the fit, if it is at hand.
     """
-    curvature = factor(fit) if curvature is None else curvature
+    if curvature is None or not _is_along(fit.tangent, curvature):
+        curvature = factor(fit)
     _check_linear_pattern(fit)
     if fit.problem.loss.is_kinked:
         return _off_kinks(fit, by_row, curvature)
@@ -69,6 +70,13 @@ def leave_one_out(
     implied = implicit(fit, curvature, v)
     loss = OfLoss(slopes.reshape(fit.eta.shape), _as_given(fit, bends))
     return left_out, implied + Cotangent(pulled.penalty, curved, loss, through.gram)
+
+
+def _is_along(tangent: Tangent, curvature: Curvature) -> bool:
+    """Whether a curvature has the free directions as the tangent has them, not as lasso coordinates do."""
+    return not isinstance(curvature, Along) or (
+        isinstance(tangent, Subspace) and curvature.basis is tangent.basis
+    )
 
 
 def _third(fit: Fit) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from itertools import chain, tee
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
 from onefit.problem import Problem
-from onefit.solvers import curved_program, kinks, manifold, newton, quadratic_program, sorted_faces
+from onefit.solvers import curved_program, kinks, manifold, quadratic_program, sorted_faces
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import (
@@ -28,8 +27,6 @@ from onefit.solvers.path import (
     solved,
 )
 from onefit.solvers.stationary import is_stationary
-
-FEW_STEPS = 25  # in which Newton's method settles, when it starts near the optimum
 
 
 class SelfSolved(ABC):
@@ -126,10 +123,7 @@ def _solve_with_kinks(start: Fit) -> Fit:
 def _solve_separable(start: Fit, last: Curvature | None = None) -> Solution:
     if not start.problem.loss.is_quadratic or not start.problem.has_one_output or not start.is_kinked:
         return solved(start, last)
-    if np.any(start.coef):
-        with suppress(SolverError):  # not near after all: the active-set method needs no start
-            return newton.solve(start, max_steps=FEW_STEPS)
-    return next(least_squares_path([start.problem]))
+    return LeastSquaresPath(start if np.any(start.coef) else None).next(start.problem)
 
 
 def solve_path(

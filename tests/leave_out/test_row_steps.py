@@ -53,7 +53,9 @@ def test_sets_that_have_settled_are_left_behind_and_end_at_their_refits(classes,
     assert len(ended) > 0.7 * seen[0]
     for k in ended[::5]:
         refit = solve(Fit(fit.problem.without(sets[k]), fit.coef, fit.intercept)).fit
-        np.testing.assert_allclose(blocks.eta[blocks.folds.place(k)], refit.eta[sets[k]], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            blocks.eta[blocks.folds.place(k)], refit.eta[sets[k]], rtol=1e-6, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -194,9 +194,7 @@ def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty)
     assert found.solved == 0
     seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
-    whole = judgement.better(
-        solution.fit, 750, found, lambda: solution, list, lambda: judgement.begun(solution)
-    )
+    whole = judgement.better(solution.fit, 750, found, lambda: solution, lambda: judgement.stepped(solution))
     assert whole.seen == 750
     assert not whole.misses.any()
     np.testing.assert_array_equal(whole.losses[seen], found.losses[seen])
@@ -259,9 +257,7 @@ def test_where_closer_bounds_tell_the_risk_no_row_is_solved(loss):
     solution = solve(Fit.at_start(problem))
     metric = LogLoss(np.array([0, 1])) if isinstance(loss, Logistic) else Deviance(loss)
     judgement = Judgement(metric, problem.y, problem.weights)
-    found = judgement.better(
-        solution.fit, 48, None, lambda: solution, list, lambda: judgement.begun(solution)
-    )
+    found = judgement.better(solution.fit, 48, None, lambda: solution, lambda: judgement.stepped(solution))
     assert (found.solved, found.proven) == (0, True)
     assert not found.misses.any()
     exact = judgement.losses(leave_out(solution.fit, max_error=0, curvature=solution.curvature))

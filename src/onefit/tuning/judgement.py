@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike
 from onefit.leave_out.engine import (
     affords_all,
-    begin,
     cost_of_some,
     cost_of_telling,
     in_passing,
@@ -57,6 +56,14 @@ ALONE = 0.1  # seconds that rows on their own may take: a race between ten stren
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
+
+
+class Stepped(NamedTuple):
+    """All rows after a step: what goes on from there, and their losses then."""
+
+    state: State
+    losses: Array
+
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
@@ -132,9 +139,11 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick).found if self.sets is None else self.thoroughly(solution)
 
-    def begun(self, solution: Solution) -> State:
+    def stepped(self, solution: Solution) -> Stepped:
         """What is known of the rows at first, from which samples and all rows may go on."""
-        return begin(*solution, self.yardstick)
+        state = in_passing(*solution, self.yardstick)
+        state.max_error = KNOWN
+        return Stepped(state, self.losses(state.found))
 
     def thoroughly(
         self,
@@ -327,16 +336,15 @@ class Judgement:
         solution: Solution,
         count: int,
         before: Verdict | None = None,
-        stepped: Array | None = None,
-        begun: State | None = None,
+        stepped: Stepped | None = None,
     ) -> Verdict:
         """Judge by so many rows or more that are solved without themselves; only where ``is_sampled``.
 
-        Those of a smaller sample ``before`` are not solved again; ``stepped`` are the losses of all rows
-        after a step, and ``begun`` is what they go on from, where these are at hand.
+        Those of a smaller sample ``before`` are not solved again; ``stepped`` is what they go on from, where
+        that is at hand.
         """
-        stepped = self.losses(self.roughly(solution)) if stepped is None else stepped
-        n, covariates = len(self.order), self._covariates(solution.fit, stepped)
+        begun, losses = self.stepped(solution) if stepped is None else stepped
+        n, covariates = len(self.order), self._covariates(solution.fit, losses)
         count = max(count, int(UNNOTICED / cost_of_some(solution.fit, 1)))
         count = count if count < NEARLY_ALL * n else n
         rows, chance = drawn_by(covariates, self.weights, self.order, count)
@@ -344,7 +352,7 @@ class Judgement:
         if before is not None and before.off is not None:
             off, known, proven = before.off.copy(), before.losses.copy(), before.proven
         todo = rows[np.isnan(off[rows])]
-        anew = leave_some_out(begun or self.begun(solution), todo, self.yardstick)
+        anew = leave_some_out(begun, todo, self.yardstick)
         off[todo], known[todo] = anew.off, self._of_rows(todo, anew.eta)
         known[np.isinf(off)] = np.nan
         change = np.abs(np.diff(covariates)[:, 0])
@@ -369,8 +377,7 @@ class Judgement:
         count: int,
         before: Verdict | None,
         solved: Callable[[], Solution],
-        stepped: Callable[[], Array],
-        begun: Callable[[], State],
+        stepped: Callable[[], Stepped],
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves.
 
@@ -380,12 +387,13 @@ class Judgement:
         by_tenths = self._pays_by_tenths(fit, count, before)
         is_open = not fit.is_kinked and (before is None or not before.left_out)
         tries_bounds = is_open and not (by_tenths and take_less_than_bounds(fit))
-        if tries_bounds and (bounded := told_by_bounds(begun(), max(UNNOTICED, cost_of_some(fit, count)))):
+        within = max(UNNOTICED, cost_of_some(fit, count))
+        if tries_bounds and (bounded := told_by_bounds(stepped().state, within)):
             return self.verdict(bounded)._replace(settled=True)
         if by_tenths:
             alone = goes_by_column(fit) or go_together(fit)
             return self.by_tenths(fit, None if alone else solved().curvature, count, before)
-        return self.sample(solved(), count, before, stepped(), begun())
+        return self.sample(solved(), count, before, stepped())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:
         """About what it takes to judge by so many rows."""

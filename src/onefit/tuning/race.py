@@ -21,14 +21,13 @@ from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.leave_out.leads import Leads
-from onefit.leave_out.stages import State
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.judgement import FIRST, Judgement, Stepped
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
@@ -104,29 +103,27 @@ class _Entrant:
         return self.judgement.is_sampled(self.fit)
 
     @cached_property
-    def begun(self) -> State:
+    def stepped(self) -> Stepped:
         """What single rows are left out from, as they are at the nearest strength where they were."""
-        others = [one for one in self.others if "begun" in one.__dict__]
+        others = [one for one in self.others if "stepped" in one.__dict__]
         near = min(others, key=lambda one: abs(one.place - self.place), default=None)
-        verdict = self.path.verdicts[self.place]
-        known = None if verdict is None else verdict.begun
-        own = self.solution
-        if known is not None and known.fit is own.fit and known.curvature is own.curvature:
-            found = known
-            found.max_error = KNOWN
-        else:
-            found = self.judgement.begun(own)
+        found = self._stepped_before or self.judgement.stepped(self.solution)
         if near is not None:
-            found.leads = Leads.of(near.begun.found, near.begun.leads)
+            begun = near.stepped.state
+            found.state.leads = Leads.of(begun.found, begun.leads)
         return found
 
-    @cached_property
-    def stepped(self) -> Array:
-        """Losses of all rows after a step."""
-        known = self.path.verdicts[self.place]
-        if known is not None and not known.left_out and not known.misses.any():
-            return known.losses
-        return self.judgement.losses(self.judgement.roughly(self.solution))
+    @property
+    def _stepped_before(self) -> Stepped | None:
+        """What the path has left of that, if it was kept, and is of the same solution."""
+        verdict, own = self.path.verdicts[self.place], self.solution
+        state = None if verdict is None else verdict.begun
+        if verdict is None or state is None or state.fit is not own.fit:
+            return None
+        if state.curvature is not own.curvature:
+            return None
+        state.max_error = KNOWN
+        return Stepped(state, verdict.losses)
 
     @cached_property
     def seconds(self) -> float:
@@ -252,7 +249,7 @@ class _Race:
         if self._is_in_part(j):
             one, known = self.entrants[j], self.verdicts[j]
             self.verdicts[j] = self.judgement.better(
-                one.fit, count, known, lambda: one.solution, lambda: one.stepped, lambda: one.begun
+                one.fit, count, known, lambda: one.solution, lambda: one.stepped
             )
         else:
             self.verdicts[j] = self._thorough(j)
@@ -280,7 +277,7 @@ class _Race:
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
-        begun = self.entrants[j].begun if self.judgement.sets is None else None
+        begun = self.entrants[j].stepped.state if self.judgement.sets is None else None
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart, begun)
         if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))

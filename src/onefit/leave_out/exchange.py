@@ -1,4 +1,4 @@
-"""Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the pattern of a fit.
+"""Minima of quadratic models with an ℓ1 part, one for each left-out problem, from the nearest known pattern.
 
 At first all coordinates that should leave or enter do so at once (Kostreva 1978), until for some rounds there
 were no fewer of them (Júdice and Pires 1994); patterns may go round in circles.  What has not ended goes
@@ -10,8 +10,9 @@ violates its bound most enters.  The objective falls from one pattern to the nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -93,6 +94,19 @@ class KinkedModels(ABC):
         found.inverse_slack[left] = again.inverse_slack
         found.exchanges[left] += again.exchanges
         return found
+
+    def nearer(self, start: Array) -> Self:
+        """The same models from another start (q, a), where fewer coordinates should move from there."""
+        fewer = replace(self, start=start)._changes_at_start() < self._changes_at_start()
+        return replace(self, start=np.where(fewer, start, self.start))
+
+    def _changes_at_start(self) -> Array:
+        """How many coordinates should leave or enter each pattern at first: (a,)."""
+        every = np.arange(self.start.shape[1])
+        _, on, signs = self._at_start(every)
+        free, *_ = self._free(every, on, signs)
+        moved = exchanges(on, signs, free, self.bound, nonnegative=self.nonnegative)
+        return np.where(np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0), np.inf)
 
     def determined(self, found: Minima) -> Mask:
         """Problems that have settled on a pattern of which their own row does not hold a direction alone.

@@ -7,6 +7,7 @@ problem of Wang et al. 2018, eq. 11), and losses with kinks and a ridge penalty.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,8 +17,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work, pivots_of_a_row
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import follow_kinks, follow_lasso
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.result import SolvedWithout
 from onefit.leave_out.tableau import Watched
 from onefit.penalties import SeparablePenalty
@@ -55,15 +58,19 @@ class Paths:
         lasso = self._coordinates
         return Watched.of(lasso.restate(self.fit) if isinstance(lasso, LassoCoordinates) else self.fit)
 
-    def follow(self, rows: Index) -> Followed:
-        """Follow some rows; those without an end are left out of the answer."""
+    def follow(self, rows: Index, leads: Leads | None = None) -> Followed:
+        """Follow some rows; those without an end are left out of the answer.
+
+        ``leads`` are where they went at a strength near by, which only the lasso itself makes use of.
+        """
         if rows.size == 0:
             return Followed({}, {})
         if self.fit.problem.loss.is_kinked:
             return _off_kinks(self.fit, rows)
-        found, lasso = _along_lasso(self._watched, rows), self._coordinates
+        lasso = self._coordinates
         if not isinstance(lasso, LassoCoordinates):
-            return found
+            return _along_lasso(self._watched, rows, {} if leads is None else leads.ends(rows))
+        found = _along_lasso(self._watched, rows, {})
 
         def back(ends: dict[int, SolvedWithout]) -> dict[int, SolvedWithout]:
             return {
@@ -114,8 +121,8 @@ def _lasso(problem: Problem) -> LassoCoordinates | Problem | None:
     return problem if isinstance(problem.penalty, SeparablePenalty) else LassoCoordinates.of(problem)
 
 
-def _along_lasso(watched: Watched, rows: Index) -> Followed:
-    fit, ends = watched.fit, follow_lasso.leave_out_by_exchange(watched, rows)
+def _along_lasso(watched: Watched, rows: Index, leads: Mapping[int, Direction]) -> Followed:
+    fit, ends = watched.fit, follow_lasso.leave_out_by_exchange(watched, rows, leads)
 
     def by_row(which: Index) -> dict[int, SolvedWithout]:
         coef = np.zeros((which.size, fit.coef.size))

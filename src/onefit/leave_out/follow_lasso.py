@@ -14,15 +14,17 @@ pattern, whatever the size of the support; ``exchange`` goes from pattern to pat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.curvature import Direction
 from onefit.leave_out.exchange import QuadraticModels
 from onefit.leave_out.optimality import Optimality
-from onefit.leave_out.tableau import Watched
+from onefit.leave_out.tableau import Watched, WorkingSet
 
 ROUNDS = 4  # times that columns which turn out to join may be added
 
@@ -44,7 +46,9 @@ class LassoEnds(NamedTuple):
     solved: Mask
 
 
-def leave_out_by_exchange(watched: Watched, rows: Index) -> LassoEnds:
+def leave_out_by_exchange(
+    watched: Watched, rows: Index, leads: Mapping[int, Direction] | None = None
+) -> LassoEnds:
     """Leave single rows out of a least-squares fit with a separable ℓ1 part, exactly.
 
     Parameters
@@ -54,6 +58,9 @@ def leave_out_by_exchange(watched: Watched, rows: Index) -> LassoEnds:
         part.  Those that turn out to join are watched from then on.
     rows : (r,) int array
         Rows to leave out, each on its own.
+    leads : mapping, optional
+        Parameters without some of the rows at a strength near by: a row starts from their pattern where it
+        is nearer to its own than that of the fit.
 
     Returns
     -------
@@ -75,18 +82,23 @@ def leave_out_by_exchange(watched: Watched, rows: Index) -> LassoEnds:
     >>> ends.coef, ends.intercept, ends.exchanges, ends.solved
     (array([[0.]]), array([2.]), array([1]), array([ True]))
     """
-    ends, joining = _follow_all(watched, rows)
+    leads = {} if leads is None else leads
+    if leads:
+        watched.join(np.any([lead.coef != 0 for lead in leads.values()], axis=0))
+    ends, joining = _follow_all(watched, rows, leads)
     for _ in range(ROUNDS):
         missed, before = np.flatnonzero(~ends.solved), len(watched.columns)
         watched.join(joining)
         if missed.size == 0 or len(watched.columns) == before:
             break
-        again, joining = _follow_all(watched, rows[missed])
+        again, joining = _follow_all(
+            watched, rows[missed], _came_to(ends, rows, missed, len(watched.fit.coef))
+        )
         ends = _merged(ends, missed, again)
     return ends
 
 
-def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
+def _follow_all(watched: Watched, rows: Index, leads: Mapping[int, Direction]) -> tuple[LassoEnds, Mask]:
     """Refits on the columns that are watched, and those that should have been among them."""
     fit, columns = watched.fit, np.sort(watched.columns)
     f = fit.problem.lost_shares(rows)
@@ -98,7 +110,7 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
             continue
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
             models = QuadraticModels.at_fit(table, rows[part])
-            found = models.minima()
+            found = _led(models, table, rows[part], leads).minima()
             own_coef, level[part] = table.coefficients(found.x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
             came[part], exchanges[part] = models.determined(found), found.exchanges
@@ -107,6 +119,27 @@ def _follow_all(watched: Watched, rows: Index) -> tuple[LassoEnds, Mask]:
     judged = Optimality(watched, columns).of(rows[some], coef[some], level[some])
     solved[ended], predicted[ended] = judged.solved, judged.own
     return LassoEnds(columns, coef, level, predicted, exchanges, came, solved), judged.joining
+
+
+def _came_to(ends: LassoEnds, rows: Index, which: Index, p: int) -> dict[int, Direction]:
+    """Where some of the rows have come to, those that have come anywhere."""
+    found = {}
+    for k in which[ends.came[which]].tolist():
+        coef = np.zeros(p)
+        coef[ends.columns] = ends.coef[k]
+        found[int(rows[k])] = Direction(coef, ends.intercept[k])
+    return found
+
+
+def _led(
+    models: QuadraticModels, table: WorkingSet, rows: Index, leads: Mapping[int, Direction]
+) -> QuadraticModels:
+    """The problems of some rows, from where these went before if that is nearer."""
+    start, led = models.start.copy(), False
+    for j, i in enumerate(rows.tolist()):
+        if i in leads:
+            start[:, j], led = table.parameters(leads[i].coef, float(leads[i].intercept)), True
+    return models.nearer(start) if led else models
 
 
 def _of_one_curvature(f: Array, *, curved: bool) -> list[Index]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,29 +14,42 @@ from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
 
 
+class Lead(NamedTuple):
+    """Parameters without a row, and those of the fit that it left."""
+
+    end: Direction
+    fit: Direction
+
+    @property
+    def move(self) -> Direction:
+        """How they moved."""
+        return Direction(self.end.coef - self.fit.coef, self.end.intercept - self.fit.intercept)
+
+
 @dataclass(frozen=True, eq=False)
 class Leads:
-    """How parameters move when single rows leave, by row."""
+    """Where parameters went when single rows left, by row."""
 
-    moves: Mapping[int, Direction]
+    known: Mapping[int, Lead]
 
     @classmethod
     def of(cls, found: LeftOut, before: Leads | None = None) -> Leads | None:
         """What is known of a fit, and from ``before`` of other rows; None where nothing is."""
-        fit = found.fit
-        moves = {
-            k: Direction(one.coef - fit.coef, one.intercept - fit.intercept)
-            for k, one in found.solved.items()
-        }
+        fit = Direction(found.fit.coef, found.fit.intercept)
+        known = {k: Lead(Direction(one.coef, one.intercept), fit) for k, one in found.solved.items()}
         if before is None:
-            return cls(moves) if moves else None
-        return cls({**before.moves, **moves})
+            return cls(known) if known else None
+        return cls({**before.known, **known})
+
+    def ends(self, rows: Index) -> dict[int, Direction]:
+        """Parameters without some of the rows, as they were there."""
+        return {k: self.known[k].end for k in rows.tolist() if k in self.known}
 
     def points(self, fit: Fit, rows: Index) -> dict[int, Direction]:
         """Parameters from which some of the rows may go on beside a fit."""
-        known = {k: self.moves[k] for k in rows.tolist() if k in self.moves}
+        moves = {k: self.known[k].move for k in rows.tolist() if k in self.known}
         return {
-            k: Direction(fit.coef + move.coef, fit.intercept + move.intercept) for k, move in known.items()
+            k: Direction(fit.coef + move.coef, fit.intercept + move.intercept) for k, move in moves.items()
         }
 
     def predictors(self, fit: Fit, rows: Index, K: Curvature) -> Array:
@@ -43,6 +57,6 @@ class Leads:
         coef = np.zeros((*fit.coef.shape, len(rows)))
         level = np.zeros((*fit.intercept.shape, len(rows)))
         for j, k in enumerate(rows.tolist()):
-            if k in self.moves:
-                coef[..., j], level[..., j] = self.moves[k]
+            if k in self.known:
+                coef[..., j], level[..., j] = self.known[k].move
         return fit.eta[..., None] + K.predict(Direction(coef, level))

@@ -368,7 +368,7 @@ class State:
 
     def follow(self, which: Index) -> None:
         """Follow rows along exact paths; where one ends without a proof, a refit starts."""
-        solved, near = self._paths.follow(which)
+        solved, near = self._paths.follow(which, self.leads)
         self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
         rows = np.array([*solved, *near], dtype=np.intp)
         eta = [one.eta for one in (*solved.values(), *near.values())]

@@ -139,9 +139,9 @@ class Judgement:
         """Left-out predictors that are good enough to tell strengths apart."""
         return in_passing(*solution, self.yardstick).found if self.sets is None else self.thoroughly(solution)
 
-    def stepped(self, solution: Solution) -> Stepped:
+    def stepped(self, solution: Solution, leads: Leads | None = None) -> Stepped:
         """What is known of the rows at first, from which samples and all rows may go on."""
-        state = in_passing(*solution, self.yardstick)
+        state = in_passing(*solution, self.yardstick, leads)
         state.max_error = KNOWN
         return Stepped(state, self.losses(state.found))
 
@@ -214,7 +214,7 @@ class Judgement:
         if self._begins_by_tenths(solution.fit):
             return self.by_tenths(*solution, FIRST)
         if self.is_full(solution.fit):
-            return self.sample(solution, FIRST)
+            return self.sample(solution, FIRST, stepped=self.stepped(solution, leads))
         some = self._begins_by_steps(solution)
         return self.by_some_steps(solution) if some else self.by_step(solution, leads)
 
@@ -361,7 +361,7 @@ class Judgement:
         finest = 0.0 if proven else resolution(*mean_and_error(found.losses, self.weights))
         bounded = not np.any(np.isinf(off) & (self.weights > 0))  # nothing bounds a row that has no refit
         error = max(found.error, finest) if bounded else np.inf
-        return found._replace(error=error, proven=proven, off=off)
+        return found._replace(error=error, proven=proven, off=off, begun=begun)
 
     @property
     def _everyone(self) -> Index:

@@ -107,10 +107,10 @@ class _Entrant:
         """What single rows are left out from, as they are at the nearest strength where they were."""
         others = [one for one in self.others if "stepped" in one.__dict__]
         near = min(others, key=lambda one: abs(one.place - self.place), default=None)
-        found = self._stepped_before or self.judgement.stepped(self.solution)
-        if near is not None:
-            begun = near.stepped.state
-            found.state.leads = Leads.of(begun.found, begun.leads)
+        begun = None if near is None else near.stepped.state
+        leads = None if begun is None else Leads.of(begun.found, begun.leads)
+        found = self._stepped_before or self.judgement.stepped(self.solution, leads)
+        found.state.leads = leads or found.state.leads
         return found
 
     @property
@@ -118,9 +118,9 @@ class _Entrant:
         """What the path has left of that, if it was kept, and is of the same solution."""
         verdict, own = self.path.verdicts[self.place], self.solution
         state = None if verdict is None else verdict.begun
-        if verdict is None or state is None or state.fit is not own.fit:
+        if verdict is None or state is None or verdict.left_out:
             return None
-        if state.curvature is not own.curvature:
+        if state.fit is not own.fit or state.curvature is not own.curvature:
             return None
         state.max_error = KNOWN
         return Stepped(state, verdict.losses)

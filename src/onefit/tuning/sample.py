@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
     apart : (n,) or (n, c) array or None
         Linear predictors of rows that were left out together with others, NaN elsewhere.
     begun : State or None
-        What is known of the rows, where steps were taken for all of them.
+        What is known of the rows, where steps were taken for all of them, or some were left out alone.
     least : (n,) array or None
         Losses that the left-out ones are no smaller than, where that is all that is known.
     """

@@ -275,6 +275,8 @@ class Walk:
         if verdict is None or verdict.begun is None:
             return
         self.leads = Leads.of(verdict.begun.found, self.leads)
+        if verdict.left_out:  # of which no more is asked
+            self.seen.verdicts[place] = verdict._replace(begun=None)
         if not self.kept.is_small(NUMBERS * solution.fit.problem.n):
             for j, one in judged(self.seen.verdicts).items():
                 self.seen.verdicts[j] = one if j == lowest else one._replace(begun=None)

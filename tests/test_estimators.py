@@ -199,6 +199,16 @@ def test_lasso_path_judges_like_onefit_loo(diabetes):
     assert tuned.loo_.value == tuned.risk_path_[list(tuned.alphas_).index(tuned.alpha_)]
 
 
+@pytest.mark.parametrize("model", [LassoLOO(), ElasticNetLOO(), RidgeLOO(), LassoLOO(cv=3)], ids=repr)
+def test_a_response_of_one_column_is_one_response(diabetes, model):
+    X, y = diabetes
+    one, column = clone(model).fit(X[:80], y[:80]), clone(model).fit(X[:80], y[:80, None])
+    assert column.coef_.shape == (X.shape[1],)
+    np.testing.assert_array_equal(column.coef_, one.coef_)
+    np.testing.assert_array_equal(column.predict(X), one.predict(X))
+    assert column.loo_.value == one.loo_.value
+
+
 def test_several_l1_ratios_keep_the_best(diabetes):
     X, y = diabetes
     risks = {r: ElasticNetLOO(20, l1_ratio=r).fit(X, y).risk_path_.min() for r in (0.3, 0.9)}

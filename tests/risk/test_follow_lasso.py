@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit import _linalg
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import optimality
 from onefit.leave_out.follow import Paths
@@ -54,6 +55,24 @@ def test_every_row(penalty, mean_scaled, weigh, fit_intercept):
     X, y = _data()
     ends = _check(_fit(X, y, penalty, weigh(40), fit_intercept, mean_scaled), most_unsolved=0.1)
     assert ends.exchanges.max() > 1
+
+
+def test_rows_start_from_where_they_went_before_where_that_is_nearer():
+    """Near the sample rows go round from the pattern of the fit, while few columns come and go on a path."""
+    X, y = _data(40, 200)
+    strong, weak = (_fit(X, y, L1(strength)) for strength in (0.4, 0.3))
+    assert weak.tangent.size > 30
+    before, rows = _check(strong), np.arange(40)
+    leads = {}
+    for i in rows[before.came].tolist():
+        coef = np.zeros(200)
+        coef[before.columns] = before.coef[i]
+        leads[i] = Direction(coef, before.intercept[i])
+    alone, led = _check(weak), leave_out_by_exchange(Watched.of(weak), rows, leads)
+    both = alone.solved & led.solved
+    assert led.solved.sum() >= alone.solved.sum() > 30
+    np.testing.assert_allclose(led.own[both], alone.own[both], atol=1e-8 * np.abs(weak.eta).max())
+    assert led.exchanges.sum() < 0.5 * alone.exchanges.sum()
 
 
 def test_in_every_storage(store):

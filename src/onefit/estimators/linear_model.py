@@ -99,6 +99,7 @@ class LinearModel(BaseEstimator):
             y_numeric=not of_classes,
             multi_output=self._several_targets,
         )
+        given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given  # as in scikit-learn
         check_magnitude(X)
         weights = check_weights(sample_weight, X)
         if of_classes:

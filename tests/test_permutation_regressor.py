@@ -58,10 +58,12 @@ def test_ridge_is_ridge_of_that_strength(shape, outputs, fit_intercept, weigh):
     weights = weigh(len(y))
     model = PermutationRegressor(fit_intercept=fit_intercept, random_state=0).fit(X, y, weights)
     ridge = Ridge(alpha=model.lambda_, fit_intercept=fit_intercept).fit(X, y, weights)
-    assert np.shape(model.coef_) == (*outputs, shape[1])
-    np.testing.assert_allclose(model.coef_, ridge.coef_.reshape(np.shape(model.coef_)), rtol=1e-6, atol=1e-8)
+    several = outputs if outputs != (1,) else ()  # a response of one column is one response
+    assert np.shape(model.coef_) == (*several, shape[1])
+    np.testing.assert_allclose(model.coef_, ridge.coef_.reshape(*several, -1), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(model.intercept_, ridge.intercept_, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(model.predict(X), ridge.predict(X).reshape(y.shape), rtol=1e-6, atol=1e-7)
+    predicted = ridge.predict(X).reshape(-1, *several)
+    np.testing.assert_allclose(model.predict(X), predicted, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(40, 6), (20, 50)])

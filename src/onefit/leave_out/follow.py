@@ -69,7 +69,9 @@ class Paths:
             return _off_kinks(self.fit, rows)
         lasso = self._coordinates
         if not isinstance(lasso, LassoCoordinates):
-            return _along_lasso(self._watched, rows, {} if leads is None else leads.ends(rows))
+            changes = pivots_of_a_row(self.fit.problem.n, self.fit.tangent.size)
+            ends = {} if leads is None else leads.ends(self.fit, rows, changes)
+            return _along_lasso(self._watched, rows, ends)
         found = _along_lasso(self._watched, rows, {})
 
         def back(ends: dict[int, SolvedWithout]) -> dict[int, SolvedWithout]:

@@ -41,9 +41,16 @@ class Leads:
             return cls(known) if known else None
         return cls({**before.known, **known})
 
-    def ends(self, rows: Index) -> dict[int, Direction]:
-        """Parameters without some of the rows, as they were there."""
-        return {k: self.known[k].end for k in rows.tolist() if k in self.known}
+    def ends(self, fit: Fit, rows: Index, changes: float) -> dict[int, Direction]:
+        """Parameters without some of the rows, as they were there.
+
+        Of those where fewer coordinates of the fit than so many changes have come or gone since.
+        """
+        on = fit.coef != 0
+        known = {k: self.known[k] for k in rows.tolist() if k in self.known}
+        return {
+            k: lead.end for k, lead in known.items() if np.count_nonzero(on != (lead.fit.coef != 0)) < changes
+        }
 
     def points(self, fit: Fit, rows: Index) -> dict[int, Direction]:
         """Parameters from which some of the rows may go on beside a fit."""

@@ -135,6 +135,22 @@ def test_columns_that_enter_join_after_a_round(loss, penalty, store, monkeypatch
         assert np.all(np.abs(one.eta - refits) <= one.bounds + CERTIFIED)
 
 
+def test_few_columns_join_where_rows_move_far():
+    """Nearly all columns pull at rows of separated classes that are on their way, and hardly any stay."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 800))
+    y = (X[:, :2].sum(axis=1) + 0.5 * rng.logistic(size=40) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L1(0.001), X, y, np.ones(40)))).fit
+    watched, rows = Watched.of(fit), np.arange(40)
+    first = len(watched.columns)
+    ends = proximal.iterate(watched, rows, 1.0)
+    assert first < len(watched.columns) < 2.5 * first
+    assert ends.settled.sum() >= 12
+    for i in rows[ends.settled][::3]:
+        refit = without(fit, int(i)).eta[i]
+        assert ends.eta[i] == pytest.approx(refit, abs=1e-6 * np.abs(fit.eta).max())
+
+
 def test_ends_go_on_from_where_they_are():
     fit = sparse_counts(Logistic(), L1(0.4), np.asarray)
     rows = np.arange(4, 40)

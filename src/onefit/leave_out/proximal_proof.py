@@ -152,14 +152,21 @@ class Proof:
 
 
 def entering(run: RowProblems, eligible: Mask) -> Mask:
-    """Columns off the working set that should join it where the problems are: (p,)."""
+    """Columns off the working set that should join it where the problems are: (p,).
+
+    Those that pull most, where there are more than the set has already: on the way of rows that move far
+    nearly all columns pull, of which hardly any stay.
+    """
     fit, which = run.table.fit, np.flatnonzero(np.isfinite(run.eta).all(axis=0))
     l1, _ = fit.problem.separable.strengths(eligible.shape)
     sizes = np.abs(_linalg.transposed_times(fit.problem.X, run.slopes(which)))
-    bound = np.multiply.outer(l1, run.keep[which])
-    found = eligible & np.any(sizes > (1.0 + ON_BOUND) * bound, axis=1)
-    found[run.table.columns] = False
-    return found
+    excess = sizes - (1.0 + ON_BOUND) * np.multiply.outer(l1, run.keep[which])
+    most = excess.max(axis=1, initial=0.0)
+    most[~eligible] = most[run.table.columns] = 0.0
+    found = np.argsort(-most, kind="stable")[: len(run.table.columns)]
+    joining = np.zeros(len(eligible), dtype=bool)
+    joining[found[most[found] > 0]] = True
+    return joining
 
 
 def _lowest(run: RowProblems, *, curved: bool) -> Array:

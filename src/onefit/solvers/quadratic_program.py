@@ -178,7 +178,8 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     """Solve the dual linear program: min Σ_k c_k δ_k over the parts δ_k of the duals in their intervals.
 
     The multipliers of Fᵀ g = 0 are the coefficients.  Linear programs are solved to absolute tolerances: in
-    units of the largest dual and of the largest kink, those of weights and response change nothing.
+    units of each column, of the largest dual and of the largest kink, those of X, weights and response change
+    nothing.
     """
     m, of_duals, of_kinks = len(program.kinks), _largest(program.ends), _largest(program.kinks)
     low, high = program.ends[:, :-1], program.ends[:, 1:]
@@ -189,6 +190,8 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     most = np.where(np.isneginf(low) & np.isfinite(high), 0.0, high - np.where(np.isfinite(low), low, 0.0))
     free = np.flatnonzero(l2 == 0)
     F = sp.hstack([sp.csr_array(program.X)[:, free], sp.csr_array(program.extra)], format="csr")
+    sizes = abs(F).max(axis=0).toarray().ravel()
+    F = sp.csr_array(F @ sp.diags_array(1.0 / np.where(sizes > 0, sizes, 1.0)))
     which, _ = np.nonzero(part)
     for method in ("highs", "highs-ipm", "highs-ds"):  # where one has numerical trouble another may have none
         found = linprog(

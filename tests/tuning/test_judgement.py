@@ -145,11 +145,11 @@ def test_single_precision_judges_a_strength_where_a_factor_is_dear(strength):
     metric = LogLoss(np.array([0, 1]))
     judgement = Judgement(metric, problem.y, np.ones(1000))
     solution = solve(Fit.at_start(problem))
-    rough = judgement.by_step(solution)
+    rough = judgement.stepped(solution)
     assert not solution.curvature.is_factored
     exact = leave_out(solution.fit, max_error=np.inf)
     np.testing.assert_allclose(rough.losses, judgement.losses(exact), rtol=1e-3, atol=1e-5)
-    known = judgement.roughly(solution)
+    known = rough.state.found
     assert np.isfinite(known.bounds).all() == (strength > 1)
     for i in np.flatnonzero(np.isfinite(known.bounds))[::200]:
         refit = solve(Fit.at_start(problem.without(np.array([i])))).fit.eta[i]

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.leave_out.leads import Leads
 from onefit.losses import EpsilonInsensitive, Logistic, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2
@@ -91,7 +90,7 @@ def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(walked.coefs[j], solution.fit.coef, atol=1e-8)
         verdict = judgement.first(solution, leads)
-        leads = None if verdict.begun is None else Leads.of(verdict.begun.found, leads)
+        leads = verdict.leads
         np.testing.assert_allclose(walked.losses[:, j], verdict.losses, rtol=1e-6, atol=1e-10)
         expected = mean_and_error(verdict.losses, ones)
         assert (walked.risks[j], walked.std_errors[j]) == pytest.approx(expected)

@@ -171,7 +171,7 @@ def _refine_needed(state: State, affordable: float) -> None:
 def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Leads | None = None) -> State:
     """One step and its bounds, and more for rows that it is too long for, where all rows are cheap.
 
-    For races along a path: patterns are not checked.
+    For races along a path: patterns are not checked.  Whoever goes on is asked for ``KNOWN``.
     """
     known = in_single(curvature) if _is_for_forms_alone(fit) else curvature
     state = State.of(fit, None, known, yardstick, IN_A_RACE, FEW_PROBES)
@@ -184,7 +184,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
             state.follow(strained)
     elif not fit.is_kinked:
         repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < UNNOTICED
-        state.max_error = KNOWN if repeats else IN_A_RACE  # which ends the race for a strength
+        state.max_error = KNOWN if repeats else IN_A_RACE
         state.prove()
         if cost_of_closer_bounds(fit, curvature, fit.problem.n).seconds < UNNOTICED:
             state.prove_closely(UNNOTICED)
@@ -192,6 +192,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
             state.repeat_steps(wanting.which[: wanting.needed])
     else:
         state.shorten(state.trusted)
+    state.max_error = KNOWN
     return state
 
 

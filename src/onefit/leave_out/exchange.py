@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -60,6 +60,31 @@ class Minima:
         return np.where(self.on, self.free, 0.0)
 
 
+class Round(NamedTuple):
+    """Some models on patterns of theirs.
+
+    Attributes
+    ----------
+    free : (q, b) array
+        Minima there, and off the patterns what the kinks hold.
+    tau, inverse_slack : (b,) arrays
+        Of ``Minima``.
+    moved : (q, b) bool array
+        What should leave or enter.
+    """
+
+    free: Array
+    tau: Array
+    inverse_slack: Array
+    moved: Mask
+
+    @property
+    def changes(self) -> Array:
+        """How many coordinates should leave or enter, without end where there is no minimum: (b,)."""
+        finite = np.isfinite(self.free).all(axis=0)
+        return np.where(finite, np.count_nonzero(self.moved, axis=0), np.inf)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KinkedModels(ABC):
     """Quadratic models with an ℓ1 part, however they are solved on a pattern.
@@ -72,11 +97,14 @@ class KinkedModels(ABC):
         What the kinks can hold; zero where there is none.
     nonnegative : bool
         Whether kinks hold whatever would go below zero.
+    first : Round or None
+        All models on the patterns that they start with, where they were looked at.
     """
 
     start: Array
     bound: Array
     nonnegative: bool = False
+    first: Round | None = None
 
     @abstractmethod
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
@@ -97,16 +125,19 @@ class KinkedModels(ABC):
 
     def nearer(self, start: Array) -> Self:
         """The same models from another start (q, a), where fewer coordinates should move from there."""
-        fewer = replace(self, start=start)._changes_at_start() < self._changes_at_start()
-        return replace(self, start=np.where(fewer, start, self.start))
-
-    def _changes_at_start(self) -> Array:
-        """How many coordinates should leave or enter each pattern at first: (a,)."""
         every = np.arange(self.start.shape[1])
-        _, on, signs = self._at_start(every)
-        free, *_ = self._free(every, on, signs)
-        moved = exchanges(on, signs, free, self.bound, nonnegative=self.nonnegative)
-        return np.where(np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0), np.inf)
+        here, there = (
+            one._round(every, *one._at_start(every)[1:]) for one in (self, replace(self, start=start))
+        )
+        fewer = there.changes < here.changes
+        nearest = Round(*(np.where(fewer, *parts) for parts in zip(there, here, strict=True)))
+        return replace(self, start=np.where(fewer, start, self.start), first=nearest)
+
+    def _round(self, which: Index, on: Mask, signs: Array) -> Round:
+        """Some models on patterns, and what should leave or enter these."""
+        free, tau, inverse_slack = self._free(which, on, signs)
+        moved = exchanges(on, signs, free, self.bound[:, which], nonnegative=self.nonnegative)
+        return Round(free, tau, inverse_slack, moved)
 
     def determined(self, found: Minima) -> Mask:
         """Problems that have settled on a pattern of which their own row does not hold a direction alone.
@@ -132,23 +163,23 @@ class KinkedModels(ABC):
         return unknown, on, np.where(held, np.sign(x), 0.0)
 
     def _exchange(self) -> Minima:
-        todo, bound = np.arange(self.start.shape[1]), self.bound
+        todo, now = np.arange(self.start.shape[1]), self.first
         found, on, signs = self._at_start(todo)
         least, waited = np.full(todo.size, np.inf), np.zeros(todo.size)
         while todo.size:
-            free, found.tau[todo], found.inverse_slack[todo] = self._free(todo, on, signs)
-            moved = exchanges(on, signs, free, bound, nonnegative=self.nonnegative)
-            finite, changes = np.isfinite(free).all(axis=0), np.count_nonzero(moved, axis=0)
+            now = now or self._round(todo, on, signs)
+            free, found.tau[todo], found.inverse_slack[todo], moved = now
+            changes, now = now.changes, None
             waited = np.where(changes < least, 0, waited + 1)
             least = np.minimum(least, changes)
-            goes_on = finite & (changes > 0) & (waited < PATIENCE)
+            goes_on = np.isfinite(changes) & (changes > 0) & (waited < PATIENCE)
             found.exchanges[todo] += changes > 0
             if not goes_on.all():
                 done, ended = todo[~goes_on], ~goes_on
                 found.free[:, done], found.on[:, done] = free[:, ended], on[:, ended]
-                found.settled[done] = (finite & (changes == 0))[ended]
+                found.settled[done] = changes[ended] == 0
                 todo, least, waited = todo[goes_on], least[goes_on], waited[goes_on]
-                on, signs, bound = on[:, goes_on], signs[:, goes_on], bound[:, goes_on]
+                on, signs = on[:, goes_on], signs[:, goes_on]
                 free, moved = free[:, goes_on], moved[:, goes_on]
             on, signs = exchanged(on, signs, free, moved)
         return found

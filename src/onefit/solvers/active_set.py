@@ -83,8 +83,9 @@ class ActiveSet(Support):
     def start_at(self, coef: Array, l1: Array) -> None:
         """Begin on the support of coefficients that are near the optimum for some strengths."""
         columns = np.flatnonzero(coef)
-        columns = columns[~self._store.constant(self._store.slots(columns))]
-        self.slots, self._l1 = self._store.slots(columns), l1
+        slots = self._store.slots(columns)
+        varies = ~self._store.constant(slots)
+        columns, self.slots, self._l1 = columns[varies], slots[varies], l1
         self.signs, self._beta = np.sign(coef[columns]), coef[columns]
         self._refactor()
         self._forget_residual()

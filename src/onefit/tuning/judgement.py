@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -48,7 +48,7 @@ from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.tuning.from_below import from_below, is_bounded_from_below
-from onefit.tuning.sample import Verdict, drawn_by, from_sample
+from onefit.tuning.sample import Stepped, Verdict, drawn_by, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
@@ -56,13 +56,6 @@ ALONE = 0.1  # seconds that rows on their own may take: a race between ten stren
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
-
-
-class Stepped(NamedTuple):
-    """All rows after a step: what goes on from there, and their losses then."""
-
-    state: State
-    losses: Array
 
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
@@ -135,14 +128,9 @@ class Judgement:
             return own
         return clustered(own, self.weights[rows], self._units)[0]
 
-    def roughly(self, solution: Solution) -> LeftOut:
-        """Left-out predictors that are good enough to tell strengths apart."""
-        return in_passing(*solution, self.yardstick).found if self.sets is None else self.thoroughly(solution)
-
     def stepped(self, solution: Solution, leads: Leads | None = None) -> Stepped:
         """What is known of the rows at first, from which samples and all rows may go on."""
         state = in_passing(*solution, self.yardstick, leads)
-        state.max_error = KNOWN
         return Stepped(state, self.losses(state.found))
 
     def thoroughly(
@@ -213,10 +201,16 @@ class Judgement:
         """What is known of a strength at little cost, with what is known of rows near by."""
         if self._begins_by_tenths(solution.fit):
             return self.by_tenths(*solution, FIRST)
+        if not self.is_full(solution.fit) and self._begins_by_steps(solution):
+            return self.by_some_steps(solution)
+        if self.sets is not None:
+            return self._by_sets(solution, self.sets)
+        begun = self.stepped(solution, leads)
         if self.is_full(solution.fit):
-            return self.sample(solution, FIRST, stepped=self.stepped(solution, leads))
-        some = self._begins_by_steps(solution)
-        return self.by_some_steps(solution) if some else self.by_step(solution, leads)
+            verdict = self.sample(solution, FIRST, stepped=begun)
+        else:
+            verdict = self.verdict(begun.state.found)._replace(begun=begun)
+        return verdict._replace(leads=Leads.of(begun.state.found, leads))
 
     def _begins_by_steps(self, solution: Solution) -> bool:
         """Whether a strength is judged by the steps of some rows before anything else."""
@@ -288,13 +282,6 @@ class Judgement:
         verdict = from_sample(known, rows, chance, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows), apart=apart)
 
-    def by_step(self, solution: Solution, leads: Leads | None = None) -> Verdict:
-        """Judge by steps for all rows."""
-        if self.sets is not None:
-            return self._by_sets(solution, self.sets)
-        state = in_passing(*solution, self.yardstick, leads)
-        return self.verdict(state.found)._replace(begun=state)
-
     def _by_sets(self, solution: Solution, sets: Folds) -> Verdict:
         """Judge by fits without each set: near their optima, where that takes far less."""
         if not pay_roughly(solution.fit, sets):
@@ -361,7 +348,7 @@ class Judgement:
         finest = 0.0 if proven else resolution(*mean_and_error(found.losses, self.weights))
         bounded = not np.any(np.isinf(off) & (self.weights > 0))  # nothing bounds a row that has no refit
         error = max(found.error, finest) if bounded else np.inf
-        return found._replace(error=error, proven=proven, off=off, begun=begun)
+        return found._replace(error=error, proven=proven, off=off)
 
     @property
     def _everyone(self) -> Index:

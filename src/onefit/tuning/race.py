@@ -27,9 +27,9 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.judgement import FIRST, Judgement, Stepped
+from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
-from onefit.tuning.sample import Verdict, beside, halfway, judged
+from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
 REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
@@ -117,13 +117,10 @@ class _Entrant:
     def _stepped_before(self) -> Stepped | None:
         """What the path has left of that, if it was kept, and is of the same solution."""
         verdict, own = self.path.verdicts[self.place], self.solution
-        state = None if verdict is None else verdict.begun
-        if verdict is None or state is None or verdict.left_out:
+        begun = None if verdict is None else verdict.begun
+        if begun is None or begun.state.fit is not own.fit or begun.state.curvature is not own.curvature:
             return None
-        if state.fit is not own.fit or state.curvature is not own.curvature:
-            return None
-        state.max_error = KNOWN
-        return Stepped(state, verdict.losses)
+        return begun
 
     @cached_property
     def seconds(self) -> float:

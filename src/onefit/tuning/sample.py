@@ -14,12 +14,20 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, chances, deviations, spread, unseen
+from onefit.leave_out.leads import Leads
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.stages import State
 from onefit.numerics import EPS, TINY, resolution
 from onefit.risk.means import mean_and_error
 
 CONFIDENCE = 0.95
+
+
+class Stepped(NamedTuple):
+    """All rows after a step: what goes on from there, and their losses then."""
+
+    state: State
+    losses: Array
 
 
 class Verdict(NamedTuple):
@@ -47,8 +55,10 @@ class Verdict(NamedTuple):
         none was solved.
     apart : (n,) or (n, c) array or None
         Linear predictors of rows that were left out together with others, NaN elsewhere.
-    begun : State or None
-        What is known of the rows, where steps were taken for all of them, or some were left out alone.
+    begun : Stepped or None
+        What a race goes on from, where a step was taken for all rows.
+    leads : Leads or None
+        Where rows went that were left out alone, for strengths near by.
     least : (n,) array or None
         Losses that the left-out ones are no smaller than, where that is all that is known.
     """
@@ -62,7 +72,8 @@ class Verdict(NamedTuple):
     settled: bool = False
     off: Array | None = None
     apart: Array | None = None
-    begun: State | None = None
+    begun: Stepped | None = None
+    leads: Leads | None = None
     least: Array | None = None
 
     @property

@@ -211,6 +211,7 @@ class Walk:
         if self.grid.falls_above(np.array(self.seen.risks)):  # solvers want a first strength
             for solution in map(_in_the_middle, solve_path(self._stronger())):
                 self.seen.add(solution.fit, self._first(solution), strongest=True)
+                self._keep(0, solution)
 
     def _stronger(self) -> Iterator[Problem]:
         for strength in self.grid.stronger.tolist():
@@ -272,11 +273,9 @@ class Walk:
         """Keep what others may go on from: a solution, and what is known of its rows."""
         lowest, verdict = self.seen.least_but_bounds, self.seen.verdicts[place]
         self.kept.keep(solution, is_lowest=lowest == place)
-        if verdict is None or verdict.begun is None:
+        if verdict is None or verdict.leads is None:
             return
-        self.leads = Leads.of(verdict.begun.found, self.leads)
-        if verdict.left_out:  # of which no more is asked
-            self.seen.verdicts[place] = verdict._replace(begun=None)
+        self.leads, self.seen.verdicts[place] = verdict.leads, verdict._replace(leads=None)
         if not self.kept.is_small(NUMBERS * solution.fit.problem.n):
             for j, one in judged(self.seen.verdicts).items():
                 self.seen.verdicts[j] = one if j == lowest else one._replace(begun=None)

@@ -32,7 +32,7 @@ from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.penalties.programs import Coordinatewise
 from onefit.problem import Problem, some_sets
-from onefit.solvers.stationary import sizes_of_gradients
+from onefit.solvers.stationary import holds_strictly, sizes_of_gradients
 
 SETTLED, SETTLED_QUADRATIC = 1e-9, 1e-10  # last change of η, relative to the size of Newton steps in a row
 MAX_STEPS = 60  # with one factor
@@ -256,7 +256,8 @@ class FoldProblems:
     def _penalty_holds(self, point: Point) -> Mask:
         """Whether minus the gradient of the loss is a subgradient of the penalty at the point: (f,)."""
         gradient, size = self._loss_gradient(point)
-        return self.fit.problem.penalty.is_stationary(point.coef, gradient, size=size)
+        stays = self.fit.problem.penalty.is_stationary(point.coef, gradient, size=size)
+        return stays & holds_strictly(self.fit, point.coef, gradient, size)
 
     def _coordinates_hold(self, point: Point, drift: Array) -> Mask:
         """The same of a sum over coefficients: free ones end stationary, others may drift until then: (f,).
@@ -269,9 +270,10 @@ class FoldProblems:
         off = ~fit.tangent.support[:, None]
         room = np.where(off, np.multiply.outer(self._norms, np.where(known, drift, 0.0) / self.keeps), 0.0)
         ends = [np.where(off, gradient + side * room, -own) for side in (-1.0, 1.0)]
-        return known & np.all(
-            [fit.problem.penalty.is_stationary(point.coef, end, size=size) for end in ends], axis=0
-        )
+        stays = known & holds_strictly(fit, point.coef, np.where(off, gradient, -own), size)
+        for end in ends:
+            stays &= fit.problem.penalty.is_stationary(point.coef, end, size=size)
+        return stays
 
     def _loss_gradient(self, point: Point) -> tuple[Array, Array]:
         """Gradient of the loss of each problem, beside a penalty that keeps all of its strength; its size."""

@@ -23,7 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
-from onefit.leave_out.loose import strictly_held
+from onefit.leave_out.straight_rows import strictly_held
 from onefit.losses import PiecewiseLinear
 from onefit.solvers.kinks import size_of_duals
 

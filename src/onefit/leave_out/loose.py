@@ -28,15 +28,17 @@ import scipy.linalg
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature import Curvature, Pinned, factor
 from onefit.fit import Fit
+from onefit.leave_out.joining import StraightFace, is_held, straight_faces
 from onefit.leave_out.loose_programs import ProgramFace, penalty_ridge
 from onefit.leave_out.optima import SAME, Optima, null_space
+from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
-from onefit.numerics import CERTIFIED, INSIDE, ON_BOUND, TINY
-from onefit.penalties import Conic, Polyhedral, SeparablePenalty
+from onefit.numerics import CERTIFIED, ON_BOUND, TINY
+from onefit.penalties import Polyhedral, SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
+from onefit.solvers.stationary import holds_strictly, least_sizes, sizes_of_gradients
 
 
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
@@ -219,35 +221,13 @@ def is_determined(fit: Fit) -> bool:
     return not open_faces(fit) and is_held(fit)
 
 
-def is_held(fit: Fit, K: Curvature | None = None) -> bool:
-    """Whether kinks strictly hold a fit of straight pieces beside a conic penalty: it is then the only one.
-
-    Rows inside their kinks have to determine what is free, and no group or singular value may join at no
-    cost.  Others, whose optima are found, or whose ℓ2 part leaves one optimum, are not asked.
-    """
-    penalty, gradient = fit.problem.penalty, fit.gradient
-    if not isinstance(fit.problem.loss, PiecewiseLinear) or not isinstance(penalty.without_ridge(), Conic):
-        return True
-    if np.all(penalty_ridge(fit) > 0) or not fit.problem.has_one_output:
-        return True
-    K = factor(fit) if K is None else K
-    K = K.inner if isinstance(K, Pinned) else K  # with any curvature on the rows that kinks hold
-    (least, most), tie = interval_of_duals(fit), ON_BOUND * max(size_of_duals(fit), TINY)
-    inside = (gradient > least + tie) & (gradient < most - tie)
-    if not K.is_definite or not inside[fit.pinned].all():
-        return False
-    size = float(np.abs(fit.coef).max(initial=0.0)) / max(float(np.abs(fit.loss_gradient).max()), TINY)
-    beyond = penalty.prox(fit.coef - size * (1.0 + INSIDE) * fit.loss_gradient, size)  # what would join
-    return penalty.tangent(beyond).size == fit.tangent.size
-
-
 def open_faces(fit: Fit, *, is_definite: bool = True) -> list[Optima]:
     """The optima of each output that has several, or of all where they are coupled.
 
     Where K is not definite, columns inside depend on each other, as two dummies do without the rows that have
-    neither.  Where nothing is penalised solvers start from zero, and end at the smallest.
+    neither.
     """
-    faces = _faces(fit, (is_definite and not _may_be_straight(fit)) or fit.has_free_directions)
+    faces = _faces(fit, (is_definite and not _may_be_straight(fit)) or starts_from_zero(fit))
     optima: list[Any] = [Together(fit, faces)] if faces and fit.problem.is_coupled else faces
     return [one for one in optima if not one.is_point]
 
@@ -262,10 +242,15 @@ def _faces(fit: Fit, is_definite: bool) -> list[Any]:
     """The optima of each output, where there may be several."""
     if _is_of_program(fit) and (is_straight(fit) or _has_straight_pieces(fit)):
         return [_of_program(fit)]
+    curves = _is_of_program(fit) and not fit.problem.loss.has_kinks
+    if curves and not (is_definite and _is_strict(fit)):
+        penalty: Any = fit.problem.penalty.without_ridge()
+        many = len(penalty.thresholds(fit.coef)) > 0  # rows, by the square of the columns
+        return [StraightFace.of(fit) if many else _of_program(fit)]
     if is_straight(fit):
         return [Face.of(fit)]
     if isinstance(fit.problem.loss, PiecewiseLinear) or not _has_patterns(fit):
-        return []
+        return straight_faces(fit)
     tied = _open_columns(fit)
     if is_definite:
         tied &= fit.coef == 0
@@ -275,6 +260,23 @@ def _faces(fit: Fit, is_definite: bool) -> list[Any]:
     )
     outputs = np.full_like(outputs, outputs.any()) if fit.problem.is_coupled else outputs
     return [Face.of(fit, *output) for output in np.argwhere(outputs).tolist()]
+
+
+def _is_strict(fit: Fit) -> bool:
+    """Whether kinks hold by more than rounding what is not free."""
+    free = fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient)  # what solvers leave of it
+    gradient = (fit.loss_gradient - free)[:, None]
+    size = sizes_of_gradients(fit.problem, gradient, np.array([np.linalg.norm(fit.gradient)]))
+    size = np.maximum(size, least_sizes(fit)[:, None])
+    return bool(holds_strictly(fit, fit.coef[:, None], gradient, size)[0])
+
+
+def starts_from_zero(fit: Fit) -> bool:
+    """Whether solvers start from zero and end at the smallest optimum: where a direction has no penalty.
+
+    Bounds stop them elsewhere.
+    """
+    return fit.has_free_directions and not _is_of_program(fit)
 
 
 def _has_patterns(fit: Fit) -> bool:
@@ -336,36 +338,3 @@ def _is_of_program(fit: Fit) -> bool:
     polyhedral = isinstance(problem.penalty.without_ridge(), Polyhedral)
     known = polyhedral and not isinstance(problem.penalty, SeparablePenalty)
     return known and problem.has_one_output and _linalg.has_columns(problem.X)
-
-
-def interval_of_duals(fit: Fit) -> tuple[Array, Array]:
-    """Slopes of the pieces that adjoin the kink nearest to each row: (n,) each."""
-    kinks, slopes = _pieces(fit)
-    return _two_of(slopes, np.abs(kinks - fit.eta[:, None]).argmin(axis=1))
-
-
-def ends_of_pieces(fit: Fit) -> tuple[Array, Array]:
-    """Ends of the piece that each row is on, by its slope: (n,) each."""
-    kinks, slopes = _pieces(fit)
-    edge = np.full(len(kinks), np.inf)
-    ends = np.column_stack([-edge, kinks, edge])
-    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
-
-
-def _pieces(fit: Fit) -> tuple[Array, Array]:
-    """Corners and weighted slopes of each row's loss."""
-    loss, y = fit.problem.loss, fit.problem.y
-    assert isinstance(loss, PiecewiseLinear)
-    return loss.kinks(y), loss.slopes(y) * fit.problem.weights[:, None]
-
-
-def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
-    """Two neighbours in each row of a matrix."""
-    rows = np.arange(len(values))
-    return values[rows, first], values[rows, first + 1]
-
-
-def strictly_held(dual: Array, least: Array, most: Array, on_kink: Mask, tie: float) -> Mask:
-    """Problems, along the last axis, in which a row strictly inside its kink holds the intercept."""
-    inside = on_kink & (dual > least + tie) & (dual < most - tie)
-    return np.asarray(inside.any(axis=0))

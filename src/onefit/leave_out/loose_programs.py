@@ -21,6 +21,7 @@ from onefit.numerics import INSIDE, ON_BOUND
 from onefit.penalties import Polyhedral
 from onefit.penalties.base import ZERO
 from onefit.penalties.programs import PiecewiseRows
+from onefit.solvers.stationary import STATIONARY, least_sizes
 
 PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
@@ -99,7 +100,7 @@ def _of_penalty(fit: Fit, rows: PiecewiseRows, A: Array, eta: Array) -> tuple[Ma
     u = _inner_duals(A, owed, least, most, on, size)
     if u is None:
         return np.zeros(count, dtype=bool), np.full(count, -np.inf), np.full(count, np.inf)
-    tie = ON_BOUND * size
+    tie = max(ON_BOUND * size, STATIONARY * float(least_sizes(fit).max(initial=0.0)))
     inside = on & (u > least + tie) & (u < most - tie)
     edge = np.full((count, 1), np.inf)
     ends = np.hstack([-edge, rows.kinks, edge])
@@ -115,6 +116,7 @@ def _inner_duals(A: Array, owed: Array, least: Array, most: Array, on: Mask, siz
     if size == 0:
         return None
     rest = (owed - A[~on].T @ least[~on]) / size
+    rest = A[on].T @ np.linalg.lstsq(A[on].T, rest)[0]  # the rest is what solvers leave of free gradients
     low, high = least[on] / size, most[on] / size
     eye = np.eye(kinked.size)
     below, above = np.isfinite(low), np.isfinite(high)

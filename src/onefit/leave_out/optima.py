@@ -68,9 +68,9 @@ class Optima(ABC):
         return far
 
 
-def null_space(Z: Array) -> Array:
-    """A basis of the moves that change none of some rows: (f, k)."""
+def null_space(Z: Array, share: float | None = None) -> Array:
+    """A basis of the moves that change none of some rows, by more than rounding or a share: (f, k)."""
     sizes = np.abs(Z).max(axis=0, initial=0.0)
     sizes[sizes == 0] = 1.0
     R = np.linalg.qr(Z / sizes, mode="r")  # of the same null space, and smaller
-    return scipy.linalg.null_space(R) / sizes[:, None]
+    return scipy.linalg.null_space(R, share) / sizes[:, None]

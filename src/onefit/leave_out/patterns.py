@@ -30,21 +30,15 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work, newton_step
 from onefit.curvature import Curvature, Direction, Dual, Pinned, Primal, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
-from onefit.leave_out.loose import (
-    ends_of_pieces,
-    interval_of_duals,
-    is_determined,
-    is_straight,
-    room_of_intercept,
-    strictly_held,
-)
+from onefit.leave_out.loose import is_determined, is_straight, room_of_intercept
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
+from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals, strictly_held
 from onefit.leave_out.vertex import held_up_to
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
-from onefit.solvers.stationary import sizes_of_gradients
+from onefit.solvers.stationary import holds_strictly, sizes_of_gradients
 
 MARGIN = 1e-12  # relative room that a sign must have, against rounding
 
@@ -276,4 +270,5 @@ def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:
         return np.ones(len(moved.rows), dtype=bool)
     gradient = _linalg.transposed_times(fit.problem.X, moved.gradient) / (1.0 - moved.share)
     size = sizes_of_gradients(fit.problem, gradient, np.linalg.norm(moved.gradient, axis=0))
-    return fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)
+    stays = fit.problem.penalty.is_stationary(moved.coef, gradient, size=size)
+    return stays & (is_straight(fit) | holds_strictly(fit, moved.coef, gradient, size))

@@ -24,7 +24,8 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature, Direction, curved_along
 from onefit.fit import Fit
-from onefit.leave_out.loose import is_held, is_straight, open_faces, reach_of_optima
+from onefit.leave_out.joining import is_held
+from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, starts_from_zero
 from onefit.leave_out.optima import Optima
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, ON_BOUND, SNAP, TINY
@@ -205,8 +206,8 @@ def bound_at(
         size = float(np.max(np.abs(fit.eta), initial=0.0)) + problem.unit
         short = change.max(initial=0.0) <= CERTIFIED * size
         found = (2.0 * change[rows] if short else _bound_by_curvature(solution, gradient, step, rows)) + far
-    if not faces and _may_be_blind(fit, K) and not fit.has_free_directions:
-        found[_off_the_range(fit, K, rows)] = np.inf  # where nothing is penalised, solvers start from zero
+    if not faces and _may_be_blind(fit, K) and not starts_from_zero(fit):
+        found[_off_the_range(fit, K, rows)] = np.inf
     return found
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.fit import Fit
-from onefit.numerics import rounding_of_slack
+from onefit.numerics import INSIDE, TINY, rounding_of_slack
+from onefit.penalties import SeparablePenalty
+from onefit.penalties.programs import Coordinatewise
 from onefit.problem import Problem
 
 ROUNDING = 1e-3  # size of the terms of a gradient that counts as one, relative to their norm
@@ -19,6 +21,32 @@ def is_stationary(fit: Fit) -> bool:
     gradient, steepest = fit.loss_gradient[:, None], np.array([np.linalg.norm(fit.gradient)])
     size = np.maximum(sizes_of_gradients(fit.problem, gradient, steepest), least_sizes(fit)[:, None])
     return bool(fit.problem.penalty.is_stationary(fit.coef[:, None], gradient, STATIONARY, size)[0])
+
+
+def holds_strictly(fit: Fit, coef: Array, gradient: Array, size: Array) -> Mask:
+    """Whether kinks hold strictly what is not free in a fit: (r,).
+
+    What they only just hold may be as good elsewhere where columns depend on each other: nothing pulls at
+    the bound of a coefficient whose column is zero in all rows.  Subgradients of a penalty whose kinks have
+    finite slopes are strictly inside if they stay subgradients a little farther from the middle, the
+    gradient of its smooth piece; bounds hold if gradients may be off by twice what is none.  Penalties of one
+    kink at zero a coefficient are not asked.
+
+    Parameters
+    ----------
+    coef, gradient, size : (p, r) arrays
+        Of r problems with the penalty and the pattern of the fit, and minus subgradients there.
+    """
+    penalty, tangent = fit.problem.penalty, fit.tangent
+    if isinstance(penalty, SeparablePenalty):
+        return np.ones(coef.shape[1], dtype=bool)
+    ridge = penalty.ridge(fit.coef.shape)[:, None]
+    if isinstance(penalty.without_ridge(), Coordinatewise):
+        room = np.where(~tangent.support[:, None] & (ridge == 0), 2.0 * STATIONARY * size + TINY, 0.0)
+        ends = (gradient - room, gradient + room)
+        return np.all([penalty.is_stationary(coef, end, STATIONARY, size) for end in ends], axis=0)
+    middle = tangent.gradient[:, None] + ridge * (coef - fit.coef[:, None])
+    return penalty.is_stationary(coef, gradient + INSIDE * (gradient + middle), STATIONARY, size)
 
 
 def least_sizes(fit: Fit) -> Array:

@@ -1,0 +1,42 @@
+"""Rows of a loss of straight pieces: the piece or the kink of each, and what its dual may be there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onefit._typing import Array, Index, Mask
+from onefit.fit import Fit
+from onefit.losses import PiecewiseLinear
+
+
+def interval_of_duals(fit: Fit) -> tuple[Array, Array]:
+    """Slopes of the pieces that adjoin the kink nearest to each row: (n,) each."""
+    kinks, slopes = _pieces(fit)
+    return _two_of(slopes, np.abs(kinks - fit.eta[:, None]).argmin(axis=1))
+
+
+def ends_of_pieces(fit: Fit) -> tuple[Array, Array]:
+    """Ends of the piece that each row is on, by its slope: (n,) each."""
+    kinks, slopes = _pieces(fit)
+    edge = np.full(len(kinks), np.inf)
+    ends = np.column_stack([-edge, kinks, edge])
+    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
+
+
+def _pieces(fit: Fit) -> tuple[Array, Array]:
+    """Corners and weighted slopes of each row's loss."""
+    loss, y = fit.problem.loss, fit.problem.y
+    assert isinstance(loss, PiecewiseLinear)
+    return loss.kinks(y), loss.slopes(y) * fit.problem.weights[:, None]
+
+
+def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
+    """Two neighbours in each row of a matrix."""
+    rows = np.arange(len(values))
+    return values[rows, first], values[rows, first + 1]
+
+
+def strictly_held(dual: Array, least: Array, most: Array, on_kink: Mask, tie: float) -> Mask:
+    """Problems, along the last axis, in which a row strictly inside its kink holds the intercept."""
+    inside = on_kink & (dual > least + tie) & (dual < most - tie)
+    return np.asarray(inside.any(axis=0))

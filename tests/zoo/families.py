@@ -366,6 +366,11 @@ def _groups(s):
     return np.arange(s.X.shape[1]) // 3
 
 
+def _trend(s):
+    """Second differences, or first ones of two columns or one."""
+    return penalties.TrendFilter(1, s.l1) if s.X.shape[1] > 2 else penalties.FusedLasso(s.l1)
+
+
 def _ranked(s):
     return np.linspace(1.0, 0.2, s.X.shape[1])
 
@@ -383,7 +388,7 @@ PENALTIES: dict[str, Callable[[Setting], Any]] = {
     "GroupLasso": lambda s: penalties.GroupLasso(_groups(s), 0.7 * s.l1),
     "SparseGroupLasso": lambda s: penalties.SparseGroupLasso(_groups(s), 0.7 * s.l1, s.mix),
     "FusedLasso": lambda s: penalties.FusedLasso(s.l1) + penalties.L2(1e-3 * s.l1),
-    "TrendFilter": lambda s: penalties.TrendFilter(1, s.l1) + penalties.L2(1e-3 * s.l1),
+    "TrendFilter": lambda s: _trend(s) + penalties.L2(1e-3 * s.l1),
     "Slope": lambda s: penalties.Slope(_ranked(s), s.l1),
     "NuclearNorm": lambda s: penalties.NuclearNorm(_matrix(s), s.l1),
     "Box": lambda s: penalties.Box(0.0, 1.0) + penalties.L2(s.l2),

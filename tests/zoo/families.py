@@ -366,9 +366,11 @@ def _groups(s):
     return np.arange(s.X.shape[1]) // 3
 
 
-def _trend(s):
-    """Second differences, or first ones of two columns or one."""
-    return penalties.TrendFilter(1, s.l1) if s.X.shape[1] > 2 else penalties.FusedLasso(s.l1)
+def _differences(s, order):
+    """Differences of neighbours, or fewer times where columns are few; one has none."""
+    order = min(order, s.X.shape[1] - 1)
+    own = penalties.TrendFilter(order - 1, s.l1) if order else penalties.L1(s.l1)
+    return own + penalties.L2(1e-3 * s.l1)
 
 
 def _ranked(s):
@@ -387,8 +389,8 @@ PENALTIES: dict[str, Callable[[Setting], Any]] = {
     "ElasticNet": lambda s: penalties.ElasticNet(s.l1, s.mix),
     "GroupLasso": lambda s: penalties.GroupLasso(_groups(s), 0.7 * s.l1),
     "SparseGroupLasso": lambda s: penalties.SparseGroupLasso(_groups(s), 0.7 * s.l1, s.mix),
-    "FusedLasso": lambda s: penalties.FusedLasso(s.l1) + penalties.L2(1e-3 * s.l1),
-    "TrendFilter": lambda s: _trend(s) + penalties.L2(1e-3 * s.l1),
+    "FusedLasso": lambda s: _differences(s, 1),
+    "TrendFilter": lambda s: _differences(s, 2),
     "Slope": lambda s: penalties.Slope(_ranked(s), s.l1),
     "NuclearNorm": lambda s: penalties.NuclearNorm(_matrix(s), s.l1),
     "Box": lambda s: penalties.Box(0.0, 1.0) + penalties.L2(s.l2),

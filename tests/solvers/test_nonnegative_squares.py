@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import nnls
 from sklearn.linear_model import ElasticNet as Reference
 
 from onefit.fit import Fit
@@ -58,7 +59,40 @@ def test_it_is_that_of_another_solver(alpha, ratio):
     np.testing.assert_allclose(found.eta, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_problems_with_other_bounds_or_without_a_penalty_are_none():
+def _columns(kind, rng, n, p):
+    X = rng.normal(size=(n, p))
+    if kind == "levels":
+        return np.hstack([np.eye(5)[rng.integers(0, 5, n)], X])
+    if kind == "copies":
+        return np.hstack([X, X[:, ::2]])
+    if kind == "units":
+        return X * 10.0 ** rng.uniform(-8.0, 8.0, p)
+    if kind == "far":
+        return X + 1e5
+    if kind == "constant":
+        return np.hstack([np.zeros((n, 1)), X, np.full((n, 1), 3.0)])
+    return rng.normal(size=(n, 3)) @ rng.normal(size=(3, p))
+
+
+@pytest.mark.parametrize("kind", ["levels", "copies", "units", "far", "constant", "of rank three"])
+@pytest.mark.parametrize(("n", "p"), [(40, 12), (20, 40)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_without_a_penalty_it_is_that_of_lawson_and_hanson(kind, n, p, intercept):
+    """Centred by the weights; with more columns than rows they are interpolated."""
+    rng = np.random.default_rng(n + p)
+    X, weights = _columns(kind, rng, n, p), rng.integers(1, 4, n).astype(float)
+    y = X[:, :3].sum(axis=1) / np.abs(X[:, :3].sum(axis=1)).max() + rng.normal(size=n)
+    problem = Problem(Squared(), Box(lower=0.0), X, y, weights, np.array(intercept))
+    found = solve(Fit.at_start(problem)).fit
+    root = np.sqrt(weights)
+    if intercept:
+        X, y = X - np.average(X, axis=0, weights=weights), y - np.average(y, weights=weights)
+    residual = nnls(root[:, None] * X, root * y, maxiter=10**4)[1]
+    assert np.all(found.coef >= 0)
+    assert found.objective == pytest.approx(0.5 * residual**2, rel=1e-9, abs=1e-12 * (weights @ y**2))
+
+
+def test_problems_with_other_bounds_are_none():
     problem = _problem(L1(0.5))
-    for penalty in (L1(0.5), L1(0.5) + Box(lower=0.1), L1(0.5) + Box(lower=0.0, upper=1.0), Box(lower=0.0)):
+    for penalty in (L1(0.5), L1(0.5) + Box(lower=0.1), L1(0.5) + Box(lower=0.0, upper=1.0)):
         assert not are_nonnegative_squares(replace(problem, penalty=penalty))

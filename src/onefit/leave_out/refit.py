@@ -180,8 +180,12 @@ def judged_at(solution: Solution, judged: Index) -> Anew:
 
 
 def _solutions_from(fit: Fit, removed: Index, start: Direction | None) -> Iterator[Solution]:
-    """Refits from a start that is thought to be near, from the fit, and from the constant model."""
+    """Refits from a start that is thought to be near, from the fit, and from the constant model.
+
+    Where a direction has no penalty all of them start there.
+    """
     attempts: list[dict[str, Any]] = [{"start": start}, {"start": None}, {"warm": False}]
-    for attempt in attempts[start is None :]:
+    first = int(start is None)
+    for attempt in attempts[first : first + 1 if fit.has_free_directions else None]:
         with suppress(SolverError):
             yield solution_without(fit, removed, **attempt)

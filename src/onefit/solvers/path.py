@@ -272,7 +272,7 @@ def _strengths(problem: Problem) -> tuple[Array, Array]:
 
 
 def are_nonnegative_squares(problem: Problem) -> bool:
-    """Whether a problem is one of least squares with coefficients not below zero, each with a penalty.
+    """Whether a problem is one of least squares with coefficients not below zero.
 
     And whether all columns may be held densely, with their products.
     """
@@ -281,8 +281,7 @@ def are_nonnegative_squares(problem: Problem) -> bool:
     if not squares or not isinstance(bounded, Box) or not _linalg.has_columns(problem.X):
         return False
     lower, upper = bounded.bounds((p,))
-    l1, l2 = _strengths(problem)
-    return bool(max(n, p) * p <= DENSE and np.all((lower == 0) & (upper == np.inf) & (l1 + l2 > 0)))
+    return bool(max(n, p) * p <= DENSE and np.all((lower == 0) & (upper == np.inf)))
 
 
 def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:

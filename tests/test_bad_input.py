@@ -261,13 +261,6 @@ def test_sign_constraints_on_several_outputs(data, model):
         onefit.loo(model.fit(X, y), X, y)
 
 
-def test_lasso_with_several_outputs(data):
-    X, y = data
-    Y = np.column_stack([y, y**2])
-    with pytest.raises(onefit.UnsupportedModelError, match="2 outputs"):
-        onefit.loo(Lasso(0.1).fit(X, Y), X, Y)
-
-
 def test_other_rows(data):
     X, y = data
     for model in (Ridge(), Lasso(0.05), LinearRegression()):

@@ -137,6 +137,13 @@ class Fit:
         known = {"eta": self.eta[rows], "gradient": self.gradient[rows], "pinned": self.pinned[rows]}
         return Fit(few, coef, self.intercept).known(**known)
 
+    @cached_property
+    def apart(self) -> list[Fit]:
+        """The fit of each of several outputs that nothing ties together."""
+        own = [self.problem.of_output(k) for k in range(self.problem.n_outputs)]
+        fits = zip(own, self.coef.T, self.intercept, strict=True)
+        return [Fit(problem, coef.copy(), level) for problem, coef, level in fits]
+
     def known(self, **values: Any) -> Self:
         """Take values of ``eta`` and the like that a solver has at hand, instead of computing them."""
         self.__dict__.update(values)

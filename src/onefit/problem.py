@@ -18,7 +18,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
-from onefit.penalties import Penalty, SeparablePenalty
+from onefit.penalties import Penalty, SeparablePenalty, Strengths
 from onefit.pieces import Pieces
 
 
@@ -212,6 +212,21 @@ class Problem:
     def is_coupled(self) -> bool:
         """Whether the loss ties the outputs of a row together: its second derivatives are (n, c, c)."""
         return isinstance(self.loss, CoupledLoss)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether there are several outputs that neither loss nor penalty ties together."""
+        separable = isinstance(self.penalty, SeparablePenalty)
+        return separable and not self.has_one_output and not self.is_coupled
+
+    def of_output(self, k: int) -> Problem:
+        """One of several outputs that nothing ties together."""
+        penalty = self.separable
+        if len(penalty.shape_of_strengths) > 1:
+            l1, l2 = penalty.strengths(self.coef_shape)
+            penalty = Strengths(l1=l1[:, k], l2=l2[:, k])
+        y = np.ascontiguousarray(self.y[:, k])
+        return replace(self, penalty=penalty, y=y, intercept=self.intercept[k])
 
     @property
     def n_coupled(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,10 @@ class Paths:
     fit: Fit
 
     @cached_property
+    def _outputs(self) -> list[Paths]:
+        return [Paths(one) for one in self.fit.apart] if self.fit.problem.is_apart else []
+
+    @cached_property
     def _coordinates(self) -> LassoCoordinates | Problem | None:
         return _lasso(self.fit.problem)
 
@@ -65,6 +69,10 @@ class Paths:
         """
         if rows.size == 0:
             return Followed({}, {})
+        if self._outputs:
+            own = [None if leads is None else leads.of_output(k) for k in range(len(self._outputs))]
+            each = zip(self._outputs, own, strict=True)
+            return _together(rows, [paths.follow(rows, lead) for paths, lead in each])
         if self.fit.problem.loss.is_kinked:
             return _off_kinks(self.fit, rows)
         lasso = self._coordinates
@@ -86,6 +94,8 @@ class Paths:
 def has_paths(fit: Fit) -> bool:
     """Whether rows can be followed out of this fit."""
     problem = fit.problem
+    if problem.is_apart:
+        return problem.loss.is_quadratic and not problem.loss.is_kinked and has_paths(fit.apart[0])
     if problem.is_balanced or not problem.has_one_output or not problem.loss.is_quadratic:
         return False
     if problem.loss.is_kinked:
@@ -102,6 +112,8 @@ def paths_share(fit: Fit) -> bool:
 def cost(fit: Fit, rows: int) -> Work:
     """What following so many rows takes, about."""
     n = fit.problem.n
+    if fit.problem.is_apart:
+        return reduce(Work.plus, [cost(one, rows) for one in fit.apart])
     if fit.problem.loss.is_kinked:
         return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
     k, p = fit.tangent.size, fit.problem.X.shape[1]
@@ -132,6 +144,20 @@ def _along_lasso(watched: Watched, rows: Index, leads: Mapping[int, Direction]) 
         return _by_row(rows[which], ends.own[which], coef, ends.intercept[which])
 
     return Followed(by_row(np.flatnonzero(ends.solved)), by_row(np.flatnonzero(ends.came & ~ends.solved)))
+
+
+def _together(rows: Index, outputs: list[Followed]) -> Followed:
+    """Rows that arrived in all outputs, and those that did not in some."""
+    solved, near = dict[int, SolvedWithout](), dict[int, SolvedWithout]()
+    for i in rows.tolist():
+        ends = [one.solved.get(i) or one.near.get(i) for one in outputs]
+        known = [end for end in ends if end is not None]
+        if len(known) < len(outputs):
+            continue
+        eta, level = (np.array([float(end[part]) for end in known]) for part in (0, 2))
+        arrived = all(i in one.solved for one in outputs)
+        (solved if arrived else near)[i] = SolvedWithout(eta, np.stack([end.coef for end in known], 1), level)
+    return Followed(solved, near)
 
 
 def _off_kinks(fit: Fit, rows: Index) -> Followed:

@@ -41,6 +41,13 @@ class Leads:
             return cls(known) if known else None
         return cls({**before.known, **known})
 
+    def of_output(self, k: int) -> Leads:
+        """Those of one of several outputs."""
+        parts = {
+            i: [Direction(one.coef[:, k], one.intercept[k]) for one in own] for i, own in self.known.items()
+        }
+        return Leads({i: Lead(*part) for i, part in parts.items()})
+
     def ends(self, fit: Fit, rows: Index, changes: float) -> dict[int, Direction]:
         """Parameters without some of the rows, as they were there.
 

@@ -86,6 +86,8 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
     problem = fit.problem
     if not is_patterned(fit):
         return np.ones(problem.n, dtype=bool)
+    if problem.is_apart:
+        return np.all([pattern_stays(one, eta[:, k]) for k, one in enumerate(fit.apart)], axis=0)
     if not problem.has_one_output:
         return problem.weights == 0
     if problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty):

@@ -52,12 +52,13 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
     ``by_products`` is what steps without a factor take, where there is none.
     """
     found, anew = list[tuple[Work, Way]](), refit_cost(fit)
+    along = sets is None and paths_share(fit)
     if not fit.problem.loss.is_kinked and fit.problem.self_concordance() is not None:
         if sets is None and proximal.applies(fit):
-            if not paths_share(fit):
+            if not along:
                 found.append((proximal.cost(fit), Way.ITERATE))
                 found.append((proximal.cost_of_look(fit).times(FURTHER), Way.FINER))
-        elif not fit.is_kinked or fit.problem.penalty.pieces is Pieces.QUADRATIC:
+        elif not fit.is_kinked or (fit.problem.penalty.pieces is Pieces.QUADRATIC and not along):
             found.append((by_products or cost_of_chords(fit, sets), Way.REPEAT))
             if sets is None and not fit.is_kinked:
                 found.append((by_products or cost_of_chords(fit, sets), Way.FINER))

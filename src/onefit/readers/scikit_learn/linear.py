@@ -69,12 +69,9 @@ def _ridge_classifier(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading
 def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     """½ Σ w r² / Σw + alpha (…): a mean, so the total penalty shrinks when a row leaves."""
     data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
-    if data.y[0].size > 1:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} with {data.y[0].size} outputs is not supported: fit one model an output"
-        )
+    y = data.y if data.y[0].size > 1 else data.y.reshape(-1)
     penalty = elastic_net(alpha_of(model) * data.total, mix_of(model))
-    return _least_squares(model, replace(data, y=data.y.reshape(-1)), penalty, mean_scaled=True)
+    return _least_squares(model, replace(data, y=y), penalty, mean_scaled=True)
 
 
 def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:

@@ -116,6 +116,18 @@ def test_a_weight_of_zero_removes_a_row(diabetes):
         np.testing.assert_allclose(whole.effective_df, part.effective_df, rtol=1e-9)
 
 
+@pytest.mark.parametrize("model", [Lasso(0.02, tol=1e-14), ElasticNet(0.02, tol=1e-14)], ids=repr)
+def test_a_row_that_outweighs_all_others_leaves_as_exactly_as_they(model):
+    """What is left of the weights, and so of the penalty, is no difference of two numbers near one."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(30, 4))
+    y, weights, others = X[:, 0] - X[:, 1] + rng.normal(size=30), np.full(30, 1e-6), np.arange(30) != 4
+    weights[4] = 1e6
+    refit = clone(model).fit(X[others], y[others], sample_weight=weights[others])
+    est = onefit.loo(model.fit(X, y, sample_weight=weights), X, y, sample_weight=weights)
+    assert est.predictions[4] == pytest.approx(refit.predict(X[[4]])[0], abs=1e-12)
+
+
 def test_weights_of_one_are_none(diabetes):
     X, y = diabetes
     ones = np.ones(len(y))

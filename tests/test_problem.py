@@ -76,6 +76,17 @@ def test_shares_that_leave_with_single_rows(problem):
     assert problem.refits_keep_the_rest == (problem.reweighed() == [])
 
 
+def test_what_a_refit_keeps_of_the_penalty_has_all_its_digits_beside_a_heavy_row():
+    weights = np.full(N, 1e-6)
+    weights[3] = 1e6
+    problem = Problem(Squared(), L2(1.0), np.ones((N, 1)), np.ones(N), weights, mean_scaled=True)
+    total = weights.sum()
+    removed = [np.array([3]), np.array([1, 3]), np.array([0]), np.arange(N)]
+    expected = np.array([11e-6, 10e-6, total - 1e-6, 0.0]) / total
+    np.testing.assert_allclose(problem.kept_shares(removed), expected, rtol=1e-14)
+    np.testing.assert_allclose(problem.kept_alone(np.array([0, 3])), expected[[2, 0]], rtol=1e-14)
+
+
 def test_rows_without_weight_may_have_an_infinite_loss():
     problem = Problem(Gamma(), L2(1.0), np.ones((3, 1)), np.ones(3), np.array([1.0, 0.0, 1.0]))
     eta = np.array([0.0, -1e4, 0.0])

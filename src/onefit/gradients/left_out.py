@@ -254,7 +254,7 @@ def gradient_2017(fit: Fit, by_row: Callable[[LeftOut], Array], rows: Index | No
     moved = reach * own  # θ̃ − θ
     for direction, amount in zip(step.rescaled.directions, step.rescaled.amounts, strict=True):
         moved = moved + np.outer(direction.coef, amount[rows])
-    owed = -reach * ((1.0 - problem.lost_shares(rows)) * r / slack)
+    owed = -reach * (problem.kept_alone(rows) * r / slack)
     return Cotangent(owed.sum(axis=1), np.sum(owed * moved, axis=1))
 
 

@@ -234,15 +234,16 @@ class QuadraticModels(KinkedModels):
         x, held = table.parameters(fit.coef, float(fit.intercept)), np.zeros(len(inside))
         held[: len(table.columns)] = -fit.loss_gradient[table.columns]
         pull, f = table.eliminated_rows(rows), fit.problem.lost_shares(rows)
+        kept = fit.problem.kept_alone(rows)
         change = slopes * pull
         if np.any(f):
             drift = table.eliminated(np.where(inside, table.held + table.l2 * x, 0.0)[:, None])
             change += drift * f
         own, leverage = (np.einsum("qa,qa->a", z[inside], part[inside]) for part in (change, pull))
         change += np.where(inside, x, held)[:, None]
-        tableau = Tableau(table.elimination, change[None], pull, 1.0 - f[None], d, own[None], leverage)
+        tableau = Tableau(table.elimination, change[None], pull, kept[None], d, own[None], leverage)
         start = np.repeat(np.where(inside, x, 0.0)[None], len(rows), axis=0).T  # in the order of products
-        return cls(tableau=tableau, start=start, bound=np.multiply.outer(1.0 - f, table.l1).T)
+        return cls(tableau=tableau, start=start, bound=np.multiply.outer(kept, table.l1).T)
 
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -102,7 +102,7 @@ class Optimality:
             np.subtract(problem.y[:, None], slope, out=slope)
             slope *= problem.weights[:, None]
             slope[place] = 0.0
-            block = _Block(here, 1.0 - problem.lost_shares(here), slope)
+            block = _Block(here, problem.kept_alone(here), slope)
             solved[part] = self._on(block, beta, joining) & self._off(block, joining)
         return EndsJudged(solved, joining, own)
 

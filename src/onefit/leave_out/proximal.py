@@ -198,7 +198,7 @@ class RowProblems:
         problem, weights = table.fit.problem, None
         if problem.is_balanced:
             weights = np.stack([problem.without(int(i)).weights for i in rows], axis=1)
-        keep, level = 1.0 - problem.lost_shares(rows), intercept + table.means @ beta
+        keep, level = problem.kept_alone(rows), intercept + table.means @ beta
         return cls(table, rows, weights, keep, beta, level, np.empty(0), is_fresh=False)
 
     def __post_init__(self) -> None:

@@ -108,3 +108,18 @@ def test_no_minimum_without_a_penalty():
     separated = replace(problem, y=(problem.X[:, 0] > 0) * 1.0)
     with pytest.raises(SolverError):
         sorted_faces.solve(Fit.at_start(separated))
+
+
+@pytest.mark.parametrize(("scale", "outlier"), [(1.0, 1e6), (1e3, 0.0), (1e5, 0.0)])
+def test_rows_that_all_start_where_their_loss_is_straight(scale, outlier):
+    """Nothing curves there, and the loss turns before clusters meet, or where none do."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 5))
+    y = scale * (X @ rng.normal(size=5) + rng.normal(size=24))
+    y[7] += outlier
+    problem = Problem(Huber(), Slope(np.linspace(3.0, 0.5, 5)), X, y, np.ones(24))
+    start = Fit.at_start(problem)
+    assert not np.any(start.hessian)
+    fit, other = sorted_faces.solve(start), quadratic_program.solve(start)
+    assert is_stationary(fit)
+    assert fit.objective <= other.objective * (1 + 1e-9)

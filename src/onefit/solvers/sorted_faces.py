@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import brentq
 
 from onefit import _linalg
 from onefit._typing import Array, Index
@@ -32,6 +33,7 @@ STEPS = 10  # a coefficient, and as many rows
 SETTLED = 1e-11  # Newton decrement, relative to the root of the constant model's objective, at which to stop
 SHRINKS = 0.1  # share of the last decrement that is progress where the objective tells none
 FLAT = 1e-13  # eigenvalue of a Hessian of unit diagonal, a direction, along which nothing curves
+FARTHEST = 1e50  # length, in units of the linear predictor, to which a straight step is followed
 SAME = 1e-12  # distance of lengths, relative, at which clusters meet together
 STATIONARY = 1e-9  # slope, relative to those of its column's terms, that is none
 
@@ -192,7 +194,8 @@ def _newton_step(fit: Fit, face: _Clusters, weights: Array, ridge: Array) -> _Fa
         gradient, bend = np.append(gradient, fit.intercept_gradient), np.append(bend, 0.0)
     hessian = _linalg.product(Z.T, Z * fit.hessian[:, None])
     hessian[np.diag_indices_from(hessian)] += bend
-    units = np.sqrt(np.maximum(hessian.diagonal(), TINY))
+    bent = hessian.diagonal()
+    units = np.sqrt(np.maximum(np.where(bent > 0, bent, np.einsum("na,na->a", Z, Z)), TINY))
     values, vectors = np.linalg.eigh(hessian / np.multiply.outer(units, units))
     along = vectors.T @ (gradient / units)
     curved = values > FLAT * len(values)
@@ -202,6 +205,11 @@ def _newton_step(fit: Fit, face: _Clusters, weights: Array, ridge: Array) -> _Fa
         step = np.where(flat, -along, 0.0)
     else:
         step = np.where(curved, -along / np.where(curved, values, 1.0), 0.0)
+    if flat.any():  # of a length that moves some row by one, where any moves
+        moves = (vectors @ step) / units
+        largest = np.abs(Z @ moves).max()
+        if largest > FLAT * (np.abs(Z) @ np.abs(moves)).max():
+            step = step / largest
     change = (vectors @ step) / units
     k = len(face.starts)
     return _FaceStep(change[:k], float(change[k:].sum()), -float(along @ step), bool(flat.any()))
@@ -275,12 +283,36 @@ def _moved(fit: Fit, face: _Clusters, step: _FaceStep) -> Fit | None:
     first = bisect_left(range(near), True, key=lambda k: line.slope(float(lengths[k]), 1.0) >= 0)
     if first == near and np.isfinite(most):
         return line.at(1.0) if line.slope(1.0, -1.0) <= 0 else _between(line, lengths[:near], 1.0)
+    start = float(lengths[first - 1]) if first else 0.0
     if first == len(lengths):
-        raise SolverError("the problem has no finite minimum: give every column a penalty")
+        return _turning(line, start, _behind(line, start))
     if line.slope(lengths[first], -1.0) > 0:
-        return _between(line, lengths[:first], float(lengths[first]))
+        end = float(lengths[first])
+        return _turning(line, start, end) if step.is_straight else _between(line, lengths[:first], end)
     together = np.abs(lengths - lengths[first]) <= SAME * lengths[first]
     return line.meeting_at(float(lengths[first]), pairs[together])
+
+
+def _behind(line: _Line, start: float) -> float:
+    """A length at which what did not curve where it started rises, behind the last meeting.
+
+    Raises
+    ------
+    SolverError
+        If it rises nowhere.
+    """
+    end = max(2.0 * start, 1.0)
+    while line.slope(end, -1.0) <= 0:
+        end *= 2.0
+        if line.fit.problem.loss.is_quadratic or end > FARTHEST:
+            raise SolverError("the problem has no finite minimum: give every column a penalty")
+    return end
+
+
+def _turning(line: _Line, start: float, end: float) -> Fit | None:
+    """Where the slope of what did not curve where it started vanishes between two lengths."""
+    between = partial(line.slope, side=1.0)
+    return line.at(brentq(between, start, end)) if between(start) < 0 < between(end) else None
 
 
 def _between(line: _Line, before: Array, end: float) -> Fit | None:

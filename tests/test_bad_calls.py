@@ -8,10 +8,11 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge
+from sklearn.model_selection import KFold
 from sklearn.svm import LinearSVC
 
 import onefit
-from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO, losses
 
 N = 24
 RNG = np.random.default_rng(0)
@@ -85,6 +86,8 @@ SETTINGS = [
     (LassoLOO(cv="five"), "cv must be None, a number of folds"),
     (LassoLOO(cv=True), "cv must be None, a number of folds"),
     (LassoLOO(cv=[1, 2]), "expected groups, a splitter|groups must have one value"),
+    (LassoLOO(cv=[]), "there is no fold: give at least one split"),
+    (LassoLOO(cv=KFold), "expected groups, a splitter .* got <class"),
     (LassoLOO(scoring="acc"), "scoring='acc' is not known"),
     (LassoLOO(scoring=3), "scoring must be the name of a scorer"),
     (LassoLOO(alphas=[1.0], scoring="accuracy"), "'accuracy' scores classes, .* take 'r2'"),
@@ -160,6 +163,23 @@ CALLS = [
         "rows all have weight zero",
     ),
     (lambda: onefit.GradientSearchCV(Ridge(), [(0.1, 10.0)]).fit(X, Y), "param_bounds must be a dictionary"),
+    (lambda: onefit.GradientSearchCV(Ridge, {"alpha": (0.1, 10.0)}).fit(X, Y), "estimator must be a model"),
+    (lambda: onefit.GradientSearchCV(None, {"alpha": (0.1, 10.0)}).fit(X, Y), "estimator must be a model"),
+    (lambda: onefit.loo(RIDGE, X, Y, groups=KFold), "expected groups, a splitter .* got <class"),
+    (lambda: onefit.loo(RIDGE, X, Y).plot(kind="bar"), "kind must be one of left-out, calibration"),
+    (lambda: onefit.loo(RIDGE, TABLE, "y"), "y is 'y', a name.* pass frame.drop"),
+    (lambda: LassoLOO().fit(TABLE, "y"), "y is 'y', a name.* pass frame.drop"),
+    (lambda: LogisticLOO().fit(TABLE, "y"), "y is 'y', a name.* pass frame.drop"),
+    (lambda: onefit.CoefficientPathDisplay.from_estimator(RIDGE), "this Ridge has no path of strengths"),
+    (
+        lambda: onefit.RiskPathDisplay.from_estimator(LassoLOO()),
+        "this LassoLOO has no path .* once it is fitted",
+    ),
+    (lambda: losses.Quantile(1.0), "level must be a number between 0 and 1"),
+    (lambda: losses.Huber(-1.0), "delta must be a positive number"),
+    (lambda: losses.ConcomitantHuber(0.0), "epsilon must be a positive number"),
+    (lambda: losses.EpsilonInsensitive(-0.1), "epsilon must be a finite number that is at least 0"),
+    (lambda: losses.SquaredEpsilonInsensitive(np.nan), "epsilon must be a finite number"),
 ]
 RIDGE = Ridge().fit(X, Y)
 LOGISTIC = LogisticRegression().fit(X, LABELS)

@@ -51,6 +51,12 @@ class TestGrid:
         )
         np.testing.assert_allclose(found.predict(X), wanted.predict(X), rtol=1e-6)
 
+    def test_of_two_values_that_are_no_numbers(self, sample):
+        X, y, _ = sample
+        found = GradientSearchCV(Ridge(), {"fit_intercept": [True, False]}).fit(X + 3.0, y)
+        assert found.best_params_ == {"fit_intercept": True}
+        assert len(found.cv_results_["params"]) == 2
+
     def test_of_single_rows_is_grid_search(self, sample):
         X, y, _ = sample
         wanted = GridSearchCV(Ridge(), ALPHAS, cv=LeaveOneOut(), scoring=SQUARED).fit(X, y)

@@ -34,6 +34,7 @@ from onefit.validation import (
     check_max_error,
     check_rng,
     check_several_rows,
+    check_unnamed,
     check_weights,
     columns_of,
     labels_of,
@@ -141,6 +142,7 @@ def loo(
     if source is not None:
         return _in_blocks(model, source, groups=groups, exact=exact, audit=audit, predictions=predictions)
     check_given(X)
+    check_unnamed(y)
     check_consistent_length(X, y)
     sample = GivenSample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)

@@ -164,6 +164,12 @@ def test_bad_arguments(tmp_path, capsys, name):
     refused(capsys, ["tune", str(path), *arguments, "--out", str(tmp_path / "out")], says, tmp_path)
 
 
+def test_an_empty_name_of_a_folder_is_not_where_one_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(GOOD)
+    refused(capsys, ["tune", "t.csv", "--target", "y", "--out", ""], "--out names no folder", tmp_path)
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_bad_configs(tmp_path, capsys, name):
     content, says = CONFIGS[name]

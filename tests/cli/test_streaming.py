@@ -136,6 +136,7 @@ def test_auto_takes_the_smallest_risk_first(place, tmp_path):
         (["--drop", "label", "--weights", "wait"], "there is no column 'wait'"),
         (["--drop", "label", "--task", "multiclass"], "are for two classes"),
         (["--drop", "label", "--memory-limit", "much"], "'much' is no size such as 500M or 2G"),
+        (["--drop", "label", "--memory-limit", "-5"], "'-5' is no size such as 500M or 2G"),
     ],
 )
 def test_what_cannot_be_streamed_is_said(place, capsys, words, message):

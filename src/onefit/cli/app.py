@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
@@ -105,9 +106,12 @@ def _size(_context: click.Context, option: click.Parameter, value: str | None) -
     number = value.upper().removesuffix("B")
     unit = number[-1:] if number[-1:].isalpha() else ""
     try:
-        return int(float(number.removesuffix(unit)) * 1024 ** ("", "K", "M", "G", "T").index(unit))
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no size such as 500M or 2G") from error
+        size = float(number.removesuffix(unit)) * 1024 ** ("", "K", "M", "G", "T").index(unit)
+    except ValueError:
+        size = -1.0
+    if not 0.0 <= size < math.inf:
+        raise click.BadParameter(f"{value!r} is no size such as 500M or 2G")
+    return int(size)
 
 
 READING = _all(

@@ -42,6 +42,8 @@ def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[
     if out is None:
         yield None
         return
+    if not out:
+        raise TableError("--out names no folder: write one, . for the one that you are in")
     place = Path(out)
     made = not place.exists()
     there = [name for name in names if (place / name).exists()]

@@ -16,7 +16,20 @@ def last_step(estimator: Any) -> Any:
 
 
 def strengths_of(model: Any) -> tuple[str, Array, float]:
-    """Name, path and chosen value of the penalty strength."""
+    """Name, path and chosen value of the penalty strength.
+
+    Raises
+    ------
+    TypeError
+        If there is no path.
+    ValueError
+        If there are several.
+    """
+    if not hasattr(model, "Cs_") and not hasattr(model, "alphas_"):
+        raise TypeError(
+            f"this {type(model).__name__} has no path of strengths: draw that of a RidgeLOO, LassoLOO or "
+            "another model that chooses its strength, once it is fitted"
+        )
     if hasattr(model, "Cs_"):
         return "C", np.asarray(model.Cs_), float(np.ravel(model.C_)[0])
     if np.size(model.alpha_) > 1:

@@ -29,6 +29,7 @@ from onefit.refits import weight_name
 from onefit.risk.criteria import Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Domain, Scale, Space
+from onefit.validation.options import is_number
 
 DIGITS = 12  # of a score: those that differ by rounding alone are ties, of which the first is taken
 
@@ -130,8 +131,12 @@ def check_names(estimator: Any, bounds: Mapping[str, Any]) -> None:
 
     Raises
     ------
+    TypeError
+        If it is no estimator.
     ValueError
     """
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        raise TypeError(f"estimator must be a model such as Ridge(), got {estimator!r}")
     if not len(bounds):
         raise ValueError(f"param_bounds must name at least one hyperparameter and its bounds, got {bounds!r}")
     known = estimator.get_params(deep=True)
@@ -175,7 +180,7 @@ def _explained(error: ValueError, space: Space, model: Any, middle: Mapping[str,
 
 
 def is_grid(bounds: Mapping[str, Any]) -> bool:
-    """Whether hyperparameters are given as lists of three values or more, as ``GridSearchCV`` takes them.
+    """Whether hyperparameters are given as lists, as ``GridSearchCV`` takes them: no pairs of numbers.
 
     Raises
     ------
@@ -199,8 +204,10 @@ def is_grid(bounds: Mapping[str, Any]) -> bool:
 
 
 def _is_list(given: Any) -> bool:
-    if not isinstance(given, list | tuple | np.ndarray) or len(given) < 3:
+    if not isinstance(given, list | tuple | np.ndarray):
         return False
+    if len(given) < 3:
+        return isinstance(given, list) and len(given) > 0 and not any(map(is_number, given))
     return not isinstance(given[2], str) or (isinstance(given, list) and given[2] not in get_args(Scale))
 
 

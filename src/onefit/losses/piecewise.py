@@ -10,6 +10,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.losses.base import PiecewiseLoss
 from onefit.pieces import Pieces
+from onefit.validation import check_inside, check_strength
 
 
 class QuadraticPieces(PiecewiseLoss):
@@ -126,6 +127,9 @@ class Quantile(PiecewiseLinear):
 
     level: float = 0.5
 
+    def __post_init__(self) -> None:
+        check_inside("level", self.level)
+
     def kinks(self, y: Array) -> Array:
         return y[:, None]
 
@@ -156,6 +160,9 @@ class EpsilonInsensitive(PiecewiseLinear):
     """
 
     epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_strength("epsilon", self.epsilon)
 
     def kinks(self, y: Array) -> Array:
         return y[:, None] if self.epsilon == 0 else np.stack([y - self.epsilon, y + self.epsilon], axis=1)

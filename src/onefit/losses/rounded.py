@@ -12,6 +12,7 @@ from onefit._typing import Array, Mask
 from onefit.losses.base import CoupledLoss
 from onefit.losses.piecewise import OfMargin, QuadraticPieces
 from onefit.pieces import Pieces
+from onefit.validation import check_positive, check_strength
 
 LEAST_WIDTH = 0.05  # of a kink that is rounded
 
@@ -140,6 +141,9 @@ class SquaredEpsilonInsensitive(RoundedKinks):
     epsilon: float = 0.1
     rounding = 0.5
 
+    def __post_init__(self) -> None:
+        check_strength("epsilon", self.epsilon)
+
     def kinks(self, y: Array) -> Array:
         return np.stack([y - self.epsilon, y + self.epsilon], axis=-1)
 
@@ -166,6 +170,9 @@ class Huber(RoundedKinks):
 
     delta: float = 1.35
     rounding = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("delta", self.delta)
 
     def kinks(self, y: Array) -> Array:
         return y[..., None]
@@ -200,6 +207,9 @@ class ConcomitantHuber(CoupledLoss):
 
     epsilon: float = 1.35
     pieces = Pieces.JUMPING
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
 
     def _inside(self, y: Array, eta: Array) -> Mask:
         return np.abs(y - eta[:, 0]) <= self.epsilon * eta[:, 1]

@@ -18,6 +18,7 @@ from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import RowInfluence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.presentation import by_column, frame
+from onefit.validation.options import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -302,8 +303,9 @@ class RiskEstimate(LeftOutLosses):
             two classes.
         """
         from onefit.displays import LeftOutDisplay
-        from onefit.displays.probabilities import curve
+        from onefit.displays.probabilities import CURVES, curve
 
+        check_choice("kind", kind, ("left-out", *CURVES))
         if kind != "left-out":
             if self.method != "predict_proba" or self.predictions.shape[1] != 2:
                 raise ValueError(

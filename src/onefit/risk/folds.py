@@ -36,7 +36,7 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
     if isinstance(given, Folds):
         return given
     n = X.shape[0] if hasattr(X, "shape") else len(X)
-    if hasattr(given, "split") and not isinstance(given, str):
+    if hasattr(given, "split") and not isinstance(given, str | type):
         try:
             splits = list(given.split(X, y, groups))
         except ValueError as error:
@@ -53,7 +53,9 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
 def is_grouping(given: Any) -> bool:
     """Whether this is one value a row, and neither a splitter nor pairs of rows."""
     if isinstance(given, list | tuple):
-        return not any(isinstance(value, list | tuple) or np.ndim(value) for value in given)
+        return len(given) > 0 and not any(
+            isinstance(value, list | tuple) or np.ndim(value) for value in given
+        )
     return hasattr(given, "__array__")
 
 

@@ -166,6 +166,15 @@ def check_unmasked(name: str, values: Any) -> None:
         )
 
 
+def check_unnamed(y: Any) -> None:
+    """Refuse the name of a response."""
+    if isinstance(y, str):
+        raise TypeError(
+            f"y is {y!r}, a name, as only columns of tables in files are given: of a frame pass "
+            f"frame.drop(columns={y!r}) and frame[{y!r}]"
+        )
+
+
 def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
     """Refuse responses that are no numbers for a model of numbers, and what is masked or out of range.
 
@@ -174,6 +183,7 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
     TypeError, ValueError
     """
     check_unmasked("y", y)
+    check_unnamed(y)
     if getattr(y, "ndim", 1) == 2 and getattr(X, "ndim", 2) == 1:
         raise ValueError("X has one dimension and y has two: are they swapped? The order is model, X, y")
     values = np.asarray(y)

@@ -88,6 +88,11 @@ def check_share(name: str, given: Any) -> None:
     _check_number(name, given, "a number in [0, 1]", lambda number: 0 <= number <= 1)
 
 
+def check_inside(name: str, given: Any) -> None:
+    """Refuse what is not one number strictly between 0 and 1."""
+    _check_number(name, given, "a number between 0 and 1", lambda number: 0 < number < 1)
+
+
 def check_strength(name: str, given: Any) -> None:
     """Refuse what is not one finite number that is at least 0."""
     _check_number(name, given, "a finite number that is at least 0", lambda number: 0 <= number < np.inf)

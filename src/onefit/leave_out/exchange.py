@@ -60,7 +60,7 @@ class Minima:
         return np.where(self.on, self.free, 0.0)
 
 
-class Round(NamedTuple):
+class PatternRound(NamedTuple):
     """Some models on patterns of theirs.
 
     Attributes
@@ -97,14 +97,14 @@ class KinkedModels(ABC):
         What the kinks can hold; zero where there is none.
     nonnegative : bool
         Whether kinks hold whatever would go below zero.
-    first : Round or None
+    first : PatternRound or None
         All models on the patterns that they start with, where they were looked at.
     """
 
     start: Array
     bound: Array
     nonnegative: bool = False
-    first: Round | None = None
+    first: PatternRound | None = None
 
     @abstractmethod
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
@@ -130,14 +130,14 @@ class KinkedModels(ABC):
             one._round(every, *one._at_start(every)[1:]) for one in (self, replace(self, start=start))
         )
         fewer = there.changes < here.changes
-        nearest = Round(*(np.where(fewer, *parts) for parts in zip(there, here, strict=True)))
+        nearest = PatternRound(*(np.where(fewer, *parts) for parts in zip(there, here, strict=True)))
         return replace(self, start=np.where(fewer, start, self.start), first=nearest)
 
-    def _round(self, which: Index, on: Mask, signs: Array) -> Round:
+    def _round(self, which: Index, on: Mask, signs: Array) -> PatternRound:
         """Some models on patterns, and what should leave or enter these."""
         free, tau, inverse_slack = self._free(which, on, signs)
         moved = exchanges(on, signs, free, self.bound[:, which], nonnegative=self.nonnegative)
-        return Round(free, tau, inverse_slack, moved)
+        return PatternRound(free, tau, inverse_slack, moved)
 
     def determined(self, found: Minima) -> Mask:
         """Problems that have settled on a pattern of which their own row does not hold a direction alone.

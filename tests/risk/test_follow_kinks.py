@@ -11,14 +11,16 @@ import scipy.sparse as sp
 from builders import kinked_problem
 from onefit._linalg import RowGram
 from onefit.fit import Fit
+from onefit.leave_out.follow import has_paths
 from onefit.leave_out.follow_kinks import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import without
 from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
-from onefit.penalties import L2
-from onefit.problem import Problem
+from onefit.penalties import L1, L2, Box, ElasticNet, FusedLasso, Slope
+from onefit.problem import Balance, Problem
 from onefit.solvers import kinks
+from onefit.solvers.solve import solve
 
 N, P = 50, 6  # of the problems of ``builders``
 PLAIN = L2(0.5)
@@ -165,6 +167,129 @@ def test_an_outlier_moves_everything():
     y = problem.y.copy()
     y[7] += 100.0
     _check(_fit(replace(problem, y=y)), np.array([7, 8]), most_unsolved=0.0)
+
+
+def _balanced(fit_intercept=True, *, mean_scaled=False, seed=0, X=None, strength=1.0):
+    """Hinge, fewer rows of one class, row weights of their own, and one row without any."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, P)) if X is None else X
+    y = (X[:, 0] + rng.normal(size=N) > 0.7).astype(float)
+    raw = rng.integers(1, 4, N).astype(float)
+    raw[3] = 0.0
+    classes = y.astype(int)
+    weights = raw * (raw.sum() / (2 * np.bincount(classes, raw)))[classes]
+    return Problem(
+        Hinge(),
+        L2(strength),
+        X,
+        y,
+        weights,
+        np.array(fit_intercept),
+        mean_scaled=mean_scaled,
+        balance=Balance(classes, raw),
+    )
+
+
+@pytest.mark.parametrize("mean_scaled", [False, True])
+@pytest.mark.parametrize("strength", [30.0, 1.0, 0.05])
+def test_classes_that_are_balanced_anew(fit_intercept, strength, mean_scaled):
+    """The weights of all rows change when one leaves, in other ways for other classes."""
+    fit = _fit(_balanced(fit_intercept, mean_scaled=mean_scaled, strength=strength))
+    assert has_paths(fit)
+    rows = np.flatnonzero(fit.problem.weights)
+    assert np.ptp(fit.problem.weights_without([[i] for i in rows])[rows[-1], :-1]) > 0
+    ends = _check(fit, rows[::2], most_unsolved=0.2)
+    assert ends.solved[fit.gradient[rows[::2]] == 0].any()
+    assert np.mean(ends.pivots > 0) > 0.2
+
+
+def test_balanced_classes_of_sparse_columns_and_of_kernels():
+    X = np.random.default_rng(1).normal(size=(N, P))
+    X = np.where(np.abs(X) < 0.6, 0.0, X)
+    problem = _balanced(X=X)
+    rows = np.flatnonzero(problem.weights)[::3]
+    dense, sparse, kernel = (
+        _check(_fit(replace(problem, X=one)), rows, most_unsolved=0.2)
+        for one in (X, sp.csr_array(X), RowGram(X @ X.T))
+    )
+    np.testing.assert_allclose(sparse.eta, dense.eta, atol=1e-7)
+    np.testing.assert_allclose(kernel.eta, dense.eta, atol=1e-7)
+
+
+@every
+def test_penalties_that_shrink_with_the_rows(loss):
+    fit = _fit(replace(_problem(loss, L2(2.0), weighted=True), mean_scaled=True))
+    assert has_paths(fit)
+    _check(fit, np.flatnonzero(fit.problem.weights)[::3], most_unsolved=0.2)
+
+
+PENALTIES = {
+    "l1": L1(2.0),
+    "elastic net": ElasticNet(1.0, 0.5),
+    "strengths": L1(np.array([0.0, 1.0, 2.0, 0.5, 4.0, 1.0])),
+    "fused": FusedLasso(1.5),
+    "box": Box(-0.5, 1.5),
+}
+
+
+@every
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES.keys())
+@pytest.mark.parametrize("mean_scaled", [False, True])
+def test_penalties_with_kinks(loss, penalty, mean_scaled, fit_intercept):
+    """Vertices of linear programs among them, which a row leaves along edges."""
+    problem = _problem(loss, penalty, weighted=True, fit_intercept=fit_intercept)
+    fit = solve(Fit.at_start(replace(problem, mean_scaled=mean_scaled))).fit
+    assert has_paths(fit)
+    ends = _check(fit, np.flatnonzero(fit.problem.weights)[::2], most_unsolved=0.5)
+    np.testing.assert_array_equal(np.abs(ends.coef[:, ends.solved]) < 1e-9, ends.coef[:, ends.solved] == 0)
+    assert ends.pivots.max() > 1
+
+
+def test_balanced_classes_beside_an_l1_penalty(fit_intercept):
+    fit = solve(Fit.at_start(replace(_balanced(fit_intercept), penalty=L1(1.0)))).fit
+    ends = _check(fit, np.flatnonzero(fit.problem.weights)[::2], most_unsolved=0.3)
+    assert ends.pivots.max() > 1
+
+
+@every
+def test_sparse_columns_beside_an_l1_penalty(loss):
+    problem = _problem(loss, L1(1.0), weighted=True)
+    X = np.where(np.abs(problem.X) < 0.6, 0.0, problem.X)
+    rows = np.flatnonzero(problem.weights)[::3]
+    dense, sparse = (
+        _check(solve(Fit.at_start(replace(problem, X=one))).fit, rows, most_unsolved=0.5)
+        for one in (X, sp.csr_array(X))
+    )
+    both = dense.solved & sparse.solved
+    assert both.any()
+    np.testing.assert_allclose(sparse.eta[both], dense.eta[both], atol=1e-7)
+
+
+def test_columns_in_other_units_change_no_path():
+    problem = _problem(Quantile(0.3), L1(1.0))
+    units = 10.0 ** np.arange(-6, 6, 2)
+    fit, scaled = (
+        solve(Fit.at_start(replace(problem, X=problem.X / by, penalty=L1(1.0 / by)))).fit
+        for by in (np.ones(P), units)
+    )
+    ours, theirs = _check(fit, most_unsolved=0.3), _check(scaled, most_unsolved=0.3)
+    both = ours.solved & theirs.solved
+    assert both.mean() > 0.6
+    np.testing.assert_allclose(theirs.eta[both], ours.eta[both], atol=1e-7)
+
+
+def test_a_fit_that_is_not_the_only_optimum_has_no_end():
+    """Two copies of a column share its coefficient in any way."""
+    problem = _problem(Quantile(0.3), L1(1.0))
+    X = np.hstack([problem.X, problem.X[:, :1]])
+    fit = solve(Fit.at_start(replace(problem, X=X))).fit
+    assert fit.coef[0] or fit.coef[-1]
+    _check(fit, most_unsolved=1.0)
+
+
+def test_sorted_penalties_have_no_paths():
+    fit = solve(Fit.at_start(_problem(Quantile(0.3), Slope(np.linspace(2.0, 1.0, P))))).fit
+    assert not has_paths(fit)
 
 
 def test_no_rows():

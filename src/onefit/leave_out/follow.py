@@ -19,7 +19,7 @@ from onefit._typing import Array, Index
 from onefit.cost import Work, pivots_of_a_row
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out import follow_kinks, follow_lasso
+from onefit.leave_out import follow_kinks, follow_lasso, kink_program
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.result import SolvedWithout
 from onefit.leave_out.tableau import Watched
@@ -27,8 +27,11 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 
-PIVOTS = 10.0  # that a row on a kink takes
+PIVOTS = 10.0  # that a row takes
 IN_A_PIVOT = 40.0  # calls, for all rows that are followed together
+# The same beside losses with kinks; for each row calls, and numbers of each of all rows that are read and
+# written, as multiplications; and multiplications of each pair of rows at the end.
+IN_A_KINK, OF_A_ROW, NUMBERS, AT_THE_END = 300.0, 10.0, 600.0, 6.0
 # Calls of a row of a lasso, and of each exchange, and products with the watched columns where the support is
 # as large as the sample: with a high power of that share, patterns go round (``benchmarks/follow_cost.py``).
 IN_A_ROW, IN_AN_EXCHANGE, GOING_ROUND = 20.0, 10.0, 400.0
@@ -96,11 +99,11 @@ def has_paths(fit: Fit) -> bool:
     problem = fit.problem
     if problem.is_apart:
         return problem.loss.is_quadratic and not problem.loss.is_kinked and has_paths(fit.apart[0])
-    if problem.is_balanced or not problem.has_one_output or not problem.loss.is_quadratic:
+    if not problem.has_one_output or not problem.loss.is_quadratic:
         return False
     if problem.loss.is_kinked:
-        return problem.penalty.is_ridge(fit.coef.shape) and problem.refits_keep_the_rest
-    return fit.is_kinked and _lasso(problem) is not None
+        return problem.penalty.is_ridge(fit.coef.shape) or kink_program.applies(fit)
+    return fit.is_kinked and not problem.is_balanced and _lasso(problem) is not None
 
 
 def paths_share(fit: Fit) -> bool:
@@ -115,7 +118,10 @@ def cost(fit: Fit, rows: int) -> Work:
     if fit.problem.is_apart:
         return reduce(Work.plus, [cost(one, rows) for one in fit.apart])
     if fit.problem.loss.is_kinked:
-        return Work(n * (50.0 + np.count_nonzero(fit.pinned)), IN_A_PIVOT).times(rows * PIVOTS)
+        if not fit.problem.penalty.is_ridge(fit.coef.shape):
+            n += fit.coef.size  # rows of the penalty, about
+        each = Work(NUMBERS * n, OF_A_ROW).times(PIVOTS).plus(Work(AT_THE_END * float(n) ** 2))
+        return each.times(rows).plus(Work(0.0, IN_A_KINK).times(PIVOTS))
     k, p = fit.tangent.size, fit.problem.X.shape[1]
     share, watched = min(k / n, (n / max(k, 1)) ** 2), min(JOINING * k, p)
     check = 2.0 * _linalg.as_columns(fit.problem.X).n_stored

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from joblib import Parallel, delayed
 
-from onefit import cost
+from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import Direction
@@ -30,6 +30,10 @@ Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how ma
 # hardly below nine tenths of it (60 to 400 rows, 200 to 3000 columns).
 GOING_ROUND, GOING_ROUND_CURVED, NEAR_THE_SAMPLE = 25.0, 7.0, 30.0
 EXCHANGES = 200.0  # calls that a solver makes in which rows or columns change places one by one
+# The same in which rows come onto kinks of the loss and leave them, where a linear program may be begun with;
+# multiplications for each pair of rows of a kernel, and of such a program for each number and row or column
+# (100 to 2000 rows, 10 to 400 columns).
+IN_KINKS, OF_A_KERNEL, OF_A_PROGRAM = 1e4, 200.0, 15.0
 
 
 class Anew(NamedTuple):
@@ -85,16 +89,30 @@ def refit_cost(fit: Fit) -> Work:
 def _cost_alone(fit: Fit) -> Work:
     """What a problem that is solved alone takes, about."""
     n, p = fit.problem.X.shape
+    if fit.problem.loss.is_kinked:
+        return _cost_in_kinks(fit)
     k = max(1, fit.tangent.size)
     quadratic = fit.problem.loss.is_quadratic and not fit.is_kinked
     one = cost.fit(n, p, k, fit.problem.n_coupled, quadratic=quadratic)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
-    exchanging = fit.problem.loss.is_kinked or (fit.is_kinked and not alone)
+    exchanging = fit.is_kinked and not alone
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too
         pivots = cost.pivots_of_a_row(n, k)
         changes = Work(pivots * (4.0 * n * p + 2.0 * k * k), pivots * EXCHANGES)
         one = one.plus(changes)
     return one._replace(calls=one.calls + 100.0 + EXCHANGES * exchanging)
+
+
+def _cost_in_kinks(fit: Fit) -> Work:
+    """The same of a loss with kinks: steps with a factor of the rows on these, all of which may change."""
+    (n, p), penalty = fit.problem.X.shape, fit.problem.penalty
+    on_kinks = max(1, min(fit.tangent.size, int(np.count_nonzero(fit.pinned))))
+    one = cost.fit(n, p, on_kinks, quadratic=False).plus(Work(0.0, IN_KINKS))
+    if not _linalg.has_columns(fit.problem.X):
+        return one.plus(Work(OF_A_KERNEL * float(n) ** 2))
+    if penalty.is_ridge(fit.coef.shape):
+        return one
+    return one.plus(Work(OF_A_PROGRAM * float(n) * p * (n + p)))
 
 
 def refit_sets(

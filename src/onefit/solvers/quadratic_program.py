@@ -119,16 +119,25 @@ def _rows_of_penalty(problem: Problem) -> PiecewiseRows:
     return _polyhedral(problem.penalty).rows(problem.X.shape[1])
 
 
-def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tuple[Fit, DualActiveSet]:
-    """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
+def solved_program(start: Fit) -> tuple[PiecewiseRows, DualActiveSet]:
+    """Solve a problem whose loss is of straight pieces: its rows with a weight and those of the penalty."""
+    own = rows_of_loss(start.problem, np.flatnonzero(start.problem.weights > 0))
+    return _solved(start, own, _rows_of_penalty(start.problem))
+
+
+def _solved(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tuple[PiecewiseRows, DualActiveSet]:
     problem = start.problem
-    l2, sizes = problem.penalty.ridge(start.coef.shape), _sizes(own)
-    program = own + penalised.beside(sizes)
+    program = own + penalised.beside(_sizes(own))
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
-    dual = minimum(program, l2, start.coef, extra)
+    return program, minimum(program, problem.penalty.ridge(start.coef.shape), start.coef, extra)
+
+
+def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tuple[Fit, DualActiveSet]:
+    """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
+    problem, (_, dual) = start.problem, _solved(start, own, penalised)
     coef, extra = dual.primal()
-    coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, sizes))
+    coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, _sizes(own)))
     level = np.asarray(extra[0] if bool(problem.intercept) and len(extra) else 0.0)
     return Fit(problem, coef, level), dual
 

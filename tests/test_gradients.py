@@ -577,6 +577,51 @@ def test_rows_held_out_alone_are_differentiated_side_by_side(name, weighting, st
     np.testing.assert_allclose(found, of_loss, rtol=1e-9)
 
 
+@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize("weighting", ["", "real", "integers and zeros"])
+@pytest.mark.parametrize("name", CORNERS)
+def test_rows_held_out_alone_of_losses_with_kinks(name, weighting, kernel, fit_intercept):
+    """The sum over rows of the gradients of their own problems: penalty, loss with its kinks, Gram matrix."""
+    model, penalty_at = CORNERS[name], lambda t: L2(10.0 * np.exp(t))
+    problem = _problem(model, penalty_at(0.0), weighting=weighting, fit_intercept=fit_intercept)
+    problem = replace(problem, X=_linalg.RowGram(problem.X @ problem.X.T)) if kernel else problem
+    rows = np.flatnonzero(problem.weights > 0)[3:17]
+    alone = [solve(Fit.at_start(problem.without(int(i)))).fit for i in rows]
+    alone = [Fit(fit.problem, fit.coef, fit.intercept) for fit in alone]  # which tells kinks by η alone
+    own = np.array([fit.eta[i] for i, fit in zip(rows, alone, strict=True)])
+    by_row = model.response.slopes(problem.y[rows], own)
+    coef, level = np.stack([fit.coef for fit in alone], axis=1), np.array([fit.intercept for fit in alone])
+    whole = _solved(problem, penalty_at(0.0))
+    assert gradients.stand_side_by_side(whole)
+    outputs, ours = gradients.held_out_alone(whole, rows, coef, level, by_row)
+    singly = [
+        gradients.held_out(fit, np.array([i]), np.array([slope]))
+        for i, fit, slope in zip(rows, alone, by_row, strict=True)
+    ]
+    of_penalty = sum(one.along(_change(penalty_at, fit)) for one, fit in zip(singly, alone, strict=True))
+    np.testing.assert_allclose(ours.along(_change(penalty_at, outputs)), of_penalty, rtol=1e-9)
+    of_loss = sum(
+        one.along_loss(gradients.loss_change([problem.loss], np.ones(1), fit))
+        for one, fit in zip(singly, alone, strict=True)
+    )
+    found = ours.along_loss(gradients.loss_change([problem.loss], np.ones(1), outputs))
+    np.testing.assert_allclose(found, of_loss, rtol=1e-9)
+    if kernel:
+        of_gram = gradients.in_gram(singly)
+        np.testing.assert_allclose(gradients.in_gram([ours]), of_gram, atol=1e-9 * np.abs(of_gram).max())
+
+
+def test_rows_held_out_alone_without_a_row_on_a_kink():
+    """Nothing holds the intercept there: it does not move."""
+    problem = _problem(CORNERS["quantile"], L2(10.0), n=12)
+    whole = _solved(problem, L2(10.0))
+    rows = np.arange(2)
+    off = np.random.default_rng(0).normal(size=(P, 2))
+    _, ours = gradients.held_out_alone(whole, rows, off, np.zeros(2), np.ones(2))
+    np.testing.assert_allclose(ours.gradient, -problem.X[rows].T / 10.0)
+    assert not ours.loss.kink.any()
+
+
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("blocks", [False, True])
 def test_small_systems_are_solved_as_by_a_factor_each(blocks, copies, fit_intercept, monkeypatch):

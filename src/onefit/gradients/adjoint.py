@@ -184,11 +184,13 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
         bend = _sum(weights, [loss.hessian(y, eta) for loss in losses])
         slope = np.where(held, 0.0, slope.T).T if held.any() else slope
         return LossChange(problem.per_row(slope), problem.per_row(bend), none)
-    pieces = [loss for loss in losses if isinstance(loss, PiecewiseLinear)]
+    pieces, shape = [loss for loss in losses if isinstance(loss, PiecewiseLinear)], eta.shape
+    y, eta = y.ravel(), eta.ravel()  # outputs side by side
     nearest = np.abs(eta[:, None] - own.kinks(y)).argmin(axis=1)[:, None]
     kinks = _sum(weights, [np.take_along_axis(one.kinks(y), nearest, 1)[:, 0] for one in pieces])
     on = own.piece(y, eta)[:, None]
     slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
+    slopes, kinks = slopes.reshape(shape), kinks.reshape(shape)
     return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, kinks, 0.0))
 
 

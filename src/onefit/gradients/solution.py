@@ -13,6 +13,7 @@ from onefit._typing import Array, Index
 from onefit.curvature import Direction, Pinned, factor
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
+from onefit.gradients.in_corners import held_out_in_corners, stand_in_corners
 from onefit.penalties import Coordinates, SeparablePenalty
 
 SMALL = 64  # columns up to which many systems are solved at once
@@ -183,8 +184,10 @@ def held_out(fit: Fit, tested: Index, by_row: Array, curvature: Solves | None = 
 def stand_side_by_side(fit: Fit) -> bool:
     """Whether problems without single rows can be outputs of one: each coefficient, and each row, its own."""
     problem = fit.problem
+    if problem.loss.has_kinks:
+        return stand_in_corners(fit)
     separable = isinstance(problem.penalty, SeparablePenalty) and _linalg.has_columns(problem.X)
-    return separable and problem.has_one_output and not problem.loss.has_kinks
+    return separable and problem.has_one_output
 
 
 def held_out_alone(
@@ -210,6 +213,8 @@ def held_out_alone(
         What the cotangent is one of: of the penalty and the weights as they are in ``fit``.
     cotangent : Cotangent
     """
+    if fit.problem.loss.has_kinks:
+        return held_out_in_corners(fit, rows, coef, intercept, by_row)
     problem, removed = fit.problem, list(rows[:, None])
     y = np.broadcast_to(problem.y[:, None], (problem.n, len(rows)))
     several = np.repeat(problem.intercept, len(rows))

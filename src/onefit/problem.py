@@ -372,7 +372,8 @@ class Problem:
         """
         removed = [np.atleast_1d(rows)]
         weights = self.weights_without(removed)[:, 0]
-        return replace(self, weights=weights, penalty=self.penalty.scaled(self.kept_share(rows)))
+        penalty = self.penalty.scaled(self.kept_share(rows)) if self.mean_scaled else self.penalty
+        return replace(self, weights=weights, penalty=penalty)
 
     def weights_without(self, removed: Sets) -> Array:
         """Weights of all rows in the refit without each of some sets: (n, f)."""

@@ -185,22 +185,38 @@ class KinkTableau(ABC):
         return np.asarray(found)
 
     @cached_property
-    def _tableau(self) -> tuple[Array, Mask]:
-        """Columns of M, one a row, and which of them are known: (n, n) and (n,)."""
+    def _tableau(self) -> _Columns:
         n = len(self.place)
-        return np.empty((n, n)), np.zeros(n, dtype=bool)
+        return _Columns(np.empty((0, n)), np.full(n, -1))
 
     def columns(self, which: Index) -> Array:
         """Some columns of M over all rows, along the last axis of what has the shape of ``which``."""
-        M, known = self._tableau
-        missing = np.unique(which[~known[which]])
+        known = self._tableau
+        missing = np.unique(which[known.number[which] < 0])
         if missing.size:
-            M[missing], known[missing] = self._new_columns(missing).T, True
-        return M[which]
+            known.add(missing, self._new_columns(missing))
+        return np.asarray(known.values[known.number[which]])
 
     def tie(self, on_kink: Mask) -> Array:
         """Rounding of what moves of rows: their dual on a kink, their linear predictor on a piece."""
         return ROUNDING * np.where(on_kink, self.size_of_duals, self.size_of_kinks)
+
+
+@dataclass(eq=False)
+class _Columns:
+    """Columns of M that have been asked for, one a row, and the number of each, −1 of those that have not."""
+
+    values: Array  # (m, n), of which the last may be empty
+    number: Index  # (n,)
+
+    def add(self, which: Index, columns: Array) -> None:
+        """Put in some columns: (n, len(which))."""
+        begin = int(self.number.max(initial=-1)) + 1
+        end = begin + which.size
+        if end > len(self.values):
+            room = min(max(end, 2 * len(self.values)), len(self.number))
+            self.values = np.concatenate([self.values[:begin], np.empty((room - begin, len(self.number)))])
+        self.values[begin:end], self.number[which] = columns.T, np.arange(begin, end)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,17 @@ class SortedNorm(OfOneStrength, Polyhedral):
         ranks = np.flatnonzero(falls[:-1] > 0)
         eye, one = sp.csr_array(sp.eye_array(p)), sp.csr_array((1, p))
         together = absolute(eye, np.full(p, falls[-1]))
-        together = replace(together, extra=np.zeros((together.X.shape[0], len(ranks))))
-        blocks, signs = [], np.ones((2 * p, 1))
-        for place, k in enumerate(ranks):
-            column = np.zeros((2 * p + 1, len(ranks)))
-            column[:, place] = np.append(-signs, 1.0)
-            kinks = np.append(np.zeros(2 * p), np.inf)[:, None]
-            ends = np.vstack([np.hstack([0 * signs, falls[k] * signs]), np.full((1, 2), (k + 1) * falls[k])])
-            blocks.append(PiecewiseRows.of(sp.vstack([eye, -eye, one], format="csr"), kinks, ends, column))
-        return together.above(*blocks)
+        r, size = len(ranks), 2 * p + 1  # rows of a threshold
+        block, every = sp.vstack([eye, -eye, one], format="csr"), np.arange(r)
+        columns, kinks, ends = np.zeros((r, size, r)), np.zeros((r, size, 1)), np.zeros((r, size, 2))
+        columns[every, :, every], kinks[:, -1] = np.append(-np.ones(2 * p), 1.0), np.inf
+        ends[:, :-1, 1], ends[:, -1] = falls[ranks, None], ((ranks + 1) * falls[ranks])[:, None]
+        return PiecewiseRows.of(
+            sp.vstack([together.X, *[block] * r], format="csr"),
+            np.concatenate([together.kinks, kinks.reshape(r * size, 1)]),
+            np.concatenate([together.ends, ends.reshape(r * size, 2)]),
+            np.concatenate([np.zeros((len(together.kinks), r)), columns.reshape(r * size, r)]),
+        )
 
     def thresholds(self, coef: Array) -> Array:
         return np.sort(np.abs(coef))[::-1][np.flatnonzero(np.diff(self.falling(len(coef))) < 0)]

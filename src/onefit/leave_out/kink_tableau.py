@@ -154,7 +154,7 @@ class KinkTableau(ABC):
         grown = np.ones((len(self.groups), problem.n))
         if problem.balance is not None:
             grown += problem.balance.growths()
-        return grown / np.maximum(1.0 - problem.lost_shares(), TINY) - 1.0
+        return grown / np.maximum(problem.kept_alone(np.arange(problem.n)), TINY) - 1.0
 
     def growth_at(self, rows: Index, others: Index) -> Array:
         """By how much the weights of some others (r, c) grow as each of some rows leaves: (r, c)."""

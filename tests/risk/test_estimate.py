@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -208,3 +209,18 @@ def test_print(diabetes):
     assert est.certified.all()
     assert re.search(rf"^rows +{N}$", text, re.MULTILINE)
     assert re.search(rf"^how known +{N} certified$", text, re.MULTILINE)
+
+
+def test_a_loss_without_bound_is_said_to_be_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = rng.poisson(np.exp(0.5 * X[:, 1] + 0.8 * X[:, 0])).astype(float)
+    X[3, 0], y[3] = 1e5, 2.0
+    model = PoissonRegressor(alpha=1e-4, solver="newton-cholesky", tol=1e-10).fit(X, y)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        est = onefit.loo(model, X, y)
+    assert [one.category for one in said] == [onefit.UnreliableWarning]
+    assert "row 3 is predicted so far off" in str(said[0].message)
+    assert est.value == np.inf
+    assert np.flatnonzero(~np.isfinite(est.losses)).tolist() == [3]

@@ -176,7 +176,9 @@ class _Part(NamedTuple):
         found = self.before
         step = _moved(found, found.eta - found.fit.eta[found.rows])
         times = farthest((found.fit.problem.self_concordance() or 1.0) * step)
-        effect = np.abs(self._after(times) - whole)
+        with np.errstate(invalid="ignore"):
+            effect = np.abs(self._after(times) - whole)
+        effect[np.isnan(effect)] = np.inf  # both are without bound
         astray = self.rough & (times == FARTHEST)
         if self.lengths is not None:
             effect = np.sqrt(effect * np.abs(self.losses - whole))

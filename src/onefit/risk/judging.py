@@ -244,6 +244,15 @@ def warn_if_unreliable(result: RiskEstimate) -> None:
             stacklevel=3,
         )
         return
+    if not np.isfinite(result.value):
+        endless = result.rows[~np.isfinite(result.losses)]
+        warnings.warn(
+            f"left out, row {shown(endless)} is predicted so far off that its {result.loss_name} is without "
+            "bound: look at that row, or give the model a stronger penalty",
+            UnreliableWarning,
+            stacklevel=3,
+        )
+        return
     if result.guarantee == "exact" or not result.approx_error > UNRELIABLE * result.std_error:
         return
     rows = np.flatnonzero(~np.isfinite(result.bounds))

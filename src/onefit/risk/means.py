@@ -24,13 +24,17 @@ def clustered(losses: Array, weights: Array, clusters: Any) -> tuple[Array, Arra
 
 
 def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
-    """Weighted mean over rows and its standard error, √(Σ w² (l − mean)² n/(n − 1)) / Σ w."""
+    """Weighted mean over rows and its standard error, √(Σ w² (l − mean)² n/(n − 1)) / Σ w.
+
+    NaN for the error of one row, or of a loss without bound.
+    """
     held = weights > 0
     n, total = int(held.sum()), weights.sum()
     mean = float(weights[held] @ losses[held] / total)
-    if n < 2:
+    if n < 2 or not np.isfinite(mean):
         return mean, float("nan")
-    spread = np.sum((weights[held] * (losses[held] - mean)) ** 2) * n / (n - 1)
+    with np.errstate(over="ignore"):  # of losses beyond 1e154
+        spread = np.sum((weights[held] * (losses[held] - mean)) ** 2) * n / (n - 1)
     return mean, float(np.sqrt(spread) / total)
 
 

@@ -16,6 +16,7 @@ from onefit.fit import Fit
 from onefit.penalties import AnalysisPenalty, Polyhedral, SeparablePenalty, Slope
 from onefit.problem import Problem
 from onefit.solvers import curved_program, kinks, manifold, quadratic_program, sorted_faces
+from onefit.solvers.far_columns import near_zero
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import (
@@ -80,7 +81,7 @@ def _solve_on_manifold(start: Fit) -> Solution:
             return Solution.of(found)
     penalty = start.problem.penalty.without_ridge()
     if not isinstance(penalty, Polyhedral):
-        return _by_steps_or_cones(start)
+        return Solution.of(near_zero(start, _by_steps_or_cones))
     near = manifold.approach(start)
     if near.is_there and not is_stationary(near.fit):
         near = manifold.approach(near.fit, beside=near.fit)
@@ -90,15 +91,15 @@ def _solve_on_manifold(start: Fit) -> Solution:
     return Solution.of(exact.solve(near.fit))
 
 
-def _by_steps_or_cones(start: Fit) -> Solution:
+def _by_steps_or_cones(start: Fit) -> Fit:
     """Newton steps on the manifold, and a conic program where they lead nowhere and there is one."""
     try:
-        return manifold.solve(start)
+        return manifold.solve(start).fit
     except SolverError as jammed:
         if not curved_program.applies(start.problem):
             raise
         try:
-            return Solution.of(curved_program.solve(start))
+            return curved_program.solve(start)
         except ImportError as missing:
             raise SolverError(f"{jammed}; {missing}") from missing
 

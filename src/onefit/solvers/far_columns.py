@@ -1,0 +1,54 @@
+"""Columns that lie far from zero beside their spread, less their means: the intercept takes these up.
+
+Sums of products lose the digits that the means take, twice over, and the duals of straight pieces with them.
+Where the curvature of the rows tells all, means are taken off in its factor instead (``curvature``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array
+from onefit.fit import Fit
+from onefit.problem import Problem
+
+FAR = 100.0  # spreads from zero: a product of such columns has four digits less
+
+
+def near_zero(start: Fit, minimise: Callable[[Fit], Fit]) -> Fit:
+    """Minimise in columns near zero, and return the fit of the problem as it is.
+
+    Parameters
+    ----------
+    start : Fit
+    minimise : callable
+        Takes a start, of one output, to a minimum.
+    """
+    means = _means_of_far(start.problem)
+    if means is None:
+        return minimise(start)
+    problem = start.problem
+    own = replace(problem, X=problem.X - means)
+    found = minimise(_beside(start, own, start.intercept + means @ start.coef))
+    return _beside(found, problem, found.intercept - means @ found.coef)
+
+
+def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
+    """The same linear predictors in other columns, with what is known of them."""
+    known = {name: vars(fit)[name] for name in ("gradient", "pinned") if name in vars(fit)}
+    return Fit(problem, fit.coef, np.asarray(level)).known(eta=fit.eta, **known)
+
+
+def _means_of_far(problem: Problem) -> Array | None:
+    """Means of the columns that are far from zero, 0 for others: (p,); None where there are none."""
+    X = problem.X
+    if not isinstance(X, np.ndarray) or not problem.has_one_output or not problem.intercept:
+        return None
+    means = _linalg.column_means(X, problem.weights)
+    spreads = _linalg.column_norms(X, problem.weights, centred=True) / np.sqrt(problem.weights.sum())
+    far = np.abs(means) > FAR * spreads
+    return np.where(far, means, 0.0) if far.any() else None

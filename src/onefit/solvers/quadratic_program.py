@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from onefit import _linalg
-from onefit._typing import Array, Index
+from onefit._typing import Array, Design, Index
 from onefit.cost import Work
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -132,7 +132,7 @@ def solved_program(start: Fit) -> tuple[PiecewiseRows, DualActiveSet]:
 
 def _solved(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tuple[PiecewiseRows, DualActiveSet]:
     problem = start.problem
-    program = own + penalised.beside(_sizes(own))
+    program = own + penalised.beside(_sizes(own.X))
     level = np.atleast_1d(start.intercept)[: int(bool(problem.intercept))]
     extra = np.concatenate([level, _polyhedral(problem.penalty).thresholds(start.coef)])
     return program, minimum(program, problem.penalty.ridge(start.coef.shape), start.coef, extra)
@@ -142,7 +142,7 @@ def _minimised(start: Fit, own: PiecewiseRows, penalised: PiecewiseRows) -> tupl
     """Minimise the losses of rows plus the penalty of a problem; with the dual that the minimum came from."""
     problem, (_, dual) = start.problem, _solved(start, own, penalised)
     coef, extra = dual.primal()
-    coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, _sizes(own)))
+    coef = _snapped(coef, penalised, problem.penalty, _rounding(own, coef, _sizes(own.X)))
     level = np.asarray(extra[0] if bool(problem.intercept) and len(extra) else 0.0)
     return Fit(problem, coef, level), dual
 
@@ -204,8 +204,7 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     most = np.where(np.isneginf(low) & np.isfinite(high), 0.0, high - np.where(np.isfinite(low), low, 0.0))
     free = np.flatnonzero(l2 == 0)
     F = sp.hstack([sp.csr_array(program.X)[:, free], sp.csr_array(program.extra)], format="csr")
-    sizes = abs(F).max(axis=0).toarray().ravel()
-    F = sp.csr_array(F @ sp.diags_array(1.0 / np.where(sizes > 0, sizes, 1.0)))
+    F = sp.csr_array(F @ sp.diags_array(1.0 / _sizes(F)))
     which, _ = np.nonzero(part)
     for method in ("highs", "highs-ipm", "highs-ds"):  # where one has numerical trouble another may have none
         found = linprog(
@@ -233,9 +232,9 @@ def _largest(values: Array) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
 
 
-def _sizes(rows: PiecewiseRows) -> Array:
+def _sizes(X: Design) -> Array:
     """Largest entry of each column; of an empty one, that of all: (p,)."""
-    sizes = _linalg.as_columns(rows.X).column_sizes()
+    sizes = _linalg.as_columns(X).column_sizes()
     return np.where(sizes > 0, sizes, float(sizes.max(initial=0.0)) or 1.0)
 
 

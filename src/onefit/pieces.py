@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from onefit import _linalg
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Index, Mask
 
 NEARBY = 1e-3  # step of a difference of the curvature, relative to the largest coefficient
+SMALL = 4096  # entries up to which a dense basis takes less than the calls of a sparse one
 PLACES = (-2.0, -1.0, 1.0, 2.0)  # of a five-point difference: its error is of order NEARBY⁴
 WEIGHTS = (1.0 / 12.0, -8.0 / 12.0, 8.0 / 12.0, -1.0 / 12.0)
 
@@ -175,6 +177,16 @@ class Coordinates(Tangent):
         return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + l2)
 
 
+def unit_vectors(p: int, columns: Index) -> Any:
+    """Those of some coordinates: (p, k), sparse unless that is small."""
+    k = len(columns)
+    if p * k > SMALL:
+        return sp.csc_array((np.ones(k), columns, np.arange(k + 1)), shape=(p, k))
+    basis = np.zeros((p, k))
+    basis[columns, np.arange(k)] = 1.0
+    return basis
+
+
 @dataclass(frozen=True, eq=False)
 class Subspace(Tangent):
     """Free directions in any position, for a single output.
@@ -201,7 +213,7 @@ class Subspace(Tangent):
     @classmethod
     def along(cls, basis: Any, gradient: Array, hessian: Array | None = None) -> Subspace:
         """Return the piece along some orthonormal columns, flat where no curvature is given."""
-        k = basis.shape[1]
+        k, basis = basis.shape[1], _linalg.densified(basis, SMALL)
         return cls(
             _linalg.as_columns(basis).row_squares() > 0,
             gradient,

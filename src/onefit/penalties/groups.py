@@ -19,7 +19,7 @@ from onefit.penalties.base import (
     largest_gradient,
 )
 from onefit.penalties.programs import Cone, Conic, ConicForm
-from onefit.pieces import Pieces, Subspace
+from onefit.pieces import Pieces, Subspace, unit_vectors
 from onefit.validation import check_share
 
 
@@ -80,6 +80,8 @@ class GroupPenalty(OfOneStrength, Conic):
 
     def norms(self, coef: Array) -> Array:
         """‖β_g‖₂ of each group: (G,) or, of several coefficient vectors (p, r), (G, r)."""
+        if coef.ndim == 1:
+            return np.sqrt(np.bincount(self.membership, coef**2))
         return np.sqrt(self._incidence @ coef**2)
 
     @cached_property
@@ -115,8 +117,7 @@ class GroupPenalty(OfOneStrength, Conic):
         unit = coef[columns] / np.where(active, norms, 1.0)[own]
         hessian = np.where(own[:, None] == own, -np.outer(s[own] * unit, unit), 0.0)
         hessian[np.diag_indices(k)] += s[own]
-        basis = sp.csc_array((np.ones(k), columns, np.arange(k + 1)), shape=(len(coef), k))
-        return Subspace.along(basis, gradient, hessian)
+        return Subspace.along(unit_vectors(len(coef), columns), gradient, hessian)
 
     def conic_form(self, p: int) -> ConicForm:
         """A second-order cone a group of positive strength, and 2p rows for ‖β‖₁."""

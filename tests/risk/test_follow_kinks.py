@@ -14,7 +14,7 @@ from onefit.fit import Fit
 from onefit.leave_out.follow import has_paths
 from onefit.leave_out.follow_kinks import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
-from onefit.leave_out.refit import without
+from onefit.leave_out.refit import judged_at, solution_without, without
 from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L1, L2, Box, ElasticNet, FusedLasso, Slope
@@ -285,6 +285,24 @@ def test_a_fit_that_is_not_the_only_optimum_has_no_end():
     fit = solve(Fit.at_start(replace(problem, X=X))).fit
     assert fit.coef[0] or fit.coef[-1]
     _check(fit, most_unsolved=1.0)
+
+
+def test_several_optima_without_a_row_are_no_end():
+    """Without some row the tube holds a range of coefficients: duals are zero but for rounding."""
+    several = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, p = int(rng.integers(8, 16)), int(rng.integers(2, 5))
+        X, y = rng.normal(size=(n, p)), rng.uniform(-0.45, 0.45, n)
+        y[: seed % 3] = 1.0
+        problem = Problem(EpsilonInsensitive(0.5), FusedLasso(3.0), X, y, np.ones(n), np.array(False))
+        fit = solve(Fit.at_start(problem)).fit
+        ends = leave_out_along_path(fit, np.arange(n))
+        for i in range(n):
+            anew = judged_at(solution_without(fit, i), np.array([i]))
+            several += anew.several
+            assert not (ends.solved[i] and anew.several)
+    assert several > 10
 
 
 def test_sorted_penalties_have_no_paths():

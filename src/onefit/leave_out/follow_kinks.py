@@ -59,7 +59,6 @@ class Ended(NamedTuple):
 
     numbers: Index  # (r,)
     changes: Array  # (r, n), right-hand sides
-    on_kinks: Index  # (r,), rows there
 
 
 def leave_out_along_path(fit: Fit, rows: Index) -> CornerEnds:
@@ -81,17 +80,17 @@ def leave_out_along_path(fit: Fit, rows: Index) -> CornerEnds:
     n = len(paths.place)
     if MANY * rows.size > n:
         paths.columns(np.arange(n))
-    changes, pivots = np.zeros((n, rows.size)), np.zeros(rows.size, dtype=np.intp)
-    count = np.full(rows.size, -1)  # of rows on kinks, where a path has come to its end
+    changes = np.zeros((n, rows.size))
+    pivots, reached = np.zeros(rows.size, dtype=np.intp), np.zeros(rows.size, dtype=bool)
     for some in np.array_split(np.arange(rows.size), 1 + rows.size * n // AT_ONCE):
         walk = _Walk.of(paths, rows[some])
         for at in range(MOST_PIVOTS):
             walk, ended = walk.go_on()
             own = some[ended.numbers]
-            changes[:, own], pivots[own], count[own] = ended.changes.T, at, ended.on_kinks
+            changes[:, own], pivots[own], reached[own] = ended.changes.T, at, True
             if walk.rows.size == 0:
                 break
-    return _ends(paths, rows, changes, pivots, count)
+    return _ends(paths, rows, changes, pivots, reached)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,9 +249,7 @@ class _Walk:
         x, is_sound = self._solved(self.paths.columns(self.changed), self.paths.kinks, self.paths.slopes)
         changes = self.paths.given(self.rows)
         np.add.at(changes, (self._every, self.changed), x.sum(axis=1))
-        gone, come = self._crossed & ~self.on_kink, self._crossed & self.on_kink
-        count = np.count_nonzero(self.paths.on_kink) + come.sum(axis=1) - gone.sum(axis=1)
-        return Ended(self.numbers[is_sound], changes[is_sound], count[is_sound])
+        return Ended(self.numbers[is_sound], changes[is_sound])
 
 
 def _until(room: Array, pace: Array, tie: Array) -> Array:
@@ -261,18 +258,19 @@ def _until(room: Array, pace: Array, tie: Array) -> Array:
         return np.where(pace > tie, room / pace, np.inf)
 
 
-def _ends(paths: KinkTableau, rows: Index, changes: Array, pivots: Index, count: Index) -> CornerEnds:
-    """Parameters at the ends, and whether they are optimal, with so many rows on kinks."""
+def _ends(paths: KinkTableau, rows: Index, changes: Array, pivots: Index, reached: Mask) -> CornerEnds:
+    """Parameters at the ends, and whether they are optimal."""
     found, own = paths.ends(changes), (rows, np.arange(rows.size))
     moving = np.flatnonzero(changes.any(axis=1))
     along = _linalg.product(paths.columns(moving).T, changes[moving])
     dual = paths.gradient[:, None] + np.where(paths.on_kink[:, None], along, changes)
+    reached = reached & (np.abs(dual[own]) <= ACCEPTED * paths.size_of_duals)  # as far as it is known
     dual[own] = 0.0
-    solved = (count >= 0) & _optimal(paths, rows, found.eta, dual, count)
+    solved = reached & _optimal(paths, rows, found.eta, dual)
     return CornerEnds(found.coef, found.intercept, found.eta[own], pivots, solved)
 
 
-def _optimal(paths: KinkTableau, rows: Index, eta: Array, dual: Array, count: Index) -> Mask:
+def _optimal(paths: KinkTableau, rows: Index, eta: Array, dual: Array) -> Mask:
     """Whether every dual is a slope of its row's loss there, and nothing else is as good: (r,)."""
     inner, size = paths.kinks[:, 1:-1], ACCEPTED * paths.size_of_kinks
     below = (eta[:, None, :] > inner[:, :, None] + size).sum(axis=1)
@@ -283,4 +281,4 @@ def _optimal(paths: KinkTableau, rows: Index, eta: Array, dual: Array, count: In
     held = (dual >= least - slack) & (dual <= most + slack)
     on_kink = above > below
     held[own], on_kink[own] = True, False
-    return np.asarray(held.all(axis=0) & paths.is_unique(Held(dual, least, most, on_kink, slack), count))
+    return np.asarray(held.all(axis=0) & paths.is_unique(Held(dual, least, most, on_kink, slack)))

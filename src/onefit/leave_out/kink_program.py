@@ -116,8 +116,8 @@ class ProgramTableau(KinkTableau):
 
     @cached_property
     def size_of_duals(self) -> float:
-        finite = np.abs(self.slopes[np.isfinite(self.slopes)])
-        return size_beside(self.gradient, float(finite.max(initial=0.0)), 0.0) or 1.0
+        widest = float(np.abs(self.slopes[np.isfinite(self.slopes)]).max(initial=0.0))
+        return size_beside(self.gradient, widest, CERTIFIED * widest) or 1.0  # all may be zero
 
     @cached_property
     def _give(self) -> Array:
@@ -157,11 +157,23 @@ class ProgramTableau(KinkTableau):
             coef[(l1 > 0)[:, None] & (np.abs(coef) * sizes <= little)] = 0.0
         return AtEnds(coef, self.fit.intercept + moved[p:].sum(axis=0), eta)
 
-    def is_unique(self, held: Held, count: Index) -> Mask:
-        """Whether every row of the pattern is strictly inside its kink."""
+    def is_unique(self, held: Held) -> Mask:
+        """Whether rows strictly inside their kinks determine what nothing curves."""
         tie = np.minimum(INSIDE * self.size_of_duals, INSIDE * (held.most - held.least))
         inside = held.on_kink & (held.dual > held.least + tie) & (held.dual < held.most - tie)
-        return np.count_nonzero(inside, axis=0) >= count
+        Z, count = self.Z[:, self._bend == 0], inside.sum(axis=0)
+        Z = Z / np.maximum(np.abs(Z).max(axis=0), np.finfo(float).tiny)
+        found, enough = np.zeros(len(count), dtype=bool), np.flatnonzero(count >= Z.shape[1])
+        if Z.shape[1] == 0:
+            return ~found
+        pieces = np.array_split(enough, 1 + enough.size * Z.size // _linalg.BLOCK_SIZE)
+        for some in pieces if enough.size else []:
+            most = int(count[some].max(initial=0))
+            rows = np.argsort(~inside[:, some], axis=0, kind="stable")[:most].T
+            own = np.where((np.arange(most) < count[some, None])[..., None], Z[rows], 0.0)
+            sizes = np.linalg.svd(own, compute_uv=False)
+            found[some] = sizes[:, -1] > CERTIFIED * sizes[:, 0]
+        return found
 
 
 def _wider(values: Array, width: int) -> Array:

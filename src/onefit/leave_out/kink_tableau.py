@@ -84,8 +84,8 @@ class KinkTableau(ABC):
         """Parameters and linear predictors for some right-hand sides: (n, r)."""
 
     @abstractmethod
-    def is_unique(self, held: Held, count: Index) -> Mask:
-        """Problems that have one optimum, where so many rows are on kinks: (r,)."""
+    def is_unique(self, held: Held) -> Mask:
+        """Problems that have one optimum: (r,)."""
 
     def yielding(self, which: Index) -> Array:
         """Columns of M that paths are followed by."""
@@ -264,9 +264,9 @@ class RidgeTableau(KinkTableau):
         eta = fit.eta[:, None] + K.predict(Direction(coef, level))
         return AtEnds(fit.coef[:, None] + coef, fit.intercept + level, eta)
 
-    def is_unique(self, held: Held, count: Index) -> Mask:
+    def is_unique(self, held: Held) -> Mask:
         if not np.any(self.fit.problem.intercept):
-            return np.ones(len(count), dtype=bool)
+            return np.ones(held.dual.shape[1], dtype=bool)
         return strictly_held(*held)
 
 

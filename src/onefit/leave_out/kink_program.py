@@ -106,12 +106,21 @@ class ProgramTableau(KinkTableau):
     @cached_property
     def _is_regular(self) -> bool:
         sizes = np.sqrt(np.maximum(np.abs(self._system).max(axis=0), np.finfo(float).tiny))
-        return bool(np.linalg.cond(self._system / np.outer(sizes, sizes)) < 1.0 / CERTIFIED**2)
+        units = np.outer(sizes, sizes)
+        condition = np.linalg.norm(self._system / units, 1) * np.linalg.norm(self._solved * units, 1)
+        return bool(condition < 1.0 / CERTIFIED**2)
+
+    @cached_property
+    def _solved(self) -> Array:
+        try:
+            return np.asarray(np.linalg.inv(self._system), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            return np.full(self._system.shape, np.nan)
 
     @cached_property
     def _inverse(self) -> tuple[Array, Array, Array]:
         """P, R and T."""
-        d, found = self.Z.shape[1], np.asarray(np.linalg.inv(self._system), dtype=np.float64)
+        d, found = self.Z.shape[1], self._solved
         return found[:d, :d], found[:d, d:], -found[d:, d:]
 
     @cached_property
@@ -161,19 +170,20 @@ class ProgramTableau(KinkTableau):
         """Whether rows strictly inside their kinks determine what nothing curves."""
         tie = np.minimum(INSIDE * self.size_of_duals, INSIDE * (held.most - held.least))
         inside = held.on_kink & (held.dual > held.least + tie) & (held.dual < held.most - tie)
-        Z, count = self.Z[:, self._bend == 0], inside.sum(axis=0)
+        Z = self.Z[:, self._bend == 0]
         Z = Z / np.maximum(np.abs(Z).max(axis=0), np.finfo(float).tiny)
-        found, enough = np.zeros(len(count), dtype=bool), np.flatnonzero(count >= Z.shape[1])
-        if Z.shape[1] == 0:
-            return ~found
-        pieces = np.array_split(enough, 1 + enough.size * Z.size // _linalg.BLOCK_SIZE)
-        for some in pieces if enough.size else []:
-            most = int(count[some].max(initial=0))
-            rows = np.argsort(~inside[:, some], axis=0, kind="stable")[:most].T
-            own = np.where((np.arange(most) < count[some, None])[..., None], Z[rows], 0.0)
-            sizes = np.linalg.svd(own, compute_uv=False)
-            found[some] = sizes[:, -1] > CERTIFIED * sizes[:, 0]
-        return found
+        return np.array([_determine(Z[own]) for own in inside.T], dtype=np.bool_)
+
+
+def _determine(Z: Array) -> bool:
+    """Whether rows determine all coefficients: those of a single one its own, the others what is left."""
+    alone, is_left = np.count_nonzero(Z, axis=1) == 1, np.ones(Z.shape[1], dtype=bool)
+    is_left[np.nonzero(Z[alone])[1]] = False
+    rest = Z[np.ix_(~alone, is_left)]
+    if len(rest) < rest.shape[1]:
+        return False
+    sizes = np.linalg.svd(rest, compute_uv=False)
+    return rest.shape[1] == 0 or bool(sizes[-1] > CERTIFIED * sizes[0])
 
 
 def _wider(values: Array, width: int) -> Array:

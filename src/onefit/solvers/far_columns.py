@@ -16,6 +16,7 @@ from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.problem import Problem
 
+ROUNDING = 1e-12  # of a mean: spreads below are those of columns that are constant
 FAR = 100.0  # spreads from zero: a product of such columns has four digits less
 
 
@@ -50,5 +51,5 @@ def _means_of_far(problem: Problem) -> Array | None:
         return None
     means = _linalg.column_means(X, problem.weights)
     spreads = _linalg.column_norms(X, problem.weights, centred=True) / np.sqrt(problem.weights.sum())
-    far = np.abs(means) > FAR * spreads
+    far = (np.abs(means) > FAR * spreads) & (spreads > ROUNDING * np.abs(means))  # not constant
     return np.where(far, means, 0.0) if far.any() else None

@@ -138,7 +138,7 @@ def test_strengths_that_are_out_of_reach_are_not_factored():
     walk = Walk(Grid(strengths), judgement, problem_at)
     walk.go_down(early_stopping=False)
     losses = [solve(Fit.at_start(problem_at(s))) for s in strengths]
-    risks = [mean_and_error(judgement.losses(judgement.stepped(one).state.found), judgement.weights)[0] for one in losses]
+    risks = [mean_and_error(judgement.stepped(one).losses, judgement.weights)[0] for one in losses]
     best = int(np.argmin(risks))
     assert best not in walk.seen.bracketed
     assert 0 in walk.seen.bracketed

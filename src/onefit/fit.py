@@ -49,13 +49,18 @@ class Fit:
 
     @cached_property
     def pinned(self) -> Mask:
-        """Rows that sit on a kink of their loss: (n,).  Solvers say which; for others it is told by η."""
+        """Rows that sit on a kink of their loss: the shape of ``eta``, (n,) of a loss without any.
+
+        Solvers say which; for others it is told by η.
+        """
         problem = self.problem
         straight = straight_part(problem.loss)
         if straight is None:
             return np.zeros(problem.n, dtype=bool)
-        distance = np.abs(self.eta[:, None] - straight.kinks(problem.y)).min(axis=1)
-        return (distance <= ON_KINK * (1.0 + np.abs(self.eta))) & (problem.weights > 0)
+        kinks = straight.kinks(problem.y.ravel())
+        distance = np.abs(self.eta.reshape(-1, 1) - kinks).min(axis=1).reshape(self.eta.shape)
+        near: Mask = distance <= ON_KINK * (1.0 + np.abs(self.eta))
+        return near & _linalg.with_axes(problem.weights > 0, self.eta)
 
     @cached_property
     def gradient(self) -> Array:

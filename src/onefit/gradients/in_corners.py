@@ -9,7 +9,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.fit import ON_KINK, Fit
+from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
 from onefit.losses import PiecewiseLinear
 from onefit.penalties import Coordinates
@@ -31,32 +31,14 @@ def held_out_in_corners(
 ) -> tuple[Fit, Cotangent]:
     """Cotangent of single rows that are held out in turn, every one at the solution without it.
 
-    Parameters
-    ----------
-    fit : Fit
-        Of all rows, which ``stand_in_corners``.
-    rows : (m,) int array
-    coef, intercept : (p, m) and (m,) arrays
-        The solutions.
-    by_row : (m,) array
-        Derivative of the risk in the rows' own linear predictors.
-
-    Returns
-    -------
-    outputs : Fit
-        What the cotangent is one of: the problems are its outputs.
-    cotangent : Cotangent
-
-    Notes
-    -----
-    The formulas are those of ``solution.InCorners``, with G = X Λ⁻¹ Xᵀ over all rows.
+    What it takes and returns is that of ``solution.held_out_alone``; the formulas are those of
+    ``solution.InCorners``, with G = X Λ⁻¹ Xᵀ over all rows.
     """
     problem, own = fit.problem, (rows, np.arange(rows.size))
     y, several = np.broadcast_to(problem.y[:, None], (problem.n, rows.size)), np.full(rows.size, True)
     outputs = Fit(replace(problem, y=y, intercept=several & problem.intercept, moments=None), coef, intercept)
-    pinned = _pinned(problem, outputs.eta)
-    pinned[own] = False
-    outputs.known(pinned=pinned)
+    pinned = outputs.pinned
+    pinned[own] = False  # they have left
     strengths = fit.tangent.hessian[:, None]
     forces, level = _forces(problem, strengths[:, 0], pinned, rows, by_row)
     owed = -forces
@@ -69,14 +51,6 @@ def held_out_in_corners(
     if _linalg.has_columns(problem.X):
         return outputs, Cotangent(-u, loss=loss)
     return outputs, Cotangent(level - along, loss=loss, gram=OfGram(u, strengths * coef))
-
-
-def _pinned(problem: Problem, eta: Array) -> Mask:
-    """Rows of each solution that sit on a kink: (n, m)."""
-    assert isinstance(problem.loss, PiecewiseLinear)
-    kinks = problem.loss.kinks(problem.y)
-    distance = np.min([np.abs(eta - kink[:, None]) for kink in kinks.T], axis=0)
-    return (distance <= ON_KINK * (1.0 + np.abs(eta))) & (problem.weights > 0)[:, None]
 
 
 class _Systems(NamedTuple):

@@ -34,9 +34,7 @@ from onefit.leave_out.kink_tableau import Held, KinkTableau, RidgeTableau
 MOST_PIVOTS = 400
 MANY = 10  # rows, as a share of n, from which on the whole tableau is made at once
 AT_ONCE = 2**17  # numbers in an array of paths and rows
-ACCEPTED = (
-    1e-8  # rounding for the last check, of a linear predictor relative to the largest kink, or of a dual
-)
+ACCEPTED = 1e-8  # rounding for the last check: of a linear predictor, relative to the kinks, or of a dual
 SINGULAR = 1e13  # condition number of a system of exchanges beyond which its solution is noise
 ROOM = 8  # places for rows that change theirs, at first
 
@@ -62,7 +60,7 @@ class Ended(NamedTuple):
 
 
 def leave_out_along_path(fit: Fit, rows: Index) -> CornerEnds:
-    """Leave single rows out of a fit whose loss has kinks and whose penalty is quadratic, exactly.
+    """Leave single rows out of a fit whose loss has kinks, exactly.
 
     Parameters
     ----------
@@ -221,11 +219,8 @@ class _Walk:
         changed, place, on_kink = self.changed, self.place, self.on_kink
         if last.max(initial=0) == changed.shape[1]:
             more = [(0, 0), (0, ROOM)]
-            changed, place, on_kink = (
-                np.pad(changed, more, "edge"),
-                np.pad(place, more),
-                np.pad(on_kink, more),
-            )
+            changed = np.pad(changed, more, "edge")
+            place, on_kink = np.pad(place, more), np.pad(on_kink, more)
             changed[:, -ROOM:] = self.rows[:, None]
         else:
             changed, place, on_kink = changed.copy(), place.copy(), on_kink.copy()

@@ -23,7 +23,8 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.leave_out.kink_tableau import AtEnds, Held, KinkTableau, corners_of, slopes_of
+from onefit.leave_out.kink_tableau import AtEnds, Held, KinkTableau
+from onefit.leave_out.straight_rows import corners_of, slopes_of
 from onefit.numerics import CERTIFIED, INSIDE, SNAP
 from onefit.numerics import size_of_duals as size_beside
 from onefit.penalties import Polyhedral, SeparablePenalty

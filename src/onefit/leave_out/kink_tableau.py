@@ -13,8 +13,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
-from onefit.leave_out.straight_rows import strictly_held
-from onefit.losses import PiecewiseLinear
+from onefit.leave_out.straight_rows import corners_of, slopes_of, strictly_held
 from onefit.numerics import TINY
 from onefit.solvers.kinks import size_of_duals
 
@@ -268,20 +267,3 @@ class RidgeTableau(KinkTableau):
         if not np.any(self.fit.problem.intercept):
             return np.ones(held.dual.shape[1], dtype=bool)
         return strictly_held(*held)
-
-
-def corners_of(fit: Fit) -> Array:
-    """Corners of the losses of all rows between an infinite one on either side: (n, q + 2)."""
-    problem = fit.problem
-    assert isinstance(problem.loss, PiecewiseLinear)
-    found = np.pad(problem.loss.kinks(problem.y), [(0, 0), (1, 1)], constant_values=np.inf)
-    found[:, 0] = -np.inf
-    found[problem.weights == 0, 1:] = np.inf
-    return found
-
-
-def slopes_of(fit: Fit) -> Array:
-    """Weighted slopes of their pieces: (n, q + 1)."""
-    problem = fit.problem
-    assert isinstance(problem.loss, PiecewiseLinear)
-    return problem.loss.slopes(problem.y) * problem.weights[:, None]

@@ -27,7 +27,24 @@ def _pieces(fit: Fit) -> tuple[Array, Array]:
     """Corners and weighted slopes of each row's loss."""
     loss, y = fit.problem.loss, fit.problem.y
     assert isinstance(loss, PiecewiseLinear)
-    return loss.kinks(y), loss.slopes(y) * fit.problem.weights[:, None]
+    return loss.kinks(y), slopes_of(fit)
+
+
+def corners_of(fit: Fit) -> Array:
+    """Corners of the losses of all rows between an infinite one on either side: (n, q + 2)."""
+    problem = fit.problem
+    assert isinstance(problem.loss, PiecewiseLinear)
+    found = np.pad(problem.loss.kinks(problem.y), [(0, 0), (1, 1)], constant_values=np.inf)
+    found[:, 0] = -np.inf
+    found[problem.weights == 0, 1:] = np.inf
+    return found
+
+
+def slopes_of(fit: Fit) -> Array:
+    """Weighted slopes of their pieces: (n, q + 1)."""
+    problem = fit.problem
+    assert isinstance(problem.loss, PiecewiseLinear)
+    return problem.loss.slopes(problem.y) * problem.weights[:, None]
 
 
 def _two_of(values: Array, first: Index) -> tuple[Array, Array]:

@@ -38,9 +38,7 @@ def mixed(steps: Sequence[ChordStep]) -> Array:
     found = last.target.copy()
     if not before:
         return found
-    apart = [last.step - one.step for one in before]
-    images = [last.image - one.image for one in before]
-    A, b = _products(apart, images), _products(apart, [last.image])[..., 0]
+    A, b = _products(before, last)
     lengths = np.einsum("fii->fi", A)
     known = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b).all(axis=1) & (lengths > 0).all(axis=1)
     scale, shares = 1.0 / np.sqrt(lengths[known]), np.zeros_like(b)
@@ -55,8 +53,13 @@ def mixed(steps: Sequence[ChordStep]) -> Array:
     return found
 
 
-def _products(some: Sequence[Array], others: Sequence[Array]) -> Array:
-    """Inner products of steps with images, of each problem: (f, s, t)."""
-    f = some[0].shape[-1]
-    pairs = [[np.einsum("if,if->f", x.reshape(-1, f), y.reshape(-1, f)) for y in others] for x in some]
-    return np.array(pairs).transpose(2, 0, 1)
+def _products(before: Sequence[ChordStep], last: ChordStep) -> tuple[Array, Array]:
+    """Inner products of differences of steps with those of images and with the last: (f, s, s), (f, s)."""
+    s, f = len(before), last.step.shape[-1]
+    apart, images = np.empty((2, f, s + 1, last.step.size // f))  # problem by problem, for a product of each
+    for k, one in enumerate(before):
+        apart[:, k] = (last.step - one.step).reshape(-1, f).T
+        images[:, k] = (last.image - one.image).reshape(-1, f).T
+    images[:, s] = last.image.reshape(-1, f).T
+    inner = apart[:, :s] @ images.swapaxes(1, 2)
+    return inner[..., :s], inner[..., s]

@@ -53,6 +53,11 @@ FILES = {  # content, further arguments, what the message must say
     "free text target": (column([f"word {k}" for k in range(20)]), [], "has 20 classes in 20 rows"),
     "class of one row": (column(["a"] * 9 + ["b"]), [], "class 'b' of target 'y' has a single row"),
     "too many classes": (column([f"c{k % 60}" for k in range(300)]), [], "has 60 classes, such as"),
+    "text among numbers": (
+        column([1.5, 2.5, "oops", 4.5, 3.5]),
+        [],
+        "'y' holds numbers, but 'oops' in row 2: correct it, or leave it empty where it means missing (rows",
+    ),
     "labels as numbers": (LABELS, ["--task", "regression"], "'y' is not a number (row 0 has 'yes')"),
     "three as binary": (
         column(["a", "b", "c"] * 4),

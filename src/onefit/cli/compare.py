@@ -12,7 +12,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from onefit.cli.errors import TableError
+from onefit.cli.errors import RowError, TableError
 from onefit.cli.words import aligned, with_error
 from onefit.risk.means import mean_and_error
 
@@ -116,7 +116,7 @@ def _check_target(found: list[Result], common: Any) -> None:
         )
         if not np.all(same):
             row = common[int(np.argmin(np.asarray(same)))]
-            raise TableError(
+            raise RowError(
                 f"{found[0].name} and {one.name} have different targets in row {row} ({first[row]} and "
                 f"{other[row]}): they are not of the same table"
             )

@@ -12,6 +12,13 @@ class TableError(ValueError):
     """A table, or a column of it, that cannot be used; the message says what to do."""
 
 
+class RowError(TableError):
+    """The same of one row, which is numbered as in all that is written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message} (rows are counted from 0 below the header)")
+
+
 def one_line(error: BaseException) -> str:
     """Message of an error of another library, in one line."""
     text = getattr(error, "strerror", None) or str(error)

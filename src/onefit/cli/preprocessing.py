@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from onefit._typing import Array
 from onefit.cli.dates import Calendar
-from onefit.cli.errors import TableError
+from onefit.cli.errors import RowError
 from onefit.cli.numerals import read_numbers
 from onefit.cli.table import MOST_LEVELS, kind_of, rare_below
 from onefit.cli.target import refuse_infinity
@@ -100,7 +100,7 @@ def _as_number(column: pd.Series) -> pd.Series:
         found = read_numbers(column) if column.notna().any() else (None, column.astype(np.float64))
         if found is None:
             wrong = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
-            raise TableError(
+            raise RowError(
                 f"column {column.name!r} must hold numbers, but row {wrong.index[0]} has {wrong.iloc[0]!r}"
             )
         values = found[1]

@@ -12,7 +12,7 @@ from pandas.api import types
 
 from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
-from onefit.cli.errors import TableError, listed, require_column
+from onefit.cli.errors import RowError, TableError, listed, require_column
 from onefit.cli.target import guess_task, is_whole, target_values
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
@@ -207,7 +207,7 @@ def _weights(column: pd.Series) -> Array:
     bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
         row = column.index[bad[0]]
-        raise TableError(
+        raise RowError(
             f"weights {column.name!r} must be numbers of at least 0, but row {row} has {column.iloc[bad[0]]}"
         )
     if not values.any():
@@ -219,12 +219,12 @@ def _complete(column: pd.Series, role: str) -> pd.Series:
     """A column that says what leaves together, without gaps and with several values."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
-        raise TableError(
+        raise RowError(
             f"{role} {column.name!r} is missing in {missing.size} rows, the first of them row "
             f"{column.index[missing[0]]}: fill it, or remove these rows"
         )
     if role == "time" and kind_of(column) == "text":
-        raise TableError(
+        raise RowError(
             f"time {column.name!r} is neither a date nor a number: row {column.index[0]} has "
             f"{column.iloc[0]!r}"
         )

@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api import types
 
 from onefit._typing import Array
-from onefit.cli.errors import TableError
+from onefit.cli.errors import RowError, TableError
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
@@ -66,9 +66,10 @@ def _numbers(column: pd.Series, task: str) -> Array:
     if types.is_bool_dtype(column):
         return column.to_numpy(np.float64)
     if not types.is_numeric_dtype(column):
-        example = column[pd.to_numeric(column, errors="coerce").isna()]
+        _refuse_strays(column)
+        example = _no_numbers(column)
         shown = f" (row {example.index[0]} has {example.iloc[0]!r})" if len(example) else ""
-        raise TableError(
+        raise RowError(
             f"target {column.name!r} is not a number{shown}: {task} needs one; for labels use --task "
             "binary or multiclass, or a model for classes"
         )
@@ -76,7 +77,7 @@ def _numbers(column: pd.Series, task: str) -> Array:
     refuse_infinity(column, values)
     if task == "counts" and np.any(values < 0):
         row = int(np.flatnonzero(values < 0)[0])
-        raise TableError(
+        raise RowError(
             f"target {column.name!r} is negative in row {column.index[row]} ({values[row]:g}): counts cannot "
             "be; use --task regression"
         )
@@ -88,6 +89,8 @@ def _labels(column: pd.Series, task: str) -> Any:
     name = column.name
     if task == "binary" and len(counts) > 2:
         raise TableError(f"target {name!r} has {len(counts)} classes: use --task multiclass")
+    if len(counts) > MOST_CLASSES or 2 * len(counts) > len(column):
+        _refuse_strays(column)
     if len(counts) > MOST_CLASSES and 2 * len(counts) <= len(column):
         raise TableError(
             f"target {name!r} has {len(counts)} classes, such as {str(counts.index[0])!r} and "
@@ -112,13 +115,29 @@ def _labels(column: pd.Series, task: str) -> Any:
     return np.array([str(label) for label in column])
 
 
+def _no_numbers(column: pd.Series) -> pd.Series:
+    """Values that are not numbers."""
+    return column[pd.to_numeric(column, errors="coerce").isna()]
+
+
+def _refuse_strays(column: pd.Series) -> None:
+    """Refuse text among numbers, where most are numbers."""
+    strays = _no_numbers(column)
+    if 0 < 2 * len(strays) < len(column):
+        more = f", and text in {len(strays) - 1} more" if len(strays) > 1 else ""
+        raise RowError(
+            f"target {column.name!r} holds numbers, but {strays.iloc[0]!r} in row {strays.index[0]}{more}: "
+            "correct it, or leave it empty where it means missing"
+        )
+
+
 def refuse_infinity(column: pd.Series, values: Array) -> None:
     """Refuse numbers whose squares would not be finite."""
     too_large = np.flatnonzero(np.abs(values) > LARGEST)
     if too_large.size:
         row, value = column.index[too_large[0]], values[too_large[0]]
         what = "is infinite" if np.isinf(value) else f"is {value:.3g}, too large to compute with,"
-        raise TableError(
+        raise RowError(
             f"column {column.name!r} {what} in row {row}: make it empty (missing) or a number of ordinary "
             "size"
         )

@@ -121,6 +121,39 @@ def test_many_problems(penalty, seed):
     )
 
 
+@pytest.mark.parametrize("loss", [EpsilonInsensitive(0.0), Quantile(), Hinge()], ids=repr)
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_coefficients_that_are_all_zero(loss, share):
+    """Duals of many rows on kinks balance the intercept, and few of them the groups."""
+    zero = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, weights = rng.normal(size=(24, 5)), rng.choice([1.0, 2.0], 24)
+        eta = X @ rng.normal(size=5) + 2.0 * rng.normal(size=24)
+        y, groups = (eta > 0).astype(float) if loss.of_two_classes else eta, [[0, 1], [2, 3, 4]]
+        for strength in (4.0, 8.0, 16.0):
+            penalty = (
+                GroupLasso(groups, strength) if share is None else SparseGroupLasso(groups, strength, share)
+            )
+            fit = solve(Fit.at_start(Problem(loss, penalty, X, y, weights))).fit
+            _is_optimal(fit)
+            zero += not np.any(fit.coef)
+    assert zero >= 8
+
+
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")  # of the intercept
+def test_leave_one_out_where_coefficients_are_all_zero():
+    rng, groups = np.random.default_rng(5), [[0, 1], [2, 3, 4]]
+    X, rows = rng.normal(size=(24, 5)), np.arange(24)
+    y = (X @ rng.normal(size=5) + 2.0 * rng.normal(size=24) > 0).astype(int)
+    model = onefit.GeneralizedLinear("hinge", SparseGroupLasso(groups, 12.0, 0.5)).fit(X, y)
+    assert not np.any(model.coef_)
+    exact = onefit.loo(model, X, y, exact=True)
+    for i in rows[::4]:
+        refit = clone(model).fit(X[rows != i], y[rows != i])
+        np.testing.assert_allclose(exact.decision[i], refit.decision_function(X[[i]])[0], atol=1e-9)
+
+
 @losses
 def test_a_warm_start_needs_no_program(loss, monkeypatch):
     problem = _problem(loss, SparseGroupLasso(GROUPS, 3.0, 0.5))

@@ -18,6 +18,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.losses import PiecewiseLinear
 from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
 from onefit.problem import Problem
@@ -81,11 +82,36 @@ def _checked(fit: Fit) -> Fit:
     )
 
 
+def _held(target: Fit, last: Fit) -> Fit:
+    """Where a step leads, with the duals of the last point if they hold the penalty and its own do not.
+
+    Where rows on kinks outnumber the directions of the piece many duals balance it, and those that a program
+    on the piece finds need not be among the ones that balance the penalty as well.
+    """
+    straight = isinstance(target.problem.loss, PiecewiseLinear)
+    if not straight or not target.is_kinked or "gradient" not in vars(last) or is_stationary(target):
+        return target
+    other = _with_duals(target, last.gradient)
+    return other if is_stationary(other) else target
+
+
+def _with_duals(fit: Fit, duals: Array) -> Fit:
+    """The same point, whose rows on kinks have other duals, as far as the slopes beside these let them."""
+    problem = fit.problem
+    assert isinstance(problem.loss, PiecewiseLinear)
+    kinks, slopes = problem.loss.kinks(problem.y), problem.loss.slopes(problem.y) * problem.weights[:, None]
+    every, kink = np.arange(problem.n), np.abs(kinks - fit.eta[:, None]).argmin(axis=1)
+    held = np.clip(duals, slopes[every, kink], slopes[every, kink + 1])
+    on = Fit(problem, fit.coef, fit.intercept).pinned  # all rows there, not only independent ones
+    own = np.where(on, held, fit.gradient)
+    return Fit(problem, fit.coef, fit.intercept).known(eta=fit.eta, gradient=own, pinned=fit.pinned)
+
+
 def _descend(start: Fit, steps: int = STEPS) -> Fit:
     """Newton's method, with a proximal step after each where the penalty has kinks."""
     fit, last = start, np.inf
     for _ in range(steps):
-        target = _step(fit)
+        target = _held(_step(fit), fit)
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
         change /= 1.0 + float(np.abs(fit.eta).max(initial=0.0))
         if change <= SETTLED or last <= change <= ROUNDING:
@@ -100,10 +126,18 @@ def _descend(start: Fit, steps: int = STEPS) -> Fit:
 
 
 def _back_on_piece(fit: Fit) -> Fit:
-    """Take a proximal step: its outcome lies on a smooth piece of the penalty exactly."""
+    """Take a proximal step: its outcome lies on a smooth piece of the penalty exactly.
+
+    A minimum stays where it is by a step of any length.  A short one does not take back to their kink what
+    rounding has moved off it, as where all coefficients are zero: it reaches as far as the largest of them,
+    and as far as what moves linear predictors by their own size.
+    """
     penalty, gradient = fit.problem.penalty, fit.loss_gradient
     gradient = gradient + penalty.ridge(fit.coef.shape) * fit.coef
-    extent, force = np.abs(fit.coef).max(initial=0.0), np.abs(gradient).max(initial=0.0)
+    rows = np.where(fit.problem.weights > 0, 1.0, 0.0)
+    widest = float(_linalg.column_norms(fit.problem.X, rows, centred=False).max(initial=0.0))
+    moving = (1.0 + float(np.abs(fit.eta).max(initial=0.0))) / widest if widest > 0 else 0.0
+    extent, force = max(np.abs(fit.coef).max(initial=0.0), moving), np.abs(gradient).max(initial=0.0)
     step = float(extent / force) if extent > 0 and force > 0 else 1.0
     coef = penalty.without_ridge().prox(fit.coef - step * gradient, step)
     return fit.moved(coef, fit.intercept).known(gradient=fit.gradient)

@@ -18,7 +18,7 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.numerics import EPS, ON_BOUND, TINY
+from onefit.numerics import EPS, ON_BOUND, TINY, rounding_of_slack
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
 
@@ -219,11 +219,20 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     l1, _ = fit.problem.separable.strengths(fit.coef.shape)
     stays = fit.problem.loss.is_quadratic or not step.curvature.is_definite
     rounding = 1e-7 if stays else 1e-3
-    if not np.all(np.abs(step.gradient.coef[kinked]) <= rounding * l1[kinked]):
+    left = np.where(kinked, np.abs(step.gradient.coef), 0.0)
+    if np.any(left > rounding * l1) and np.any(left > np.maximum(rounding * l1, _rounding(fit))):
         return False
     if fit.problem.loss.is_quadratic:
         return True
     return is_short(fit, step.curvature.predict(step.direction)) and _is_balanced(fit, step)
+
+
+def _rounding(fit: Fit) -> Array:
+    """What rounding leaves of Xᵀ g: all that is left beside strengths far smaller than the weights."""
+    moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
+    sizes = np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0)
+    columns = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    return np.asarray(rounding_of_slack(1.0) * np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
 
 
 def _is_balanced(fit: Fit, step: _Step) -> bool:

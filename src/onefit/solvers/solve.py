@@ -28,6 +28,7 @@ from onefit.solvers.path import (
     solved,
 )
 from onefit.solvers.stationary import is_stationary
+from onefit.solvers.units import of_weights
 
 
 class SelfSolved(ABC):
@@ -62,7 +63,7 @@ def solve(start: Fit, last: Curvature | None = None) -> Solution:
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
     if problem.loss.has_kinks:
-        return Solution.of(_solve_with_kinks(start))
+        return Solution.of(of_weights(start, _solve_with_kinks))
     if isinstance(problem.penalty, SeparablePenalty):
         return _solve_separable(start, last)
     coordinates = LassoCoordinates.of(problem)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge
+from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge, TweedieRegressor
 from sklearn.model_selection import KFold
 from sklearn.svm import LinearSVC
 
@@ -282,3 +282,20 @@ def test_a_search_names_its_bounds_and_what_is_given_by_name():
     model = onefit.GeneralizedLinear("huber", "elasticnet")
     with pytest.raises(ValueError, match="penalty is given by name, 'elasticnet': pass an object"):
         onefit.GradientSearchCV(model, {"penalty__alpha": (0.1, 1.0)}).fit(X, y)
+
+
+@pytest.mark.parametrize("power", [0.5, np.nan, np.inf])
+def test_powers_that_no_family_has(power):
+    with pytest.raises(ValueError, match=r"power must be a number outside of \(0, 1\)"):
+        losses.Tweedie(power)
+    model = TweedieRegressor().fit(X, np.abs(Y))
+    model.power = power
+    with pytest.raises(ValueError, match="power must be"):
+        onefit.loo(model, X, np.abs(Y))
+
+
+def test_no_ratio_at_all():
+    with pytest.raises(
+        ValueError, match=r"l1_ratio must be a number in \[0, 1\] or a list of some, got \[\]"
+    ):
+        onefit.LogisticLOO(l1_ratio=[]).fit(X, np.median(Y) < Y)

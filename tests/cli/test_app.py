@@ -360,8 +360,11 @@ class TestSavedModels:
         path = tmp_path / "m.skops"
         with pytest.raises(TableError, match="no such file"):
             saved.load(str(path))
+        path.write_text("")
+        with pytest.raises(TableError, match="is empty: write the model anew"):
+            saved.load(str(path))
         path.write_text("hello")
-        with pytest.raises(TableError, match="not a model saved by skops"):
+        with pytest.raises(TableError, match=r"not a model saved by skops: .*; a model is the model\.skops"):
             saved.load(str(path))
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("schema.json", "{}")

@@ -228,6 +228,30 @@ class TestCompare:
         assert run(["compare", str(done / "full"), str(tmp_path)]) == 2
         assert "differ in their target, 'y' and 'q'" in capsys.readouterr().err
 
+    @pytest.mark.parametrize(
+        ("summary", "rows", "said"),
+        [
+            ("[1]", None, "summary.json is not a result of onefit tune: it holds no target, no loss"),
+            (
+                '{"target": "y", "loss": "squared"}',
+                None,
+                "holds no best, no left_out, no column; name a folder",
+            ),
+            ("", None, "summary.json is not a result of onefit tune: Expecting value"),
+            (
+                None,
+                "a,b\n1,2\n",
+                "predictions.csv is not a result of onefit tune: it holds no row, no y, no loss",
+            ),
+        ],
+    )
+    def test_foreign_files_are_named(self, done, tmp_path, capsys, summary, rows, said):
+        for name, text in (("summary.json", summary), ("predictions.csv", rows)):
+            own = (done / "full" / name).read_text() if text is None else text
+            (tmp_path / name).write_text(own)
+        assert run(["compare", str(done / "full"), str(tmp_path)]) == 2
+        assert said in capsys.readouterr().err
+
 
 class TestConfig:
     def test_options_come_from_the_file_unless_they_are_given(self, done, tmp_path, capsys):

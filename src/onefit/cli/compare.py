@@ -17,6 +17,7 @@ from onefit.cli.words import aligned, with_error
 from onefit.risk.means import mean_and_error
 
 NEEDED = ("summary.json", "predictions.csv")
+TOLD, COLUMNS = ("target", "loss", "best", "left_out", "column"), ("row", "y", "loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +84,22 @@ def read_result(place: str) -> Result:
         raise TableError(
             f"{place} holds no {' and no '.join(missing)}: name a folder that onefit tune --out has made"
         )
+    name = NEEDED[0]
     try:
-        about = json.loads((folder / NEEDED[0]).read_text(encoding="utf-8"))
-        rows = pd.read_csv(folder / NEEDED[1]).set_index("row")
-        rows["loss"], about["loss"], about["target"], about["best"], about["left_out"], about["column"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise TableError(f"{place} is not a result of onefit tune: {error}") from error
-    return Result(place, about, rows)
+        about = json.loads((folder / name).read_text(encoding="utf-8"))
+        lacking = [key for key in TOLD if not isinstance(about, dict) or key not in about]
+        if not lacking:
+            name = NEEDED[1]
+            rows = pd.read_csv(folder / name)
+            lacking = [key for key in COLUMNS if key not in rows.columns]
+    except ValueError as error:
+        raise TableError(f"{folder / name} is not a result of onefit tune: {error}") from error
+    if lacking:
+        raise TableError(
+            f"{folder / name} is not a result of onefit tune: it holds no {', no '.join(lacking)}; name a "
+            "folder that onefit tune --out has made"
+        )
+    return Result(place, about, rows.set_index("row"))
 
 
 def _check_alike(found: list[Result]) -> None:

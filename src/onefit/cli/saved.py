@@ -61,7 +61,10 @@ def load(path: str) -> Any:
         foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)
         model = None if foreign else skops.io.loads(content, trusted=sorted(TRUSTED))
     except UNREADABLE as error:
-        raise TableError(f"{path} is not a model saved by skops: {error}") from error
+        raise TableError(
+            f"{path} is not a model saved by skops: {error}; a model is the model.skops that onefit tune "
+            "--out DIR writes"
+        ) from error
     if foreign:
         raise TableError(
             f"{path} holds types that are neither scikit-learn's nor onefit's: {', '.join(foreign)}. They "
@@ -78,4 +81,7 @@ def _model_bytes(path: Path) -> bytes:
         raise TableError(
             f"{path}: no such file; a model is the model.skops that onefit tune --out DIR writes"
         )
-    return path.read_bytes()
+    content = path.read_bytes()
+    if not content:
+        raise TableError(f"{path} is empty: write the model anew, with onefit tune --out DIR")
+    return content

@@ -83,7 +83,9 @@ class LogisticLOO(SelfTuned):
 
     def _ratios(self, spread: float = 1.0) -> list[float]:
         given: list[Any] = [self.l1_ratio] if np.ndim(self.l1_ratio) == 0 else list(np.ravel(self.l1_ratio))
-        for ratio in given or [np.nan]:
+        if not given:
+            raise ValueError(f"l1_ratio must be a number in [0, 1] or a list of some, got {self.l1_ratio!r}")
+        for ratio in given:
             check_share("l1_ratio", ratio)
         return [float(ratio) for ratio in given]
 

@@ -249,7 +249,7 @@ class Tweedie(Loss):
     Parameters
     ----------
     power : float
-        Of the mean in the variance.
+        Of the mean in the variance; no family has one between 0 and 1.
     link : {"log", "identity"}, default "log"
         Of the linear predictor to the mean.
 
@@ -264,6 +264,13 @@ class Tweedie(Loss):
     power: float
     link: Literal["log", "identity"] = "log"
     pieces = Pieces.SMOOTH
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.power) or 0 < self.power < 1:
+            raise ValueError(
+                f"power must be a number outside of (0, 1), where no family has one, got {self.power!r}: "
+                "take 0 (normal), 1 (Poisson), 2 (gamma), 3 (inverse Gaussian) or any between 1 and 2"
+            )
 
     def mean(self, eta: Array) -> Array:
         """Return the mean response μ, of the shape of ``eta``."""

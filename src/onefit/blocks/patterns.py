@@ -18,7 +18,7 @@ from onefit._linalg import product, pseudo_factor
 from onefit._typing import Array, Index, Mask
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.elimination import Elimination, StackedResponses
-from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels
+from onefit.leave_out.exchange import HELD_ALONE, LETS_GO, QuadraticModels, of_whole_rows
 from onefit.leave_out.tableau import Tableau
 from onefit.numerics import EPS, LEAST_SLACK, NOISE, ON_BOUND
 
@@ -134,6 +134,8 @@ class Patterns:
             models = self._models(Z, y, weights, j, b)
             found = models.minima()
             anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
+            v = np.where(models.determined(found), found.inverse_slack, 1.0)
+            anew *= of_whole_rows(v) / v
             off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
             if not self.is_strict:
                 tied = models.tied(found)

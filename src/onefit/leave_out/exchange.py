@@ -19,7 +19,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out.elimination import places
 from onefit.leave_out.tableau import Tableau, WorkingSet
-from onefit.numerics import ON_BOUND
+from onefit.numerics import LITTLE_SLACK, ON_BOUND
 
 LETS_GO = 1e-11  # slack 1 − w h of a row that keeps none, so that what it holds alone has a direction
 HELD_ALONE = 1e-8  # slack of a row on a pattern below which nothing else determines that
@@ -245,10 +245,34 @@ class QuadraticModels(KinkedModels):
         start = np.repeat(np.where(inside, x, 0.0)[None], len(rows), axis=0).T  # in the order of products
         return cls(tableau=tableau, start=start, bound=np.multiply.outer(kept, table.l1).T)
 
+    def without_the_rows(self, found: Minima) -> Minima:
+        """Minima on the same patterns without all of the rows: not even with what ``LETS_GO`` keeps.
+
+        With v = 1 / (1 − w h) they are x' + (v − 1) u, where x' are those of all rows.  Rows with more than a
+        little slack move by no more than rounding, and what a row holds alone has no minimum without it.
+        """
+        v, held = found.inverse_slack, self.bound > 0
+        tied = (found.on & held & (found.free == 0)).any(axis=0)
+        which = np.flatnonzero(self.determined(found) & ~tied & (v * LITTLE_SLACK > 1.0))
+        if which.size == 0:
+            return found
+        on, free = found.on[:, which], found.free[:, which]
+        models = replace(self, tableau=replace(self.tableau, d=np.zeros_like(self.tableau.d)))
+        kept, _, _ = models._free(which, on, np.where(on & held[:, which], np.sign(free), 0.0))
+        x, inverse_slack = found.free.copy(), v.copy()
+        inverse_slack[which] = of_whole_rows(v[which])
+        x[:, which] += (inverse_slack[which] * LETS_GO / (1.0 - LETS_GO)) * np.where(on, free - kept, 0.0)
+        return replace(found, free=x, inverse_slack=inverse_slack)
+
     def _free(self, which: Index, on: Mask, signs: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             (free,), (tau,), inverse_slack = self.tableau.solve(which, on, signs)
         return free, tau, inverse_slack
+
+
+def of_whole_rows(inverse_slack: Array) -> Array:
+    """1 / (1 − w h) from that of (1 − ``LETS_GO``) w, for rows that hold no direction alone."""
+    return np.asarray(inverse_slack / (1.0 - LETS_GO / (1.0 - LETS_GO) * (inverse_slack - 1.0)))
 
 
 def _goes_back(free: Array, x: Array, signs: Array, entered: Index) -> Mask:

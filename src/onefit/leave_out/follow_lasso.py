@@ -111,7 +111,7 @@ def _follow_all(watched: Watched, rows: Index, leads: Mapping[int, Direction]) -
         for part in np.array_split(own, max(1, len(own) * len(columns) // _linalg.BLOCK_SIZE)):
             models = QuadraticModels.at_fit(table, rows[part])
             found = _led(models, table, rows[part], leads).minima()
-            own_coef, level[part] = table.coefficients(found.x)
+            own_coef, level[part] = table.coefficients(models.without_the_rows(found).x)
             coef[np.ix_(part, np.searchsorted(columns, table.columns))] = own_coef
             came[part], exchanges[part] = models.determined(found), found.exchanges
     solved, predicted, ended = came.copy(), np.zeros(len(rows)), np.flatnonzero(came)

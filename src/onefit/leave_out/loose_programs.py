@@ -116,7 +116,7 @@ def _inner_duals(A: Array, owed: Array, least: Array, most: Array, on: Mask, siz
     if size == 0:
         return None
     rest = (owed - A[~on].T @ least[~on]) / size
-    rest = A[on].T @ np.linalg.lstsq(A[on].T, rest)[0]  # the rest is what solvers leave of free gradients
+    rest = A[on].T @ np.linalg.lstsq(A[on].T, rest, rcond=None)[0]  # less what solvers leave
     low, high = least[on] / size, most[on] / size
     eye = np.eye(kinked.size)
     below, above = np.isfinite(low), np.isfinite(high)

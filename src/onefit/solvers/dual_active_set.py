@@ -157,7 +157,7 @@ class DualActiveSet(PinnedRows):
         needed = np.abs(change) <= 1e-6 * float(self._units(np.array(self._scale)))
         Q = self.rows.free[self.pins]
         if Q.shape[1] and needed.any():
-            own = np.linalg.lstsq(Q.T @ Q, Q[needed].T)[0]
+            own = np.linalg.lstsq(Q.T @ Q, Q[needed].T, rcond=None)[0]
             needed[needed] = np.einsum("vf,fv->v", Q[needed], own) > 1.0 - 1e-8
         return needed & bool(Q.shape[1])
 

@@ -17,6 +17,7 @@ from onefit.cli.words import aligned, with_error
 from onefit.risk.means import mean_and_error
 
 NEEDED = ("summary.json", "predictions.csv")
+A_RESULT = "name a folder that onefit tune --out has made"
 TOLD, COLUMNS = ("target", "loss", "best", "left_out", "column"), ("row", "y", "loss")
 
 
@@ -81,9 +82,7 @@ def read_result(place: str) -> Result:
     folder = Path(place)
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     if missing:
-        raise TableError(
-            f"{place} holds no {' and no '.join(missing)}: name a folder that onefit tune --out has made"
-        )
+        raise TableError(f"{place} holds no {' and no '.join(missing)}: {A_RESULT}")
     name = NEEDED[0]
     try:
         about = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -96,8 +95,7 @@ def read_result(place: str) -> Result:
         raise TableError(f"{folder / name} is not a result of onefit tune: {error}") from error
     if lacking:
         raise TableError(
-            f"{folder / name} is not a result of onefit tune: it holds no {', no '.join(lacking)}; name a "
-            "folder that onefit tune --out has made"
+            f"{folder / name} is not a result of onefit tune: it holds no {', no '.join(lacking)}; {A_RESULT}"
         )
     return Result(place, about, rows.set_index("row"))
 

@@ -19,7 +19,7 @@ from onefit.cli.dates import Calendar
 from onefit.cli.errors import RowError
 from onefit.cli.numerals import read_numbers
 from onefit.cli.table import MOST_LEVELS, kind_of, rare_below
-from onefit.cli.target import refuse_infinity
+from onefit.cli.target import not_numbers, refuse_infinity
 
 MISSING_LEVEL = "(missing)"
 OTHER_LEVEL = "other"
@@ -99,7 +99,7 @@ def _as_number(column: pd.Series) -> pd.Series:
     else:
         found = read_numbers(column) if column.notna().any() else (None, column.astype(np.float64))
         if found is None:
-            wrong = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+            wrong = not_numbers(column)
             raise RowError(
                 f"column {column.name!r} must hold numbers, but row {wrong.index[0]} has {wrong.iloc[0]!r}"
             )

@@ -27,6 +27,7 @@ TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itse
         "numpy.dtype",
     ]
 )
+A_MODEL = "a model is the model.skops that onefit tune --out DIR writes"
 UNREADABLE = (zipfile.BadZipFile, LookupError, ValueError, TypeError, AttributeError, ImportError)
 
 
@@ -61,10 +62,7 @@ def load(path: str) -> Any:
         foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)
         model = None if foreign else skops.io.loads(content, trusted=sorted(TRUSTED))
     except UNREADABLE as error:
-        raise TableError(
-            f"{path} is not a model saved by skops: {error}; a model is the model.skops that onefit tune "
-            "--out DIR writes"
-        ) from error
+        raise TableError(f"{path} is not a model saved by skops: {error}; {A_MODEL}") from error
     if foreign:
         raise TableError(
             f"{path} holds types that are neither scikit-learn's nor onefit's: {', '.join(foreign)}. They "
@@ -78,9 +76,7 @@ def load(path: str) -> Any:
 def _model_bytes(path: Path) -> bytes:
     path = path / "model.skops" if path.is_dir() else path
     if not path.is_file():
-        raise TableError(
-            f"{path}: no such file; a model is the model.skops that onefit tune --out DIR writes"
-        )
+        raise TableError(f"{path}: no such file; {A_MODEL}")
     content = path.read_bytes()
     if not content:
         raise TableError(f"{path} is empty: write the model anew, with onefit tune --out DIR")

@@ -67,7 +67,7 @@ def _numbers(column: pd.Series, task: str) -> Array:
         return column.to_numpy(np.float64)
     if not types.is_numeric_dtype(column):
         _refuse_strays(column)
-        example = _no_numbers(column)
+        example = not_numbers(column)
         shown = f" (row {example.index[0]} has {example.iloc[0]!r})" if len(example) else ""
         raise RowError(
             f"target {column.name!r} is not a number{shown}: {task} needs one; for labels use --task "
@@ -115,14 +115,14 @@ def _labels(column: pd.Series, task: str) -> Any:
     return np.array([str(label) for label in column])
 
 
-def _no_numbers(column: pd.Series) -> pd.Series:
-    """Values that are not numbers."""
-    return column[pd.to_numeric(column, errors="coerce").isna()]
+def not_numbers(column: pd.Series) -> pd.Series:
+    """Values that are neither numbers nor missing."""
+    return column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
 
 
 def _refuse_strays(column: pd.Series) -> None:
     """Refuse text among numbers, where most are numbers."""
-    strays = _no_numbers(column)
+    strays = not_numbers(column)
     if 0 < 2 * len(strays) < len(column):
         more = f", and text in {len(strays) - 1} more" if len(strays) > 1 else ""
         raise RowError(

@@ -271,7 +271,7 @@ class Problem:
     @property
     def unit(self) -> float:
         """Change of η over which the loss bends by itself, 1/R; beside it rounding is none where η is 0."""
-        R = self.self_concordance()
+        R = self.loss.self_concordance()
         return 1.0 / R if R else TINY
 
     @property

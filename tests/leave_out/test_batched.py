@@ -12,7 +12,7 @@ from onefit.leave_out import batched
 from onefit.leave_out.prove import bound_at
 from onefit.leave_out.refit import without
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
-from onefit.penalties import L1, L2, ElasticNet, GroupLasso, Strengths
+from onefit.penalties import L1, L2, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths
 from onefit.problem import Balance, Problem
 from onefit.solvers.solve import solve
 
@@ -146,11 +146,11 @@ def test_copied_columns_without_a_ridge_part_are_left_to_others():
     "problem",
     [
         Problem(Hinge(), L1(1.0), table(), np.arange(float(N)) % 2, np.ones(N)),
-        Problem(Squared(), GroupLasso(np.zeros(5, dtype=int), 1.0), table(), np.arange(float(N)), np.ones(N)),
+        Problem(Squared(), Slope(np.arange(5.0)[::-1]), table(), np.arange(float(N)), np.ones(N)),
     ],
-    ids=["kinked loss", "groups"],
+    ids=["kinked loss", "sorted"],
 )
-def test_applies_to_smooth_losses_and_single_coefficients(problem):
+def test_applies_to_smooth_losses_and_penalties_of_coefficients_or_groups(problem):
     assert not batched.applies(Fit.at_start(problem))
 
 
@@ -188,3 +188,64 @@ def test_rows_and_problems_are_taken_in_parts(loss, monkeypatch):
     fit = fitted(loss, L2(0.5))
     monkeypatch.setattr(batched, "AT_ONCE", 600)
     agrees(fit, singles(20))
+
+
+PAIRS = [0, 0, 1, 1, 2]
+OF_GROUPS = {
+    "group lasso": GroupLasso(PAIRS, 1.0),
+    "one not penalised": GroupLasso(PAIRS, 1.0, weights=[1.0, 0.0, 1.0]),
+    "sparse": SparseGroupLasso(PAIRS, 1.5),
+    "with a ridge part": GroupLasso(PAIRS, 1.0) + L2(0.5),
+}
+
+
+def active(coef) -> tuple[bool, ...]:
+    return tuple(np.bincount(PAIRS, coef**2) > 0)
+
+
+@pytest.mark.parametrize("penalty", OF_GROUPS.values(), ids=OF_GROUPS)
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared()], ids=str)
+def test_groups_without_single_rows(loss, penalty):
+    agrees(fitted(loss, penalty), singles())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_groups_with_weights_of_a_mean_and_sparse_columns(intercept):
+    X = sp.random_array((N, 5), density=0.5, rng=np.random.default_rng(2), format="csr")
+    weights = np.random.default_rng(3).uniform(0.0, 2.0, N)
+    weights[:5] = 0.0
+    settings = {"weights": weights, "intercept": np.array(intercept), "mean_scaled": True}
+    fit = fitted(Logistic(), OF_GROUPS["sparse"], X, **settings)
+    agrees(fit, [np.arange(k, k + 6) for k in range(0, N, 6)])
+
+
+@pytest.mark.parametrize("alpha", np.geomspace(1.0, 8.0, 6))
+@pytest.mark.parametrize("kind", [GroupLasso, SparseGroupLasso])
+def test_groups_come_and_go(kind, alpha):
+    fit = fitted(Logistic(), kind(PAIRS, alpha))
+    removed = [np.arange(k, k + 12) for k in range(0, N, 4) if k + 12 <= N]
+    agrees(fit, removed)
+
+
+def test_some_groups_do_come_and_go():
+    found = []
+    for alpha in np.geomspace(1.0, 8.0, 6):
+        fit = fitted(Logistic(), GroupLasso(PAIRS, alpha))
+        own = sum(active(fit.coef))
+        found += [sum(active(without(fit, np.arange(k, k + 12)).coef)) - own for k in range(0, N - 12, 4)]
+    assert min(found) < 0 < max(found)
+
+
+def test_groups_from_a_start_without_them():
+    fit = fitted(Poisson(), GroupLasso(PAIRS, 1.0))
+    assert any(active(fit.coef))
+    agrees(fit, singles(4), [Direction(np.zeros(5), np.array(0.0))] * 4)
+
+
+def test_a_group_on_its_bound_is_left_to_others():
+    fit = fitted(Squared(), GroupLasso(PAIRS, 1e4), intercept=np.array(False))
+    left = fit.problem.without(np.array([0]))
+    slope = Fit(left, np.zeros(5), np.array(0.0)).loss_gradient
+    tied = GroupLasso(PAIRS, 1.0, weights=np.sqrt(np.bincount(PAIRS, slope**2)))
+    fit = fitted(Squared(), tied, intercept=np.array(False))
+    assert batched.solve_without(fit, [np.array([0])], [None]) == [None]

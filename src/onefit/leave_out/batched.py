@@ -6,8 +6,9 @@ output; kinks of single coefficients are gone through by an active-set method on
 
     ½ xᵀ K_k x − f_kᵀ x + Σ_j l1_j |x_j|,
 
-and the true objective says how long a step may be.  A problem is solved when its next step is short beside
-its linear predictors, and where nothing but that step is left it is the error, twice taken.
+and what norms of groups add to K_k and f_k; the true objective says how long a step may be.  A problem is
+solved when its next step is short beside its linear predictors, and where nothing but that step is left it is
+the error, twice taken.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from onefit.fit import Fit
 from onefit.leave_out.exchange import exchanged, exchanges
 from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
+from onefit.leave_out.watched_groups import TURNED, begun, groups_of, is_on, pulls, strengths_of
 from onefit.numerics import CERTIFIED, ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import CALM, falling
@@ -48,11 +50,13 @@ class WithoutSet(NamedTuple):
 
 
 def applies(fit: Fit) -> bool:
-    """Whether the problems are ones of single coefficients, and their losses bend everywhere."""
+    """Whether penalties are of single coefficients, or of norms of groups, and losses bend everywhere."""
     problem = fit.problem
-    if not isinstance(problem.penalty, SeparablePenalty) or not _linalg.has_columns(problem.X):
+    known = isinstance(problem.penalty, SeparablePenalty) or groups_of(fit) is not None
+    if not known or not _linalg.has_columns(problem.X):
         return False
-    bends = problem.self_concordance() is not None and not problem.loss.is_kinked and not problem.loss.jumps
+    loss = problem.loss
+    bends = loss.self_concordance() is not None and not loss.is_kinked and not loss.jumps
     return bends and (problem.has_one_output or problem.is_coupled)
 
 
@@ -69,9 +73,10 @@ def cost(fit: Fit) -> Work:
 
 def _watched(fit: Fit) -> Mask:
     """Columns that have a coefficient, or may soon: (p,)."""
-    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    l1, l2 = strengths_of(fit)
     near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
     near &= np.isfinite(l1) & np.isfinite(l2)
+    near &= is_on(fit, fit.coef.reshape(len(near), -1)).reshape(near.shape)
     return np.asarray(near.reshape(len(near), -1).any(axis=1))
 
 
@@ -149,20 +154,25 @@ class _Problems:
 
     def go(self) -> None:
         """Take steps until every problem is solved, or does not get on."""
-        active, problem = np.arange(len(self.x)), self.columns.fit.problem
-        R = (problem.self_concordance() or 0.0) * (1 + problem.is_coupled)  # ranges are up to twice as far
+        active, problem, groups = np.arange(len(self.x)), self.columns.fit.problem, self.columns.groups
+        R = problem.loss.self_concordance() or 0.0
+        R *= 1 + problem.is_coupled  # ranges are up to twice as far
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for _ in range(ROUNDS):
                 target, definite = self._target(active)
+                back = groups.turned_round(self.x[active], target)
+                ends = back.any(axis=(1, 2))
+                target[ends] = np.where(back, 0.0, self.x[active])[ends]
                 change = self.predict(target) - self.eta[:, active]
                 moved = np.abs(change).max(axis=0)
                 size = np.abs(self.eta[:, active]).max(axis=(0, 2)) + problem.unit
                 held = np.where(self.weights[active] > 0, moved, 0.0).max(axis=1)
-                there = definite & (held <= IS_SHORT * size)
+                calm = definite & (groups.turned(self.x[active], target) <= TURNED)
+                there = calm & (held <= IS_SHORT * size)
                 self.solved[active[there]] = True
                 self.off[active[there]] = 2.0 * moved[there]
                 length = np.ones(active.size)
-                far = np.flatnonzero(~(there | (definite & (R * held <= CALM))))
+                far = np.flatnonzero(~(there | ends | (calm & (R * held <= CALM))))
                 if far.size:
                     length[far] = self._lengths(active[far], target[far], change[:, far])
                 self.x[active] += length[:, None, None] * (target - self.x[active])
@@ -194,6 +204,10 @@ class _Problems:
         for one, other, block in zip(left, right, blocks.reshape(len(left), a, e, e), strict=True):
             K[:, one, :, other] = K[:, other, :, one] = block
         np.einsum("acece->ace", K)[...] += l2
+        if columns.groups.count:
+            x, keep = self.x[active], self.keep[active]
+            gradient += keep * columns.groups.slope(x)
+            K[:, 0, :, 0] += keep * columns.groups.bend(x)
         return gradient, K.reshape(a, c * e, c * e)
 
     def _target(self, active: Index) -> tuple[Array, Mask]:
@@ -202,7 +216,7 @@ class _Problems:
         a, shape = len(active), gradient.shape
         x, gradient = self.x[active].reshape(a, -1), gradient.reshape(a, -1)
         l1 = (self.columns.l1 * self.keep[active]).reshape(a, -1)
-        free = np.broadcast_to(self.columns.free.ravel(), x.shape)
+        free = (self.columns.free & self.columns.groups.on(self.x[active])).reshape(x.shape)
         on = free & ((x != 0) | (l1 == 0))
         signs = np.where(l1 > 0, np.sign(x), 0.0)
         target, definite = np.full_like(x, np.nan), np.zeros(a, dtype=bool)
@@ -255,6 +269,7 @@ class _Problems:
     def _objective(self, which: Index, x: Array, eta: Array) -> Array:
         columns = self.columns
         penalty = (columns.l1 * np.abs(x) + 0.5 * columns.l2 * x**2).sum(axis=(1, 2))
+        penalty += columns.groups.value(x)
         return self._weighted("value", eta, which).sum(axis=1) + self.keep[which, 0, 0] * penalty
 
     def _lengths(self, active: Index, target: Array, change: Array) -> Array:
@@ -270,37 +285,55 @@ class _Problems:
     # --- the end -------------------------------------------------------------------------------------
 
     @cached_property
-    def _correlations(self) -> tuple[Array, Array]:
-        """Sizes of the correlations of columns with the slopes of the loss, and their bounds: (p, c, m)."""
+    def _slopes(self) -> Array:
+        """Correlations of columns with the slopes of the loss: (p, c, m)."""
         fit, (c, m, n) = self.columns.fit, self.eta.shape
         with np.errstate(over="ignore", invalid="ignore"):
             slope = self._weighted("gradient", self.eta, np.arange(m))
-        found = np.abs(_linalg.transposed_times(fit.problem.X, slope.reshape(c * m, n).T).reshape(-1, c, m))
-        l1 = fit.problem.separable.strengths(fit.coef.shape)[0].reshape(-1, c, 1)
-        return found, l1 * self.keep[:, 0, 0]
+        return _linalg.transposed_times(fit.problem.X, slope.reshape(c * m, n).T).reshape(-1, c, m)
+
+    @cached_property
+    def _correlations(self) -> tuple[Array, Array]:
+        """Sizes of them, and their bounds: (p, c, m)."""
+        l1 = strengths_of(self.columns.fit)[0].reshape(len(self._slopes), -1, 1)
+        return np.abs(self._slopes), l1 * self.keep[:, 0, 0]
+
+    @cached_property
+    def _coef(self) -> Array:
+        """(p, c, m)."""
+        found = np.zeros((len(self.columns.fit.coef), *self.x.shape[1::-1]))
+        found[self.columns.watched] = self.x[..., :-1].transpose(2, 1, 0)
+        return found
+
+    @cached_property
+    def _pulls(self) -> Array:
+        """How hard groups that are zero are pulled at, in their strengths: (p, m)."""
+        return pulls(self.columns.fit, self._coef[:, 0], self._slopes[:, 0], self.keep[:, 0, 0])
 
     @cached_property
     def violated(self) -> Mask:
-        """Columns off the watched ones whose correlation is above its bound: (p, m)."""
-        if len(self.columns.watched) == len(self.columns.fit.coef):
-            return np.zeros((len(self.columns.fit.coef), len(self.x)), dtype=bool)
+        """Columns off the watched ones, or in groups that are zero, that are pulled at too hard: (p, m)."""
+        fit = self.columns.fit
+        if len(self.columns.watched) == len(fit.coef) and groups_of(fit) is None:
+            return np.zeros((len(fit.coef), len(self.x)), dtype=bool)
         correlations, bound = self._correlations
         found = np.asarray((correlations > bound * (1.0 + ON_BOUND)).any(axis=1))
         found[self.columns.watched] = False
-        return found
+        return found & is_on(fit, self._coef[:, 0]) | (self._pulls > 1.0 + ON_BOUND)
 
     @cached_property
     def tied(self) -> Mask:
         """Problems with columns on their bound, and none the less zero: there may be other optima: (m,)."""
-        if not self.columns.fit.is_kinked:
+        fit = self.columns.fit
+        if not fit.is_kinked:
             return np.zeros(len(self.x), dtype=bool)
         correlations, bound = self._correlations
-        at_zero = np.ones(correlations.shape, dtype=bool)
-        at_zero[self.columns.watched] = self.x[..., :-1].transpose(2, 1, 0) == 0
-        tied = at_zero & (bound > 0) & (correlations >= (1.0 - ON_BOUND) * bound)
+        tied = (self._coef == 0) & (bound > 0) & (correlations >= (1.0 - ON_BOUND) * bound)
+        tied &= is_on(fit, self._coef[:, 0])[:, None]
         if tied.any():
             tied &= self.columns.may_be_tied
-        return np.asarray(tied.any(axis=(0, 1)))
+        near = np.abs(self._pulls - 1.0) <= ON_BOUND
+        return np.asarray(tied.any(axis=(0, 1)) | near.any(axis=0))
 
     @cached_property
     def levels(self) -> Array:
@@ -312,10 +345,11 @@ class _Problems:
         return float(fit.intercept.mean()) - now.mean(axis=1)
 
     def parameters(self, place: int) -> Direction:
-        """Coefficients and intercepts of a problem."""
-        fit, columns = self.columns.fit, self.columns
-        coef = np.zeros((len(fit.coef), columns.outputs))
-        coef[columns.watched] = self.x[place, :, :-1].T
+        """Coefficients and intercepts of a problem, with the groups that are pulled at as they may begin."""
+        fit, columns, coef = self.columns.fit, self.columns, self._coef[..., place]
+        if (groups := groups_of(fit)) is not None:
+            slope = np.where(self._pulls[:, place] > 1.0 + ON_BOUND, self._slopes[:, 0, place], 0.0)
+            coef = coef[:, 0] + begun(groups, fit, slope, float(self.keep[place, 0, 0]))
         level = self.x[place, :, -1] - self.x[place, :, :-1] @ columns.means + self.levels[place]
         return Direction(coef.reshape(fit.coef.shape), level.reshape(fit.intercept.shape))
 

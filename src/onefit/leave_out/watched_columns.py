@@ -12,6 +12,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
 from onefit.leave_out.vertex import may_be_tied
+from onefit.leave_out.watched_groups import WatchedGroups, groups_of, strengths_of
 
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
 ALONE = 8  # problems up to which products of pairs of columns take longer than a product for each
@@ -40,7 +41,7 @@ class WatchedColumns:
         Z = np.column_stack([part - means, np.ones(problem.n)])
         l1, l2 = (
             np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, problem.n_outputs))]).T
-            for one in problem.separable.strengths(fit.coef.shape)
+            for one in strengths_of(fit)
         )
         free = np.isfinite(l1) & np.isfinite(l2)
         free[:, -1] = problem.intercept
@@ -53,6 +54,8 @@ class WatchedColumns:
     @cached_property
     def may_be_tied(self) -> Mask:
         """Coefficients that may be on their bound beside others as good: (p, c, 1)."""
+        if groups_of(self.fit) is not None:
+            return np.ones((len(self.fit.coef), self.outputs, 1), dtype=bool)
         return may_be_tied(self.fit).reshape(len(self.fit.coef), self.outputs, 1)
 
     @cached_property
@@ -61,6 +64,11 @@ class WatchedColumns:
         if self.outputs == 1 or not ignores_shifts(self.fit.hessian):
             return np.zeros(self.free.shape[1], dtype=bool)
         return np.asarray(self.l2.max(axis=0) == 0)
+
+    @cached_property
+    def groups(self) -> WatchedGroups:
+        """Those that the penalty takes the norms of."""
+        return WatchedGroups.of(self.fit, self.watched, self.free.shape[1])
 
     def sums_of_pairs(self, weights: Array) -> Array:
         """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), of many by one product with pairs."""

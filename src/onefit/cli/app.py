@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,7 +15,8 @@ import click
 from onefit import __version__
 from onefit.cli.choices import SUITED, TASKS
 from onefit.cli.config import read_config
-from onefit.cli.errors import Interrupted
+from onefit.cli.errors import Interrupted, one_line
+from onefit.cli.printed import mute, say, take_failure
 from onefit.exceptions import SolverError, UnsupportedModelError
 
 COLUMN = "COLUMN"
@@ -37,17 +37,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
         0, 2 for bad usage or bad data, 130 after Ctrl-C.
     """
     try:
-        return _invoke(list(sys.argv[1:] if arguments is None else arguments))
+        status = _invoke(list(sys.argv[1:] if arguments is None else arguments))
     except (KeyboardInterrupt, click.Abort, Interrupted) as stop:
         below = "\n" if sys.stderr.isatty() else ""  # the line with the terminal's own ^C
         what = f": {stop}" if isinstance(stop, Interrupted) else ""
-        click.echo(f"{below}onefit: interrupted{what}", err=True)
-        return 130
-    except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to be flushed to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        say(f"{below}onefit: interrupted{what}", err=True)
+        status = 130
+    except BrokenPipeError:  # of a help text: nothing is left to be flushed to a reader that has seen enough
+        mute(sys.stdout)
+        status = 0
     except BAD_INPUT as error:
-        return _fail(str(error) or type(error).__name__)
+        status = _fail(str(error) or type(error).__name__)
+    lost = take_failure()
+    return status if lost is None else _fail(f"not all could be printed: {one_line(lost)}")
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -58,7 +60,7 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:  # --help and --version
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as usage:
-        click.echo(usage.ctx.get_help(), err=True)
+        say(usage.ctx.get_help(), err=True)
         return 2
     except click.ClickException as error:
         return _fail(error.format_message())
@@ -66,7 +68,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    click.echo(f"onefit: error: {' '.join(message.split())}", err=True)
+    say(f"onefit: error: {' '.join(message.split())}", err=True)
     return 2
 
 

@@ -8,11 +8,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 
 from onefit.cli.errors import RowError, TableError
+from onefit.cli.printed import say
 from onefit.cli.words import aligned, with_error
 from onefit.risk.means import mean_and_error
 
@@ -53,7 +53,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
     best, weights = min(losses, key=lambda name: float(losses[name].mean())), np.ones(len(common))
     above = {name: mean_and_error(other - losses[best], weights) for name, other in losses.items()}
     loss_name = found[0].about["loss"]
-    click.echo(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
+    say(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
     lines = [
         [
             "*" if one.name == best else "",
@@ -65,10 +65,10 @@ def compare_folders(places: tuple[str, ...]) -> None:
         ]
         for one in found
     ]
-    click.echo(aligned(["", "folder", "model", "left out", loss_name, "above the best"], lines, left=4))
+    say(aligned(["", "folder", "model", "left out", loss_name, "above the best"], lines, left=4))
     tied = [name for name, (more, error) in above.items() if name != best and more < 2.0 * error]
     unsure = f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
-    click.echo(unsure if tied else f"{best} is clearly better.")
+    say(unsure if tied else f"{best} is clearly better.")
 
 
 def read_result(place: str) -> Result:
@@ -110,7 +110,7 @@ def _check_alike(found: list[Result]) -> None:
                     f"{one.about[key]!r}: they cannot be compared"
                 )
     if len({one.about["left_out"] for one in found}) > 1:
-        click.echo("note: rows were left out in different ways, so the risks answer different questions")
+        say("note: rows were left out in different ways, so the risks answer different questions")
 
 
 def _check_target(found: list[Result], common: Any) -> None:

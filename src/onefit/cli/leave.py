@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import pandas as pd
 
 from onefit.api import loo
 from onefit.cli import files, results, saved, trust
 from onefit.cli.errors import TableError, naming, require_column
 from onefit.cli.predict import features_of, read_like
+from onefit.cli.printed import say
 from onefit.cli.reading import Format
 from onefit.cli.table import Roles, Table, split
 from onefit.cli.tuning import Told
@@ -38,10 +38,10 @@ def loo_file(
             groups = None if table.groups is None else table.groups.to_numpy()
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
         if table.groups is not None:
-            click.echo(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
-        click.echo(est)
+            say(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
+        say(est)
         for line in [] if est.audit is None else trust.audited(est.audit, est.loss_name):
-            click.echo(line)
+            say(line)
         if path is not None:
             files.write(path, results.csv_bytes(results.predictions(table, est, est)))
 

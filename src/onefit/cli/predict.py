@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 
@@ -16,6 +15,7 @@ from onefit._typing import Array
 from onefit.cli import files, intervals, saved
 from onefit.cli.errors import TableError, listed, naming, suggest
 from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
+from onefit.cli.printed import say
 from onefit.cli.reading import Format, Source, read_table
 from onefit.cli.results import csv_bytes, predicted
 from onefit.cli.tuning import Told, warn
@@ -37,7 +37,7 @@ def predict_file(
                 warn(line)
         content = csv_bytes(table)
         if path is None:
-            click.echo(content.decode(), nl=False)
+            say(content, nl=False)
         else:
             files.write(path, content)
 

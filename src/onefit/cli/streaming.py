@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -29,6 +28,7 @@ from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
 from onefit.cli.errors import TableError, listed, naming, require_column
 from onefit.cli.numerals import MISSING_MARKS
+from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.reading import PARQUET, Format, head_of, separator_of
 from onefit.cli.table import Roles
@@ -115,7 +115,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         if folder is not None:
             with progress.stage("writing"):
                 _write(folder, tuned, path.name, roles, count)
-            click.echo(f"wrote {', '.join(FILES)} to {folder}")
+            say(f"wrote {', '.join(FILES)} to {folder}")
 
 
 def _refuse(roles: Roles, wish: Any) -> None:
@@ -199,18 +199,16 @@ def _models(rows: PreparedRows, names: tuple[str, ...], count: int, progress: Pr
 
 def _tell(tuned: Tuned, source: str, count: int) -> None:
     best = tuned.best.loo_
-    click.echo(
-        f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows"
-    )
+    say(f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows")
     lines = [
         (name, families.chosen(model), f"{model.loo_.value:.6g} ± {model.loo_.std_error:.2g}")
         for name, model in tuned.models.items()
     ]
-    click.echo("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")
+    say("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")
     found = tuned.coefficients.head(TOP)
     shown = [(str(name), f"{coef:.4g}", f"{effect:.4g}") for name, coef, effect in found.to_numpy()]
-    click.echo(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
-    click.echo(str(best))
+    say(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
+    say(str(best))
 
 
 def _write(folder: Path, tuned: Tuned, source: str, roles: Roles, count: int) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
@@ -19,6 +18,7 @@ from onefit.cli.coefficients import TOP
 from onefit.cli.comparison import Ranking
 from onefit.cli.errors import Interrupted, TableError, naming, require_column
 from onefit.cli.intervals import keep
+from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.reading import Format, Source, read_table
 from onefit.cli.table import Roles, Table, split
@@ -79,14 +79,14 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
         with progress.stage("audit", talks=m > 0):
             comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
         for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
-            click.echo(line)
+            say(line)
         if folder is not None:
             with progress.stage("report"):
                 _write_all(folder, _last(comparison), written)
     except KeyboardInterrupt as error:
         raise Interrupted(_what_is_there(folder, written)) from error
     if folder is not None:
-        click.echo(f"wrote {', '.join(written)} to {folder}")
+        say(f"wrote {', '.join(written)} to {folder}")
 
 
 def _task(wish: Wish, frame: pd.DataFrame, target: str) -> str:
@@ -129,7 +129,7 @@ def tell(comparison: Ranking) -> None:
     if largest:
         lines.append(words.aligned(header, largest, left=2 if "class" in header else 1))
         lines.append(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
-    click.echo("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
+    say("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -192,4 +192,4 @@ def demo(place: str) -> None:
         with files.folder(str(Path(place) / name), FILES, force=True) as folder:
             source = Source(frame, Format(), ())
             tune_frame(source, f"scikit-learn's {name}", Roles("target"), Wish(), folder)
-        click.echo()
+        say()

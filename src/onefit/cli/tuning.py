@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import click
 import numpy as np
 from sklearn.pipeline import Pipeline
 
@@ -30,6 +29,7 @@ from onefit.cli.cuts import (
 from onefit.cli.errors import TableError
 from onefit.cli.judged import one_by_one, with_common_loss
 from onefit.cli.preprocessing import feature_names, preprocessing, units
+from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.table import Table
 from onefit.displays.strengths import strengths_of
@@ -63,7 +63,7 @@ class Told:
 
 def warn(message: str) -> None:
     """One line on standard error."""
-    click.echo(f"onefit: warning: {' '.join(message.split())}", err=True)
+    say(f"onefit: warning: {' '.join(message.split())}", err=True)
 
 
 @dataclass(frozen=True, eq=False)

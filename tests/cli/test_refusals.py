@@ -70,7 +70,7 @@ FILES = {  # content, further arguments, what the message must say
     "only identifiers": (
         "id,y\n" + "".join(f"{k},{k * 1.5}\n" for k in range(9)),
         [],
-        "id (counts the rows)",
+        "id (counts the rows; --keep id keeps it)",
     ),
     "all features constant": ("a,y\n" + "".join(f"1,{k * 1.5}\n" for k in range(9)), [], "a (constant (1))"),
     "all features missing": ("a,y\n" + "".join(f",{k * 1.5}\n" for k in range(9)), [], "a (all missing)"),

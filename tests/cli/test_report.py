@@ -2,10 +2,12 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import average_precision_score
 from sklearn.model_selection import LeaveOneOut
 
 from onefit.cli.coefficients import coefficients
@@ -15,8 +17,8 @@ from onefit.cli.report import render
 from onefit.cli.results import predicted, predictions
 from onefit.cli.rows import deciding
 from onefit.cli.table import Roles, split
-from onefit.cli.trust import about_audit, audited, cautions, first_cautions, strengths
-from onefit.cli.words import aligned, columns, describe, lines, verdict, with_error
+from onefit.cli.trust import about_audit, audited, cautions, first_cautions, is_raised, strengths
+from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict, with_error
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
 
@@ -129,6 +131,7 @@ class TestWords:
             (0.018342, 0.00097, "0.01834 ± 0.00097"),
             (3.0, 0.0, "3"),
             (3.0, np.nan, "3"),
+            (1.1737, 1.6e-16, "1.174"),
             (1e-9, 1e-10, "1e-09 ± 1e-10"),
             (1.5731e24, 2.6e23, "1.573e+24 ± 2.6e+23"),
             (65077165.0, 2388208.0, "65100000 ± 2400000"),
@@ -161,6 +164,42 @@ class TestWords:
         assert any(
             "Does a column contain the target" in line and "those of a" in line for line in cautions(perfect)
         )
+
+    def test_too_good_for_classes(self):
+        frame = numbers()
+        leak = frame.assign(y=np.where(frame["a"] > 0, "up", "down"), a=np.sign(frame["a"]))
+        perfect = compare([LogisticLOO(Cs=[1e4], l1_ratio=1.0)], leak, "y")
+        line = next(line for line in cautions(perfect) if "Does a column contain the target" in line)
+        assert "% of that of the class frequencies" in line
+        assert "The largest coefficient is that of a;" in line
+
+    def test_precision_is_of_the_rarer_class(self):
+        frame = numbers(n=100)
+        rare = frame["a"] + 0.5 * frame["b"] > 1.3
+        for which, usual in (("ill", "well"), ("unwell", "healthy")):
+            y = np.where(rare, which, usual)
+            found = compare([LogisticLOO(Cs=[1.0])], frame.assign(y=y), "y")
+            p = found.best.judged.predictions[:, found.classes.index(which)]
+            assert found.score("average precision") == pytest.approx(average_precision_score(y == which, p))
+            assert f"average precision of {which} " in in_units(found)
+
+    def test_accuracy_of_many_rare_classes_says_something(self):
+        frame, rng = numbers(n=200), np.random.default_rng(0)
+        many = frame.assign(y=np.repeat(list("abcdefghij"), [5, 15, 20, 20, 20, 20, 25, 25, 25, 25]))
+        one = frame.assign(y=rng.permutation(np.repeat(list("abc"), [5, 5, 190])))
+        told = [
+            any("accuracy" in line for line in cautions(compare([LogisticLOO(Cs=[0.1])], table, "y")))
+            for table in (many, one)
+        ]
+        assert told == [False, True]
+
+    def test_a_correction_that_does_not_raise_the_risk(self, regression):
+        best = regression.best
+        lower = SimpleNamespace(
+            **vars(best), estimate=best.estimate, corrected_risk=0.9 * best.estimate.value
+        )
+        assert not is_raised(lower)
+        assert is_raised(SimpleNamespace(**vars(lower) | {"corrected_risk": 1.5 * best.estimate.value}))
 
     def test_negative_counts(self, counts):
         ridge = [one for one in counts.candidates if one.name == "RidgeLOO"]
@@ -251,7 +290,7 @@ def audit_of(est, off, half):
 class TestAudit:
     def test_interval_that_holds_the_approximation(self, regression):
         audit = audit_of(regression.best.estimate, 0.05, 0.1)
-        assert list(audited(audit, "squared error")) == []
+        assert list(audited(audit, regression.best.estimate)) == []
         told = list(about_audit(replace(regression, audit=audit)))
         assert len(told) == 1
         assert f"{audit.value:.2f} [{audit.value - 0.1:.2f}, {audit.value + 0.1:.2f}] at 95 % by 3" in told[0]
@@ -264,7 +303,13 @@ class TestAudit:
         assert not any("Audit of" in line for line in strengths(checked))
 
     def test_rounding_is_not_off(self, regression):
-        assert list(audited(audit_of(regression.best.estimate, 1e-9, 0.0), "squared error")) == []
+        est = regression.best.estimate
+        assert list(audited(audit_of(est, 1e-9, 0.0), est)) == []
+
+    def test_what_is_small_beside_the_standard_error_is_not_off(self, regression):
+        est = regression.best.estimate
+        assert list(audited(audit_of(est, 0.05 * est.std_error, 0.0), est)) == []
+        assert len(list(audited(audit_of(est, 0.15 * est.std_error, 0.0), est))) == 1
 
     def test_none(self, regression):
         assert list(about_audit(regression)) == []

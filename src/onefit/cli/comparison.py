@@ -21,9 +21,10 @@ from onefit.risk.estimate import RiskEstimate
 
 # scores beside the loss: their sign, and values of each row whose mean they are but for that
 NUMBERS = {"R²": (-1.0, _scoring.unexplained), "RMSE": (1.0, _scoring.root), "MAE": (1.0, _scoring.absolute)}
+PRECISION = "average precision"
 CLASSES = {
     "AUC": (-1.0, _scoring.area),
-    "average precision": (-1.0, _scoring.precision),
+    PRECISION: (-1.0, _scoring.precision),
     "Brier": (1.0, _scoring.brier),
     "accuracy": (-1.0, _scoring.missed),
 }
@@ -159,11 +160,21 @@ class Ranking:
         judged = self.best.judged
         return np.bincount(class_numbers(self.table.y)[judged.rows], judged.weights) / judged.weights.sum()
 
+    @property
+    def rarest(self) -> int:
+        """Number of the class with the fewest rows; of several the last, the positive one of two."""
+        return len(self.prevalence) - 1 - int(np.argmin(self.prevalence[::-1]))
+
     def scores_of(self, judged: LeftOutTable) -> list[Score]:
-        """All scores that suit the task, with their errors; for classes the loss comes first."""
+        """All scores that suit the task, with their errors; for classes the loss comes first.
+
+        The average precision of two classes is that of the rarer one.
+        """
         y, p, of_classes = response(self.table), judged.predictions, self.table.is_classification
-        classes = np.arange(len(self.classes)) if of_classes else None
-        pooled = Pooled(y[judged.rows], p, p, "", classes, judged.weights)
+        classes, y = np.arange(len(self.classes)) if of_classes else None, y[judged.rows]
+        if len(self.classes) == 2 and self.rarest == 0:  # precision is of the class that is looked for
+            y, p = 1.0 - y, p[:, ::-1]
+        pooled = Pooled(y, p, p, "", classes, judged.weights)
         found = [Score(judged.loss_name, *judged.risk(judged.losses))] if of_classes else []
         for name, (sign, of_rows) in (CLASSES if of_classes else NUMBERS).items():
             value, error = judged.risk(of_rows(pooled))

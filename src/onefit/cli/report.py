@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jinja2
-import numpy as np
 
 from onefit.cli import rows, trust, words
 from onefit.cli.comparison import Ranking
@@ -91,7 +90,7 @@ def _rarest(comparison: Ranking) -> list[tuple[str, str]]:
     if not comparison.table.is_classification:
         return []
     shares = comparison.prevalence
-    name = f"{comparison.table.target} = {comparison.classes[int(np.argmin(shares))]}"
+    name = f"{comparison.table.target} = {comparison.classes[comparison.rarest]}"
     return [(f"share of {name}", f"{shares.min():.1%}")]
 
 
@@ -101,8 +100,12 @@ def _checked(comparison: Ranking) -> list[tuple[str, str]]:
         return []
     best, audit = comparison.best, comparison.audit
     of_which = "" if best.estimate.loss_name == comparison.loss_name else f" {best.estimate.loss_name}"
-    corrected = (f"corrected{of_which} for the choice", trust.corrected(best))
-    return [corrected] if audit is None else [corrected, (f"audited{of_which}, 95 %", trust.interval(audit))]
+    found = []
+    if trust.is_raised(best):
+        found.append((f"corrected{of_which} for the choice", trust.corrected(best)))
+    if audit is not None:
+        found.append((f"audited{of_which}, 95 %", trust.interval(audit)))
+    return found
 
 
 def _models(comparison: Ranking) -> ReportTable:

@@ -254,7 +254,7 @@ def kind_of(column: pd.Series) -> str:
 def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Columns to leave out, and why."""
     whys = {
-        name: _without_content(column) or ("" if name in keep else _identifies(column))
+        name: _without_content(column) or ("" if name in keep else _seems_identifier(column))
         for name, column in features.items()
     }
     return [(name, why) for name, why in whys.items() if why]
@@ -266,6 +266,12 @@ def _without_content(column: pd.Series) -> str:
         return "all missing"
     constant = len(present) == len(column) and bool((present == present.iloc[0]).all())
     return f"constant ({present.iloc[0]})" if constant else ""
+
+
+def _seems_identifier(column: pd.Series) -> str:
+    why, name = _identifies(column), str(column.name)
+    shown = name if name.isidentifier() else repr(name)
+    return f"{why}; --keep {shown} keeps it" if why else ""
 
 
 def _identifies(column: pd.Series) -> str:

@@ -49,7 +49,8 @@ def guess_task(target: pd.Series) -> tuple[str, str]:
     if starts_low and values.max() > 3.0 * values.mean():
         return "counts", "skewed whole numbers from 0 or 1"
     if starts_low and several_each and distinct <= MOST_CODES and distinct == np.ptp(values) + 1:
-        return labels, f"{distinct} consecutive whole numbers from {values.min():g}"
+        whole = f"{distinct} consecutive whole numbers from {values.min():g}"
+        return labels, f"{whole}; if they are amounts, --task counts or regression"
     return "regression", "whole numbers"
 
 

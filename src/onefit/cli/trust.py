@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.words import MOST_DIGITS, new_rows, number, scored, with_error
+from onefit.cli.words import MOST_DIGITS, constant_name, new_rows, number, scored, with_error
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import RESOLUTION
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
-SUSPICIOUS_R2 = 0.999
-RARE = 0.1  # share of a class below which accuracy says little
+SUSPICIOUS = 0.999  # share of the loss of a constant that a model explains
+RARE = 0.1  # share of rows in all but one class, below which accuracy says little
+NEGLIGIBLE = 0.1  # of the standard error of a risk: the square root of the sum of squares is 0.5 % more
 
 
 def strengths(comparison: Ranking) -> Iterator[str]:
@@ -84,10 +85,10 @@ def suspected(comparison: Ranking, one: Suspicion) -> str:
     )
 
 
-def audited(audit: Audit, loss_name: str) -> Iterator[str]:
-    """Say that the approximation is off, where the interval of an audit excludes it."""
-    low, high = audit.interval
-    slack = RESOLUTION * abs(audit.value)  # an audit of all rows has an interval of no width
+def audited(audit: Audit, est: RiskEstimate) -> Iterator[str]:
+    """Say that the approximation is off, where the interval of an audit excludes it by what may matter."""
+    (low, high), loss_name = audit.interval, est.loss_name
+    slack = np.fmax(RESOLUTION * abs(audit.value), NEGLIGIBLE * est.std_error)
     if not low - slack <= audit.approximate <= high + slack:
         yield (
             f"The approximation of the left-out {loss_name} is off by {audit.difference:+.2g}: trust the "
@@ -123,7 +124,7 @@ def about_audit(comparison: Ranking) -> Iterator[str]:
 
 def _about_audit(comparison: Ranking) -> Iterator[str]:
     if comparison.audit is not None:
-        yield from audited(comparison.audit, comparison.best.estimate.loss_name)
+        yield from audited(comparison.audit, comparison.best.estimate)
 
 
 def _about_sureness(comparison: Ranking) -> str:
@@ -147,11 +148,20 @@ def _about_choice(comparison: Ranking) -> str:
     among = (
         "all strengths and mixes" if best.name == "elasticnet" else f"{len(best.model.risk_path_)} strengths"
     )
-    optimistic = ", which is therefore optimistic" if best.corrected_risk > best.estimate.value else ""
+    chosen = "The strength was chosen by the same risk"
+    if not is_raised(best):
+        unraised = f"correcting the left-out {loss_name} for that does not raise it"
+        return f"{chosen}, the best of {among}: {unraised}{models}."
     return (
-        f"The strength was chosen by the same risk{optimistic}: the left-out {loss_name} of {best.name}, "
+        f"{chosen}, which is therefore optimistic: the left-out {loss_name} of {best.name}, "
         f"corrected for having chosen the best of {among}, is {corrected(best)}{models}."
     )
+
+
+def is_raised(candidate: TunedModel) -> bool:
+    """Whether the correction for the choice raises the risk, in the digits that are shown."""
+    plain = with_error(candidate.estimate.value, candidate.estimate.std_error).split(" ±")[0]
+    return candidate.corrected_risk > candidate.estimate.value and corrected(candidate) != plain
 
 
 def corrected(candidate: TunedModel) -> str:
@@ -162,16 +172,12 @@ def corrected(candidate: TunedModel) -> str:
 
 def _about_the_best(comparison: Ranking) -> Iterator[str]:
     """A score that is too good, classes that are rare, rows that were flagged."""
-    value, table = comparison.score("R²"), comparison.table
-    if value >= SUSPICIOUS_R2:
-        sizes = np.abs(np.atleast_2d(comparison.best.model.coef_)).max(axis=0)
-        names = np.asarray(comparison.feature_names)[np.argsort(-sizes)]
-        yield (
-            f"R² is {value:.4f}: too good for most data. Does a column contain the target? The "
-            f"largest coefficients are those of {', '.join(names[:3])}; --drop COLUMN leaves a column out."
-        )
-    if table.is_classification and (shares := comparison.prevalence).min() < RARE:
-        rarest, usual = (comparison.classes[int(pick(shares))] for pick in (np.argmin, np.argmax))
+    constant, best = comparison.constant_risk[0], comparison.best
+    if best.risk[0] <= (1.0 - SUSPICIOUS) * constant:
+        yield _about_too_good(comparison)
+    shares = comparison.prevalence if comparison.table.is_classification else np.zeros(1)
+    if shares.max() > 1.0 - RARE:
+        rarest, usual = comparison.classes[comparison.rarest], comparison.classes[int(shares.argmax())]
         yield (
             f"Only {shares.min():.1%} of rows are {rarest}: an accuracy of "
             f"{comparison.score('accuracy'):.3f} says little, as always {usual} has {shares.max():.3f}; "
@@ -179,6 +185,21 @@ def _about_the_best(comparison: Ranking) -> Iterator[str]:
         )
     if comparison.cuts is None and comparison.best.estimate.flagged.size:
         yield _about_flagged(comparison.best.estimate)
+
+
+def _about_too_good(comparison: Ranking) -> str:
+    best, loss_name = comparison.best, comparison.loss_name
+    sizes = np.abs(np.atleast_2d(best.model.coef_)).max(axis=0)
+    largest = [k for k in np.argsort(-sizes, kind="stable")[:3] if sizes[k] > 0]
+    names = [comparison.feature_names[k] for k in largest]
+    which = f"coefficient is that of {names[0]}"
+    if len(names) > 1:
+        which = f"coefficients are those of {', '.join(names)}"
+    left = 100.0 * best.risk[0] / comparison.constant_risk[0]
+    return (
+        f"The {loss_name} is {left:.2g} % of that of {constant_name(comparison)}: too good for most data. "
+        f"Does a column contain the target? The largest {which}; --drop COLUMN leaves a column out."
+    )
 
 
 def _about_flagged(est: RiskEstimate) -> str:

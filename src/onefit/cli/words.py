@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onefit.cli.comparison import Ranking, Score, Suspicion, TunedModel
+from onefit.cli.comparison import PRECISION, Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
 
 WAYS = {"groups": "groups, left out together", "time": "predicting later rows from earlier ones"}
 MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
+ROUNDING = 1e-14  # share of a value below which its standard error is rounding
 UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
 
 
@@ -19,7 +20,7 @@ UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
 
 def with_error(value: float, error: float) -> str:
     """Write a number to the precision that its standard error, to two digits, allows."""
-    if not np.isfinite(error) or error <= 0 or not np.isfinite(value):
+    if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
         return f"{value:.4g}"
     decimals = 1 - int(np.floor(np.log10(error)))
     if abs(decimals) > MOST_DIGITS:
@@ -140,12 +141,16 @@ def verdict(comparison: Ranking) -> str:
 
 def in_units(comparison: Ranking) -> str:
     """The scores of the best model, in one line."""
-    parts = [f"{score.name} {scored(score)}" for score in comparison.scores]
+    two, names = len(comparison.classes) == 2, comparison.classes
+    rare = f" of {names[comparison.rarest]}" if two else ""
+    parts = [
+        f"{score.name}{rare if score.name == PRECISION else ''} {scored(score)}"
+        for score in comparison.scores
+    ]
     if comparison.table.is_classification:
-        shares = comparison.prevalence
-        rarest = int(np.argmin(shares))
+        shares, rarest = comparison.prevalence, comparison.rarest
         always = f"always {comparison.classes[int(np.argmax(shares))]} is right in {shares.max():.1%}"
-        parts.append(f"{comparison.classes[rarest]} is {shares[rarest]:.1%} of rows ({always})")
+        parts.append(f"{names[rarest]} is {shares[rarest]:.1%} of rows ({always})")
     return f"{comparison.best.name}, left out: {', '.join(parts)}."
 
 

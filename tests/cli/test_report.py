@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import LeaveOneOut
 
 from onefit.cli.coefficients import coefficients
@@ -17,7 +17,15 @@ from onefit.cli.report import render
 from onefit.cli.results import predicted, predictions
 from onefit.cli.rows import deciding
 from onefit.cli.table import Roles, split
-from onefit.cli.trust import about_audit, audited, cautions, first_cautions, is_raised, strengths
+from onefit.cli.trust import (
+    _about_the_best,
+    about_audit,
+    audited,
+    cautions,
+    first_cautions,
+    is_raised,
+    strengths,
+)
 from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict, with_error
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
@@ -192,6 +200,42 @@ class TestWords:
             for table in (many, one)
         ]
         assert told == [False, True]
+
+    def test_ranks_of_rows_that_are_alike(self):
+        rng = np.random.default_rng(0)
+        kinds = rng.integers(0, 3, 200)
+        y = np.where(rng.uniform(size=200) < 0.2 + 0.3 * kinds, "yes", "no")
+        found = compare(
+            [LogisticLOO(Cs=[1.0])], pd.DataFrame({"a": kinds, "b": 1.0 * (kinds > 1), "y": y}), "y"
+        )
+        pairs = [kinds[i] == kinds[j] for i in np.flatnonzero(y == "yes") for j in np.flatnonzero(y == "no")]
+        assert found.alike == pytest.approx(np.mean(pairs))
+        fitted = roc_auc_score(y, found.best.model.decision_function(np.c_[kinds, kinds > 1]))
+        assert fitted - found.score("AUC") == pytest.approx(0.5 * found.alike, rel=0.1)
+        assert any(f"takes up to {0.5 * found.alike:.2g} off the AUC" in line for line in cautions(found))
+        continuous = compare([LogisticLOO(Cs=[1.0])], numbers().assign(y=y[:60]), "y")
+        assert not any("off the AUC" in line for line in cautions(continuous))
+
+    def test_an_area_below_a_half(self):
+        y = np.repeat(["no", "yes"], [40, 20])
+        noise = compare(
+            [LogisticLOO(Cs=[1e-6])], numbers().assign(y=np.random.default_rng(0).permutation(y)), "y"
+        )
+        assert noise.score("AUC") < 0.1
+        assert any(line.startswith("An AUC below 0.5 is what leaving out") for line in cautions(noise))
+
+    def test_rows_of_a_sample_are_not_called_steps(self, regression):
+        best = regression.best
+        est = replace(best.estimate, guarantee="sampled", approx_error=0.01, flagged=np.arange(9))
+        sampled = replace(
+            regression, candidates=(TunedModel("x", SimpleNamespace(**vars(best.model)), best.judged),)
+        )
+        sampled.best.model.loo_ = est
+        said = list(_about_the_best(sampled))
+        assert any(
+            "to within 0.01 at 95 %; of 9 rows the values one by one are approximate" in one for one in said
+        )
+        assert not any("one step from the fit" in one for one in said)
 
     def test_a_correction_that_does_not_raise_the_risk(self, regression):
         best = regression.best

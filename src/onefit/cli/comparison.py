@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from onefit import _scoring
 from onefit._scoring import Pooled
@@ -189,6 +190,14 @@ class Ranking:
     def score(self, name: str) -> float:
         """One of them; nan if the task has no such score."""
         return next((one.value for one in self.scores if one.name == name), float("nan"))
+
+    @cached_property
+    def alike(self) -> float:
+        """Share of the pairs of a row of each of two classes that have the same features."""
+        hashes = pd.util.hash_pandas_object(self.table.features, index=False).to_numpy()
+        same, w, y = np.unique(hashes, return_inverse=True)[1], self.table.row_weights, response(self.table)
+        of_each = [np.bincount(same, w * (y == one)) for one in (0.0, 1.0)]
+        return float(of_each[0] @ of_each[1] / (of_each[0].sum() * of_each[1].sum()))
 
     @property
     def constant_risk(self) -> tuple[float, float]:

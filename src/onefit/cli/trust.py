@@ -183,6 +183,8 @@ def _about_the_best(comparison: Ranking) -> Iterator[str]:
             f"{comparison.score('accuracy'):.3f} says little, as always {usual} has {shares.max():.3f}; "
             "look at average precision and thresholds."
         )
+    if comparison.cuts is None and len(comparison.classes) == 2:
+        yield from _about_ranks(comparison)
     if comparison.cuts is None and comparison.best.estimate.flagged.size:
         yield _about_flagged(comparison.best.estimate)
 
@@ -202,11 +204,33 @@ def _about_too_good(comparison: Ranking) -> str:
     )
 
 
+def _about_ranks(comparison: Ranking) -> Iterator[str]:
+    """Say what leaving out does to ranks: a row lacks itself where the others have it."""
+    area = next(score for score in comparison.scores if score.name == "AUC")
+    alike = comparison.alike
+    if area.value < 0.5 and not comparison.is_clear:
+        yield (
+            "An AUC below 0.5 is what leaving out makes of a model that tells nothing: without a row its "
+            "class is a little rarer, and the row is ranked the wrong way."
+        )
+    elif 0.5 * alike > area.std_error:
+        yield (
+            f"In {alike:.0%} of the pairs of a row of each class both have the same features. Leaving one out "
+            f"may rank them the wrong way, which takes up to {0.5 * alike:.2g} off the AUC."
+        )
+
+
 def _about_flagged(est: RiskEstimate) -> str:
     rows = est.flagged
     share = float(est.losses[rows].sum() / max(est.losses.sum(), np.finfo(float).tiny))
     high = int(np.count_nonzero(est.leverages[rows] >= HIGH_LEVERAGE))
     changes = len(rows) - high
+    if est.guarantee == "sampled":
+        return (
+            f"The mean of the {est.loss_name} is known from refits of some rows, to within "
+            f"{est.approx_error:.2g} at 95 %; of {number(rows.size, 'row')} the values one by one are "
+            "approximate."
+        )
     parts = [
         f"{high} determine most of their own fit" if high else "",
         f"leaving one of {changes} out may change which coefficients are zero" if changes else "",

@@ -189,7 +189,7 @@ class TestWords:
             found = compare([LogisticLOO(Cs=[1.0])], frame.assign(y=y), "y")
             p = found.best.judged.predictions[:, found.classes.index(which)]
             assert found.score("average precision") == pytest.approx(average_precision_score(y == which, p))
-            assert f"average precision of {which} " in in_units(found)
+            assert f"average precision of class {which} " in in_units(found)
 
     def test_accuracy_of_many_rare_classes_says_something(self):
         frame, rng = numbers(n=200), np.random.default_rng(0)

@@ -215,8 +215,8 @@ def _about_ranks(comparison: Ranking) -> Iterator[str]:
         )
     elif 0.5 * alike > area.std_error:
         yield (
-            f"In {alike:.0%} of the pairs of a row of each class both have the same features. Leaving one out "
-            f"may rank them the wrong way, which takes up to {0.5 * alike:.2g} off the AUC."
+            f"In {alike:.0%} of the pairs of a row of each class both have the same features. Leaving one "
+            f"out may rank them the wrong way, which takes up to {0.5 * alike:.2g} off the AUC."
         )
 
 

@@ -142,7 +142,7 @@ def verdict(comparison: Ranking) -> str:
 def in_units(comparison: Ranking) -> str:
     """The scores of the best model, in one line."""
     two, names = len(comparison.classes) == 2, comparison.classes
-    rare = f" of {names[comparison.rarest]}" if two else ""
+    rare = f" of class {names[comparison.rarest]}" if two else ""
     parts = [
         f"{score.name}{rare if score.name == PRECISION else ''} {scored(score)}"
         for score in comparison.scores

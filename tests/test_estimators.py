@@ -393,6 +393,17 @@ def test_rows_without_weight_do_not_count(diabetes):
     assert whole.corrected_risk_ == pytest.approx(kept.corrected_risk_, rel=1e-8)
 
 
+@pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
+def test_rows_without_weight_have_no_leverage(diabetes, model):
+    X, y = diabetes
+    X, y, weights = X[:90], _target_for(model, y[:90]), (np.arange(90) % 3 > 0) * 1.0
+    est = clone(model).fit(X, y, sample_weight=weights).loo_
+    assert not est.leverages[weights == 0].any()
+    alone = clone(model).fit(X[weights > 0], y[weights > 0]).loo_
+    np.testing.assert_allclose(est.leverages[weights > 0], alone.leverages, rtol=1e-3, atol=1e-5)
+    assert est.effective_df == pytest.approx(alone.effective_df, rel=1e-3)
+
+
 def test_a_choice_among_more_ratios_is_corrected_for_more(diabetes):
     X, y = diabetes
     noise = np.random.default_rng(5).normal(size=y.shape)  # nothing to be found: all that is won is luck

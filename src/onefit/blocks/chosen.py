@@ -259,8 +259,9 @@ class ChosenStrength:
     def of_refits(self, fitted: Array, y: Array, weights: Array, refits: KnownRefits) -> RowValues:
         """Values of rows that were solved without themselves."""
         eta = np.where(weights > 0, y - refits.residuals, fitted)
-        leverages = np.clip(1.0 - refits.slack, 0.0, 1.0)
-        return RowValues(fitted, eta, leverages, refits.slack, self._off(eta - fitted, refits.slack))
+        slack = np.where(weights > 0, refits.slack, 1.0)  # a row without weight takes nothing with it
+        leverages = np.clip(1.0 - slack, 0.0, 1.0)
+        return RowValues(fitted, eta, leverages, slack, self._off(eta - fitted, slack))
 
     def _off(self, moved: Array, slack: Array) -> Array:
         """What rounding leaves of the predictors of rows that moved so far."""

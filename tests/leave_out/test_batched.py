@@ -12,7 +12,7 @@ from onefit.leave_out import batched
 from onefit.leave_out.prove import bound_at
 from onefit.leave_out.refit import without
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
-from onefit.penalties import L1, L2, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths
+from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths
 from onefit.problem import Balance, Problem
 from onefit.solvers.solve import solve
 
@@ -45,14 +45,14 @@ def fitted(loss, penalty, X=None, **others) -> Fit:
     return solve(Fit.at_start(Problem(loss, penalty, X, response(loss, dense), **settings))).fit
 
 
-def agrees(fit: Fit, removed, starts=None) -> None:
+def agrees(fit: Fit, removed, starts=None, rtol: float = 1e-6) -> None:
     ends = batched.solve_without(fit, removed, [None] * len(removed) if starts is None else starts)
     for rows, end in zip(removed, ends, strict=True):
         anew = without(fit, rows)
         assert end is not None
         assert end.off.max() <= 1e-7 * (1.0 + np.abs(anew.eta).max())
         own, other = (losses(fit, eta) for eta in (end.eta, anew.eta))
-        np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(own, other, rtol=rtol, atol=1e-7)
         found = Fit(anew.problem, end.coef, end.intercept)
         np.testing.assert_allclose(found.eta, end.eta, atol=1e-9)
         assert found.objective <= anew.objective * (1.0 + 1e-11)
@@ -249,3 +249,46 @@ def test_a_group_on_its_bound_is_left_to_others():
     tied = GroupLasso(PAIRS, 1.0, weights=np.sqrt(np.bincount(PAIRS, slope**2)))
     fit = fitted(Squared(), tied, intercept=np.array(False))
     assert batched.solve_without(fit, [np.array([0])], [None]) == [None]
+
+
+IN_A_BOX = {
+    "positive": Box(lower=0.0),
+    "positive, with a ridge part": L2(0.5) + Box(lower=0.0),
+    "positive, with an l1 part": L1(1.0) + Box(lower=0.0),
+    "on both sides of zero": L1(1.0) + Box(-0.2, 0.1),
+    "away from zero": L2(0.5) + L1(1.0) + Box(0.1, 0.3),
+    "below zero": L1(1.0) + Box(-0.3, -0.1),
+    "one a column": Box([0.0, -np.inf, -0.1, 0.2, -1.0], [np.inf, 0.3, 0.1, 0.2, 0.0]),
+}
+
+
+@pytest.mark.parametrize("penalty", IN_A_BOX.values(), ids=IN_A_BOX)
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared()], ids=str)
+def test_bounds_without_single_rows(loss, penalty):
+    agrees(fitted(loss, penalty), singles(), rtol=1e-4)  # one by one they come less near
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    "penalty", [L1(0.02) + Box(lower=0.0), L2(0.02) + L1(0.01) + Box(-0.1, 0.4)], ids=str
+)
+def test_bounds_with_weights_of_a_mean_and_sparse_columns(penalty, intercept):
+    X = sp.random_array((N, 12), density=0.5, rng=np.random.default_rng(2), format="csr")
+    weights = np.random.default_rng(3).uniform(0.0, 2.0, N)
+    weights[:5] = 0.0
+    settings = {"weights": weights, "intercept": np.array(intercept), "mean_scaled": True}
+    fit = fitted(Logistic(), penalty, X, **settings)
+    agrees(fit, [np.arange(k, k + 6) for k in range(0, N, 6)])
+
+
+def test_bounds_are_reached_and_left():
+    fit = fitted(Logistic(), L1(1.0) + Box(-0.2, 0.1))
+    removed = [np.arange(k, k + 20) for k in range(0, N - 20, 4)]
+    changes = {tuple(without(fit, rows).tangent.support) for rows in removed}
+    assert len(changes) > 2
+    agrees(fit, removed)
+
+
+def test_from_a_start_out_of_bounds():
+    fit = fitted(Poisson(), L1(1.0) + Box(-0.2, 0.1))
+    agrees(fit, singles(4), [Direction(np.full(5, 0.8), np.array(-1.0))] * 4)

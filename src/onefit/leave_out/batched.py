@@ -25,12 +25,12 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out.exchange import exchanged, exchanges
+from onefit.leave_out.penalty_parts import PenaltyParts, has_parts
 from onefit.leave_out.tableau import NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
-from onefit.leave_out.watched_groups import TURNED, begun, groups_of, is_on, pulls, strengths_of
+from onefit.leave_out.watched_groups import TURNED, begun, is_on, pulls
+from onefit.leave_out.watched_kinks import WatchedKinks
 from onefit.numerics import CERTIFIED, ON_BOUND
-from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import CALM, falling
 
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
@@ -50,10 +50,9 @@ class WithoutSet(NamedTuple):
 
 
 def applies(fit: Fit) -> bool:
-    """Whether penalties are of single coefficients, or of norms of groups, and losses bend everywhere."""
+    """Whether the penalty is of single coefficients or norms of groups, and the loss bends everywhere."""
     problem = fit.problem
-    known = isinstance(problem.penalty, SeparablePenalty) or groups_of(fit) is not None
-    if not known or not _linalg.has_columns(problem.X):
+    if not has_parts(problem.penalty) or not _linalg.has_columns(problem.X):
         return False
     loss = problem.loss
     bends = loss.self_concordance() is not None and not loss.is_kinked and not loss.jumps
@@ -73,11 +72,13 @@ def cost(fit: Fit) -> Work:
 
 def _watched(fit: Fit) -> Mask:
     """Columns that have a coefficient, or may soon: (p,)."""
-    l1, l2 = strengths_of(fit)
-    near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
-    near &= np.isfinite(l1) & np.isfinite(l2)
-    near &= is_on(fit, fit.coef.reshape(len(near), -1)).reshape(near.shape)
-    return np.asarray(near.reshape(len(near), -1).any(axis=1))
+    parts = PenaltyParts.of(fit.problem.penalty, fit.coef.shape)
+    kinks = WatchedKinks(parts.l1, parts.lower, parts.upper)
+    near = kinks.pulls_off(fit.coef, -fit.loss_gradient, NEARBY - 1.0) | ~kinks.hold(fit.coef)
+    near |= fit.coef != 0
+    near &= np.isfinite(parts.l1) & np.isfinite(parts.l2)
+    by_column = near.reshape(len(near), -1)
+    return np.asarray((by_column & is_on(parts.groups, fit.coef.reshape(by_column.shape))).any(axis=1))
 
 
 def solve_without(
@@ -96,10 +97,10 @@ def solve_without(
     """
     at = [Direction(fit.coef, fit.intercept) if start is None else start for start in starts]
     ends: list[WithoutSet | None] = [None] * len(removed)
-    watched = _watched(fit)
+    watched, parts = _watched(fit), PenaltyParts.of(fit.problem.penalty, fit.coef.shape)
     todo = np.arange(len(removed))
     for _ in range(JOINED):
-        columns = WatchedColumns.of(fit, np.flatnonzero(watched))
+        columns = WatchedColumns.of(fit, parts, np.flatnonzero(watched))
         each = (fit.problem.n + columns.Z.shape[1] ** 2) * columns.outputs**2
         missed = []
         for some in np.array_split(todo, min(todo.size, 1 + todo.size * each // AT_ONCE)):
@@ -138,7 +139,7 @@ class _Problems:
         shape = len(columns.watched), columns.outputs
         coef = np.stack([one.coef[columns.watched].reshape(shape).T for one in starts])
         level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means
-        x = np.concatenate([coef, level[..., None]], axis=2)
+        x = np.clip(np.concatenate([coef, level[..., None]], axis=2), columns.lower, columns.upper)
         nothing = np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)
         run = cls(columns, weights, keep, x, np.empty(0), *nothing)
         run.eta = run.predict(x)
@@ -215,55 +216,53 @@ class _Problems:
         gradient, K = self._model(active)
         a, shape = len(active), gradient.shape
         x, gradient = self.x[active].reshape(a, -1), gradient.reshape(a, -1)
-        l1 = (self.columns.l1 * self.keep[active]).reshape(a, -1)
         free = (self.columns.free & self.columns.groups.on(self.x[active])).reshape(x.shape)
-        on = free & ((x != 0) | (l1 == 0))
-        signs = np.where(l1 > 0, np.sign(x), 0.0)
+        kinks = self.columns.kinks(self.keep[active])
+        pattern = kinks.pattern(x, free)
         target, definite = np.full_like(x, np.nan), np.zeros(a, dtype=bool)
         todo = np.arange(a)
         for _ in range(PATTERNS):
-            own, sign, bound = on[todo], signs[todo], l1[todo]
+            own, at, sign = pattern.take(todo)
+            held, some = np.where(own, 0.0, at), kinks.take(todo)
             model = self.columns.pinned(K[todo], own)
-            f = _times(model, x[todo]) - gradient[todo]
-            value, sure = _linalg.solve_inside(model, np.where(own, f - bound * sign, 0.0), own)
-            gamma = np.where(free[todo], f - _times(model, value), 0.0)
-            minima = np.where(own, value, gamma)
-            moved = exchanges(own, sign, minima, bound)
-            target[todo] = np.where(own & ~moved, minima, 0.0)
-            on[todo], signs[todo] = exchanged(own, sign, minima, moved)
-            changes = moved.any(axis=1)
+            f = _times(model, x[todo] - held) - gradient[todo]
+            value, sure = _linalg.solve_inside(model, np.where(own, f - some.l1 * sign, 0.0), own)
+            found = some.exchange(pattern.take(todo), value, f - _times(model, value), free[todo])
+            target[todo] = found.target
+            for part, after in zip(pattern, found.after, strict=True):
+                part[todo] = after
+            changes = found.moved.any(axis=1)
             definite[todo] = sure & ~changes
             todo = todo[changes & sure]
             if todo.size == 0:
                 break
         if todo.size:  # patterns may go round in circles
-            target[todo] = self._in_orthant(K[todo], gradient[todo], x[todo], l1[todo], free[todo])
+            target[todo] = self._within_pieces(K[todo], gradient[todo], x[todo], kinks.take(todo), free[todo])
         return target.reshape(shape), definite
 
-    def _in_orthant(self, K: Array, gradient: Array, x: Array, l1: Array, free: Mask) -> Array:
-        """Newton steps (a, q) with the signs of x, and of what wants to leave zero, within that orthant.
+    def _within_pieces(self, K: Array, gradient: Array, x: Array, kinks: WatchedKinks, free: Mask) -> Array:
+        """Newton steps (a, q) within the pieces that x is on, and those that it is pulled to from a kink.
 
-        What would leave zero to the other side stays.  What crosses zero stops there, if the model is
-        lower at that point; else the step ends where the first one is at zero.
+        What would leave a kink to the other side stays.  What leaves its piece stops at the end of it, if the
+        model is lower at that point; else the step ends where the first one is at an end.
         """
-        pulled = np.where(np.abs(gradient) > l1, -np.sign(gradient), 0.0)
-        signs = np.where(l1 > 0, np.where(x != 0, np.sign(x), pulled), 0.0)
+        (own, _, sign), way = kinks.pulled(x, -gradient, free)
+        slope, (low, high) = kinks.l1 * sign, kinks.ends(sign)
         for _ in range(PATTERNS):
-            on = free & ((signs != 0) | (l1 == 0))
-            model = self.columns.pinned(K, on)
-            value = _linalg.solve_inside(
-                model, np.where(on, _times(model, x) - gradient - l1 * signs, 0.0), on
-            )[0]
-            wrong = (x == 0) & (signs != 0) & (value * signs < 0)
+            model = self.columns.pinned(K, own)
+            right = _times(model, np.where(own, x, 0.0)) - gradient - slope
+            value = _linalg.solve_inside(model, np.where(own, right, 0.0), own)[0]
+            wrong = own & ((value - x) * way < 0)
             if not wrong.any():
                 break
-            signs = np.where(wrong, 0.0, signs)
-        value = np.where(on, value, 0.0)
-        crosses = value * signs < 0
-        until = np.where(crosses, x / np.where(crosses, x - value, 1.0), 1.0).min(axis=1)[:, None]
-        short = np.where(crosses & (x * signs <= until * (x - value) * signs), 0.0, x + until * (value - x))
-        change = np.where(crosses, 0.0, value) - x
-        falls = np.sum(change * (gradient + l1 * signs + 0.5 * _times(K, change)), axis=1) < 0
+            own = own & ~wrong
+        value = np.where(own, value, x)
+        ends = np.clip(value, low, high)
+        crosses, way = own & (ends != value), value - x
+        until = np.where(crosses, (ends - x) / np.where(crosses, way, 1.0), 1.0).min(axis=1)[:, None]
+        short = np.where(crosses & (np.abs(ends - x) <= until * np.abs(way)), ends, x + until * way)
+        change = np.where(own, ends, x) - x
+        falls = np.sum(change * (gradient + slope + 0.5 * _times(K, change)), axis=1) < 0
         return np.where(falls[:, None], x + change, short)
 
     def _objective(self, which: Index, x: Array, eta: Array) -> Array:
@@ -293,10 +292,11 @@ class _Problems:
         return _linalg.transposed_times(fit.problem.X, slope.reshape(c * m, n).T).reshape(-1, c, m)
 
     @cached_property
-    def _correlations(self) -> tuple[Array, Array]:
-        """Sizes of them, and their bounds: (p, c, m)."""
-        l1 = strengths_of(self.columns.fit)[0].reshape(len(self._slopes), -1, 1)
-        return np.abs(self._slopes), l1 * self.keep[:, 0, 0]
+    def _kinks(self) -> WatchedKinks:
+        """Of all columns: (p, c, m)."""
+        parts, shape = self.columns.parts, (len(self.columns.fit.coef), -1, 1)
+        l1, lower, upper = (one.reshape(shape) for one in (parts.l1, parts.lower, parts.upper))
+        return WatchedKinks(l1 * self.keep[:, 0, 0], lower, upper)
 
     @cached_property
     def _coef(self) -> Array:
@@ -308,28 +308,26 @@ class _Problems:
     @cached_property
     def _pulls(self) -> Array:
         """How hard groups that are zero are pulled at, in their strengths: (p, m)."""
-        return pulls(self.columns.fit, self._coef[:, 0], self._slopes[:, 0], self.keep[:, 0, 0])
+        keep = self.keep[:, 0, 0]
+        return pulls(self.columns.parts.groups, self._coef[:, 0], self._slopes[:, 0], keep)
 
     @cached_property
     def violated(self) -> Mask:
         """Columns off the watched ones, or in groups that are zero, that are pulled at too hard: (p, m)."""
-        fit = self.columns.fit
-        if len(self.columns.watched) == len(fit.coef) and groups_of(fit) is None:
-            return np.zeros((len(fit.coef), len(self.x)), dtype=bool)
-        correlations, bound = self._correlations
-        found = np.asarray((correlations > bound * (1.0 + ON_BOUND)).any(axis=1))
+        p, groups = len(self.columns.fit.coef), self.columns.parts.groups
+        if len(self.columns.watched) == p and groups is None:
+            return np.zeros((p, len(self.x)), dtype=bool)
+        found = np.asarray(self._kinks.pulls_off(self._coef, -self._slopes).any(axis=1))
         found[self.columns.watched] = False
-        return found & is_on(fit, self._coef[:, 0]) | (self._pulls > 1.0 + ON_BOUND)
+        return found & is_on(groups, self._coef[:, 0]) | (self._pulls > 1.0 + ON_BOUND)
 
     @cached_property
     def tied(self) -> Mask:
-        """Problems with columns on their bound, and none the less zero: there may be other optima: (m,)."""
-        fit = self.columns.fit
-        if not fit.is_kinked:
+        """Problems with columns that are all but pulled off their kink: there may be other optima: (m,)."""
+        if not self.columns.fit.is_kinked:
             return np.zeros(len(self.x), dtype=bool)
-        correlations, bound = self._correlations
-        tied = (self._coef == 0) & (bound > 0) & (correlations >= (1.0 - ON_BOUND) * bound)
-        tied &= is_on(fit, self._coef[:, 0])[:, None]
+        tied = self._kinks.pulls_off(self._coef, -self._slopes, -ON_BOUND)
+        tied &= is_on(self.columns.parts.groups, self._coef[:, 0])[:, None]
         if tied.any():
             tied &= self.columns.may_be_tied
         near = np.abs(self._pulls - 1.0) <= ON_BOUND
@@ -347,7 +345,7 @@ class _Problems:
     def parameters(self, place: int) -> Direction:
         """Coefficients and intercepts of a problem, with the groups that are pulled at as they may begin."""
         fit, columns, coef = self.columns.fit, self.columns, self._coef[..., place]
-        if (groups := groups_of(fit)) is not None:
+        if (groups := columns.parts.groups) is not None:
             slope = np.where(self._pulls[:, place] > 1.0 + ON_BOUND, self._slopes[:, 0, place], 0.0)
             coef = coef[:, 0] + begun(groups, fit, slope, float(self.keep[place, 0, 0]))
         level = self.x[place, :, -1] - self.x[place, :, :-1] @ columns.means + self.levels[place]

@@ -11,8 +11,11 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
+from onefit.leave_out.penalty_parts import PenaltyParts
 from onefit.leave_out.vertex import may_be_tied
-from onefit.leave_out.watched_groups import WatchedGroups, groups_of, strengths_of
+from onefit.leave_out.watched_groups import WatchedGroups
+from onefit.leave_out.watched_kinks import WatchedKinks
+from onefit.penalties import SeparablePenalty
 
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
 ALONE = 8  # problems up to which products of pairs of columns take longer than a product for each
@@ -28,24 +31,29 @@ class WatchedColumns:
     Z: Array  # (n, e)
     means: Array  # (e − 1,)
     free: Mask  # (c, e), coordinates that are parameters
+    parts: PenaltyParts
     l1: Array  # (c, e)
     l2: Array
+    lower: Array
+    upper: Array
 
     @classmethod
-    def of(cls, fit: Fit, watched: Index) -> WatchedColumns:
+    def of(cls, fit: Fit, parts: PenaltyParts, watched: Index) -> WatchedColumns:
         problem = fit.problem
         part = np.ascontiguousarray(_linalg.as_columns(problem.X).columns_as_rows(watched)).T
         means = np.zeros(len(watched))
         if np.all(problem.intercept):
             means = np.average(part, axis=0, weights=problem.weights)
         Z = np.column_stack([part - means, np.ones(problem.n)])
-        l1, l2 = (
-            np.vstack([one.reshape(len(one), -1)[watched], np.zeros((1, problem.n_outputs))]).T
-            for one in strengths_of(fit)
+        every = (parts.l1, 0.0), (parts.l2, 0.0), (parts.lower, -np.inf), (parts.upper, np.inf)
+        l1, l2, lower, upper = (
+            np.vstack([one.reshape(len(one), -1)[watched], np.full((1, problem.n_outputs), of_level)]).T
+            for one, of_level in every
         )
         free = np.isfinite(l1) & np.isfinite(l2)
         free[:, -1] = problem.intercept
-        return cls(fit, watched, Z, means, free, np.where(free, l1, 0.0), np.where(free, l2, 0.0))
+        l1, l2 = (np.where(free, one, 0.0) for one in (l1, l2))
+        return cls(fit, watched, Z, means, free, parts, l1, l2, lower, upper)
 
     @property
     def outputs(self) -> int:
@@ -54,8 +62,8 @@ class WatchedColumns:
     @cached_property
     def may_be_tied(self) -> Mask:
         """Coefficients that may be on their bound beside others as good: (p, c, 1)."""
-        if groups_of(self.fit) is not None:
-            return np.ones((len(self.fit.coef), self.outputs, 1), dtype=bool)
+        if not isinstance(self.fit.problem.penalty, SeparablePenalty):
+            return np.asarray(self.parts.l2 == 0).reshape(len(self.fit.coef), -1, 1)
         return may_be_tied(self.fit).reshape(len(self.fit.coef), self.outputs, 1)
 
     @cached_property
@@ -68,7 +76,11 @@ class WatchedColumns:
     @cached_property
     def groups(self) -> WatchedGroups:
         """Those that the penalty takes the norms of."""
-        return WatchedGroups.of(self.fit, self.watched, self.free.shape[1])
+        return WatchedGroups.of(self.parts.groups, self.watched, self.free.shape[1])
+
+    def kinks(self, keep: Array) -> WatchedKinks:
+        """Those of single coefficients, of problems that keep shares of the penalty (a, 1, 1)."""
+        return WatchedKinks((self.l1 * keep).reshape(len(keep), -1), self.lower.ravel(), self.upper.ravel())
 
     def sums_of_pairs(self, weights: Array) -> Array:
         """Zᵀ diag(w) Z for each row of weights (b, n): (b, e, e), of many by one product with pairs."""

@@ -20,23 +20,8 @@ from onefit.penalties import GroupPenalty
 TURNED = 0.1  # change of a group, beside its norm, up to which its curvature is nearly that before
 
 
-def groups_of(fit: Fit) -> GroupPenalty | None:
-    """The norms of groups in a penalty, with an ℓ2 part or without, if it has some."""
-    rest = fit.problem.penalty.without_ridge()
-    return rest if isinstance(rest, GroupPenalty) else None
-
-
-def strengths_of(fit: Fit) -> tuple[Array, Array]:
-    """ℓ1 and ℓ2 strengths of single coefficients, of their shape."""
-    groups, shape = groups_of(fit), fit.coef.shape
-    if groups is None:
-        return fit.problem.separable.strengths(shape)
-    return np.full(shape, groups.strengths()[0]), np.broadcast_to(fit.problem.penalty.ridge(shape), shape)
-
-
-def is_on(fit: Fit, coef: Array) -> Mask:
-    """Columns whose coefficients are at no kink of a norm, of several vectors (p, m)."""
-    groups = groups_of(fit)
+def is_on(groups: GroupPenalty | None, coef: Array) -> Mask:
+    """Columns whose coefficients, of several vectors (p, m), are at no kink of a norm."""
     if groups is None:
         return np.ones(coef.shape, dtype=bool)
     on = (groups.norms(coef) > 0) | (groups.strengths()[1] == 0)[:, None]
@@ -51,8 +36,7 @@ class WatchedGroups:
     strengths: Array  # (g,)
 
     @classmethod
-    def of(cls, fit: Fit, watched: Index, e: int) -> WatchedGroups:
-        groups = groups_of(fit)
+    def of(cls, groups: GroupPenalty | None, watched: Index, e: int) -> WatchedGroups:
         if groups is None:
             return cls(np.zeros((e, 0)), np.zeros(0))
         own, strengths = groups.membership[watched], groups.strengths()[1]
@@ -112,18 +96,17 @@ class WatchedGroups:
         return np.asarray(self._each(back.astype(np.float64)) > 0)[:, None]
 
 
-def pulls(fit: Fit, coef: Array, slopes: Array, keep: Array) -> Array:
+def pulls(groups: GroupPenalty | None, coef: Array, slopes: Array, keep: Array) -> Array:
     """How hard the loss pulls at the groups that are zero, in their strengths: (p, m), 0 for other columns.
 
     Of several problems: coefficients and slopes of their losses (p, m), and shares of the penalty (m,).
     """
-    groups = groups_of(fit)
     if groups is None:
         return np.zeros(coef.shape)
     l1, strengths = groups.strengths()
     pull = groups.norms(np.maximum(np.abs(slopes) - l1 * keep, 0.0))
     bound = np.where(strengths > 0, strengths, np.inf)[:, None] * keep
-    return np.where(is_on(fit, coef), 0.0, (pull / bound)[groups.membership])
+    return np.where(is_on(groups, coef), 0.0, (pull / bound)[groups.membership])
 
 
 def begun(groups: GroupPenalty, fit: Fit, slope: Array, keep: float) -> Array:
@@ -131,7 +114,7 @@ def begun(groups: GroupPenalty, fit: Fit, slope: Array, keep: float) -> Array:
 
     ``slope`` (p,) is 0 where nothing begins, ``keep`` the share of the penalty that the problem has.
     """
-    (l1, strengths), l2 = groups.strengths(), strengths_of(fit)[1]
+    (l1, strengths), l2 = groups.strengths(), fit.problem.penalty.ridge(slope.shape)
     pull = -np.sign(slope) * np.maximum(np.abs(slope) - l1 * keep, 0.0)
     norms, found = groups.norms(pull), np.zeros_like(slope)
     for g in np.flatnonzero(norms):

@@ -322,11 +322,22 @@ class _Problems:
         return found & is_on(groups, self._coef[:, 0]) | (self._pulls > 1.0 + ON_BOUND)
 
     @cached_property
+    def _sizes(self) -> Array | float:
+        """How large the terms of slopes are, which a bound may hold at 0: (p, 1, m), or 0 without bounds."""
+        parts, problem = self.columns.parts, self.columns.fit.problem
+        if not np.isfinite([parts.lower, parts.upper]).any():
+            return 0.0
+        norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = self._weighted("gradient", self.eta, np.arange(len(self.x)))
+        return norms[:, None, None] * np.linalg.norm(slope, axis=(0, 2))
+
+    @cached_property
     def tied(self) -> Mask:
         """Problems with columns that are all but pulled off their kink: there may be other optima: (m,)."""
         if not self.columns.fit.is_kinked:
             return np.zeros(len(self.x), dtype=bool)
-        tied = self._kinks.pulls_off(self._coef, -self._slopes, -ON_BOUND)
+        tied = self._kinks.is_tied(self._coef, -self._slopes, self._sizes)
         tied &= is_on(self.columns.parts.groups, self._coef[:, 0])[:, None]
         if tied.any():
             tied &= self.columns.may_be_tied

@@ -14,21 +14,21 @@ from onefit._typing import Array, Index, Mask
 from onefit.numerics import ON_BOUND
 
 
-class Pattern(NamedTuple):
+class KinkPattern(NamedTuple):
     """Where the coordinates of each problem are, (a, q)."""
 
     own: Mask  # in a piece
     at: Array  # kink that others are on
     sign: Array  # of the coordinates in the piece, 0 where there is no ℓ1 part
 
-    def take(self, which: Index) -> Pattern:
-        return Pattern(self.own[which], self.at[which], self.sign[which])
+    def take(self, which: Index) -> KinkPattern:
+        return KinkPattern(self.own[which], self.at[which], self.sign[which])
 
 
-class Exchange(NamedTuple):
+class KinkExchange(NamedTuple):
     """What one round of an active-set method does with the patterns of quadratic models."""
 
-    after: Pattern
+    after: KinkPattern
     moved: Mask  # (a, q)
     target: Array  # (a, q), the minima on the patterns before, up to the ends of their pieces
 
@@ -64,24 +64,32 @@ class WatchedKinks:
         left, right = self.leaves(at, pull, slack)
         return np.asarray(self.hold(at) & (left | right))
 
+    def is_tied(self, at: Array, pull: Array, size: Array | float) -> Mask:
+        """Whether what is on a kink is all but pulled off it, where a pull is a sum of terms of this size."""
+        near = [
+            np.isfinite(slope) & (np.abs(pull - slope) <= ON_BOUND * (np.abs(slope) + size))
+            for slope in self.slopes(at)
+        ]
+        return np.asarray(self.hold(at) & (near[0] | near[1]))
+
     def ends(self, sign: Array) -> tuple[Array, Array]:
         """Ends of the pieces on one side of zero."""
         kinked = self.l1 > 0
         low = np.where(kinked & (sign > 0), np.maximum(self.lower, 0.0), self.lower)
         return low, np.where(kinked & (sign < 0), np.minimum(self.upper, 0.0), self.upper)
 
-    def pattern(self, x: Array, free: Mask) -> Pattern:
+    def pattern(self, x: Array, free: Mask) -> KinkPattern:
         """Where coordinates are; what is not free is held."""
-        return Pattern(free & ~self.hold(x), x.copy(), np.where(self.l1 > 0, np.sign(x), 0.0))
+        return KinkPattern(free & ~self.hold(x), x.copy(), np.where(self.l1 > 0, np.sign(x), 0.0))
 
-    def pulled(self, x: Array, pull: Array, free: Mask) -> tuple[Pattern, Array]:
+    def pulled(self, x: Array, pull: Array, free: Mask) -> tuple[KinkPattern, Array]:
         """The pattern that coordinates go to next, and which way those on a kink go, −1, 0 or 1."""
         pattern, (left, right) = self.pattern(x, free), self.leaves(x, pull, 0.0)
         way = np.where(free & ~pattern.own, np.subtract(right, left, dtype=np.float64), 0.0)
         own = pattern.own | (way != 0)
-        return Pattern(own, x, np.where((x == 0) & (self.l1 > 0), way, pattern.sign)), way
+        return KinkPattern(own, x, np.where((x == 0) & (self.l1 > 0), way, pattern.sign)), way
 
-    def exchange(self, pattern: Pattern, value: Array, pull: Array, free: Mask) -> Exchange:
+    def exchange(self, pattern: KinkPattern, value: Array, pull: Array, free: Mask) -> KinkExchange:
         """Hold what leaves its piece at the end of it, and let go what is pulled at too hard.
 
         ``value`` are the minima on the patterns, ``pull`` what the rest of the model pulls with there.
@@ -93,4 +101,4 @@ class WatchedKinks:
         moved = (own & (target != value)) | left | right
         outward = np.where(at == 0, np.subtract(right, left, dtype=np.float64), np.sign(at))
         sign = np.where(left | right, np.where(self.l1 > 0, outward, 0.0), sign)
-        return Exchange(Pattern(own ^ moved, target, sign), moved, target)
+        return KinkExchange(KinkPattern(own ^ moved, target, sign), moved, target)

@@ -139,7 +139,9 @@ class TestTune:
 
     def test_what_time_says_of_the_choice(self, house, capsys):
         assert tuned(house, "price", "--model", "ridge", "--time", "built") == 0
-        assert "ridge tuned by predicting later rows from earlier ones." in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "ridge tuned by predicting later rows from earlier ones." in out
+        assert "better than predicting the mean of the rows before for later rows by built" in out
 
     def test_a_model_that_fails_is_left_out(self, house, capsys, monkeypatch):
         def fail(*_args, **_kwargs):

@@ -211,6 +211,43 @@ class TestCompare:
         assert "+" + with_error(difference.mean(), difference.std() / np.sqrt(60)) in out
         assert out.splitlines()[-1] == f"{done / 'full'} is clearly better."
 
+    @pytest.mark.parametrize("role", ["--weights", "--groups"])
+    def test_the_risk_is_that_of_the_results(self, tmp_path, capsys, role):
+        rng = np.random.default_rng(0)
+        column = rng.integers(1, 9, 60)
+        frame = table().assign(extra=column)
+        if role == "--groups":
+            frame["y"] += 3 * np.random.default_rng(1).normal(size=9)[column]
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        words = [
+            "tune",
+            str(tmp_path / "t.csv"),
+            "--target",
+            "y",
+            "--model",
+            "ridge",
+            "--audit",
+            "0",
+            role,
+            "extra",
+        ]
+        for name, more in (("full", []), ("poor", ["--drop", "x"])):
+            assert run([*words, *more, "--out", str(tmp_path / name)]) == 0
+        capsys.readouterr()
+        assert run(["compare", str(tmp_path / "full"), str(tmp_path / "poor")]) == 0
+        told = capsys.readouterr().out
+        for name in ("full", "poor"):
+            about = json.loads((tmp_path / name / "summary.json").read_text())
+            assert f" {with_error(*about['models'][0]['risk'])}" in told
+
+    def test_other_weights_are_refused(self, done, tmp_path, capsys):
+        for name in ("summary.json", "predictions.csv"):
+            (tmp_path / name).write_bytes((done / "full" / name).read_bytes())
+        rows = pd.read_csv(tmp_path / "predictions.csv")
+        rows.assign(weight=np.arange(len(rows))).to_csv(tmp_path / "predictions.csv", index=False)
+        assert run(["compare", str(done / "poor"), str(tmp_path)]) == 2
+        assert "have different weights: they cannot be compared" in capsys.readouterr().err
+
     def test_the_same_is_a_tie(self, done, capsys):
         assert run(["compare", str(done / "full"), str(done / "full")]) == 2
         assert "named twice" in capsys.readouterr().err

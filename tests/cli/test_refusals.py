@@ -50,6 +50,11 @@ FILES = {  # content, further arguments, what the message must say
     "infinite target": (column([1.5, np.inf, 2.5, 3.5]), [], "'y' is infinite in row 1"),
     "huge target": (column([1.5, 1e200, 2.5, 3.5]), [], "too large to compute with, in row 1"),
     "date target": (column([f"2024-01-{k:02d}" for k in range(1, 20)]), [], "'y' is a date: choose a number"),
+    "numbers with a unit": (
+        column([f"{k}.5 kg" for k in range(20)]),
+        [],
+        "such as '0.5 kg': write it as plain numbers if it is a number with a unit",
+    ),
     "free text target": (column([f"word {k}" for k in range(20)]), [], "has 20 classes in 20 rows"),
     "class of one row": (column(["a"] * 9 + ["b"]), [], "class 'b' of target 'y' has a single row"),
     "too many classes": (column([f"c{k % 60}" for k in range(300)]), [], "has 60 classes, such as"),

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError
 from onefit.cli.printed import say
 from onefit.cli.words import aligned, with_error
-from onefit.risk.means import mean_and_error
+from onefit.risk.means import clustered, mean_and_error
 
 NEEDED = ("summary.json", "predictions.csv")
 A_RESULT = "name a folder that onefit tune --out has made"
@@ -50,8 +51,15 @@ def compare_folders(places: tuple[str, ...]) -> None:
         raise TableError(f"{places[0]} and {places[1]} have {len(common)} rows in common: nothing to compare")
     _check_target(found, common)
     losses = {one.name: one.rows.loc[common, "loss"].to_numpy(np.float64) for one in found}
-    best, weights = min(losses, key=lambda name: float(losses[name].mean())), np.ones(len(common))
-    above = {name: mean_and_error(other - losses[best], weights) for name, other in losses.items()}
+    weights, parts = _weights(found, common), _parts(found, common)
+
+    def risk(own: Array) -> tuple[float, float]:
+        return (
+            mean_and_error(own, weights) if parts is None else mean_and_error(*clustered(own, weights, parts))
+        )
+
+    best = min(losses, key=lambda name: risk(losses[name])[0])
+    above = {name: risk(other - losses[best]) for name, other in losses.items()}
     loss_name = found[0].about["loss"]
     say(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
     lines = [
@@ -60,7 +68,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
             one.name,
             one.about["best"],
             one.about["column"] or one.about["left_out"],
-            with_error(*mean_and_error(losses[one.name], weights)),
+            with_error(*risk(losses[one.name])),
             "" if one.name == best else "+" + with_error(*above[one.name]),
         ]
         for one in found
@@ -98,6 +106,23 @@ def read_result(place: str) -> Result:
             f"{folder / name} is not a result of onefit tune: it holds no {', no '.join(lacking)}; {A_RESULT}"
         )
     return Result(place, about, rows.set_index("row"))
+
+
+def _weights(found: list[Result], common: Any) -> Array:
+    """Weights of the common rows, ones where there were none."""
+    each = [one.rows.loc[common].get("weight", pd.Series(1.0, common)).to_numpy(np.float64) for one in found]
+    for one, own in zip(found[1:], each[1:], strict=True):
+        if not np.allclose(own, each[0]):
+            raise TableError(
+                f"{found[0].name} and {one.name} have different weights: they cannot be compared"
+            )
+    return each[0]
+
+
+def _parts(found: list[Result], common: Any) -> Any | None:
+    """Numbers of the rows that are not independent, by the first result that has any."""
+    known = [one.rows.loc[common, "part"].to_numpy() for one in found if "part" in one.rows]
+    return known[0] if known else None
 
 
 def _check_alike(found: list[Result]) -> None:

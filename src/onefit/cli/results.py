@@ -49,8 +49,9 @@ def predictions(
     Returns
     -------
     (m, ·) DataFrame
-        row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; and
-        for rows that were left out one by one leverage, flagged, certified.
+        row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; weight
+        if there are any; part, the number of what left together; and for rows that were left out one by one
+        leverage, flagged, certified.
     """
     columns = {
         "row": table.rows[judged.rows],
@@ -58,6 +59,11 @@ def predictions(
         **predicted(judged.predictions, est.classes, "left_out"),
         "loss": judged.losses,
     }
+    if table.weights is not None:
+        columns["weight"] = table.weights[judged.rows]
+    clusters = getattr(judged, "clusters", None)
+    if clusters is not None:
+        columns["part"] = clusters
     if not together:
         flagged = np.isin(np.arange(len(est.losses)), est.flagged)
         columns |= {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}

@@ -99,6 +99,12 @@ def _labels(column: pd.Series, task: str) -> Any:
             "that is not understood (see --decimal and --thousands)?"
         )
     if 2 * len(counts) > len(column):
+        if not types.is_numeric_dtype(column):
+            raise TableError(
+                f"target {name!r} has {len(counts)} classes in {len(column)} rows, such as "
+                f"{str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or choose "
+                "another column"
+            )
         raise TableError(
             f"target {name!r} has {len(counts)} classes in {len(column)} rows, more than there are pairs of "
             "rows: is it a number or an identifier? Use --task regression, or another column"

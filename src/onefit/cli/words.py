@@ -10,6 +10,7 @@ from onefit.cli.comparison import PRECISION, Ranking, Score, Suspicion, TunedMod
 from onefit.cli.table import FEW_ROWS
 
 WAYS = {"groups": "groups, left out together", "time": "predicting later rows from earlier ones"}
+KNOWN = {"groups": " of the other rows", "time": " of the rows before"}  # what a constant is made of
 MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
 ROUNDING = 1e-14  # share of a value below which its standard error is rounding
 UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
@@ -118,7 +119,8 @@ def describe(comparison: Ranking) -> str:
 def verdict(comparison: Ranking) -> str:
     """Say in one sentence whether the features help at all."""
     above, error = comparison.gain
-    constant = constant_name(comparison).removesuffix(" only")
+    rest = "" if comparison.cuts is None else KNOWN[comparison.cuts.kind]
+    constant = constant_name(comparison).removesuffix(" only") + rest
     gain = f"{with_error(above, error)} in {comparison.loss_name}"
     if abs(above) <= UNEXPLAINED * abs(comparison.constant_risk[0]):
         return f"No model is better than predicting {constant}: do not read anything into its coefficients."

@@ -99,15 +99,8 @@ def _labels(column: pd.Series, task: str) -> Any:
             "that is not understood (see --decimal and --thousands)?"
         )
     if 2 * len(counts) > len(column):
-        if not types.is_numeric_dtype(column):
-            raise TableError(
-                f"target {name!r} has {len(counts)} classes in {len(column)} rows, such as "
-                f"{str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or choose "
-                "another column"
-            )
         raise TableError(
-            f"target {name!r} has {len(counts)} classes in {len(column)} rows, more than there are pairs of "
-            "rows: is it a number or an identifier? Use --task regression, or another column"
+            f"target {name!r} has {len(counts)} classes in {len(column)} rows, {_too_many(column)}"
         )
     if counts.iloc[-1] == 1:
         raise TableError(
@@ -120,6 +113,19 @@ def _labels(column: pd.Series, task: str) -> Any:
         values = column.to_numpy(np.float64)
         return values.astype(np.int64) if is_whole(values) else values
     return np.array([str(label) for label in column])
+
+
+def _too_many(column: pd.Series) -> str:
+    """What a target may be that has nearly as many classes as rows."""
+    if types.is_numeric_dtype(column):
+        return (
+            "more than there are pairs of rows: is it a number or an identifier? Use --task regression, or "
+            "another column"
+        )
+    return (
+        f"such as {str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or "
+        "choose another column"
+    )
 
 
 def not_numbers(column: pd.Series) -> pd.Series:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit.curvature.outputs import OwnColumns, SharedColumns, row_products
+from onefit.curvature.row_products import OwnColumns, SharedColumns, row_products
 
 N, P, C = 700, 6, 3
 ALL = np.arange(P + 1)

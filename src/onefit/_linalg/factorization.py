@@ -170,11 +170,16 @@ class Factorization:
     @classmethod
     def of(cls, K: Array) -> Self:
         """Factor K, of which the lower triangle is read."""
-        L = cholesky(K)
-        if L is not None:
-            return cls(L, True, condition(L))
+        if (definite := cls.of_definite(K)) is not None:
+            return definite
         W, root = pseudo_factor(K), np.sqrt(np.maximum(K.diagonal(), 0.0))
         return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
+
+    @classmethod
+    def of_definite(cls, K: Array) -> Self | None:
+        """The same in the precision of K, or None if it has no Cholesky factor."""
+        L = cholesky(K)
+        return None if L is None else cls(L, True, condition(L))
 
     def solve(self, rhs: Array) -> Array:
         """K⁻¹ ``rhs``."""

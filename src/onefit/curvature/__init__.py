@@ -28,12 +28,13 @@ from onefit.curvature.products import (
     conjugate_gradients,
     conjugate_gradients_of_one,
 )
-from onefit.curvature.single import InSingle, in_single
+from onefit.curvature.single import CoupledInSingle, InSingle, in_single
 
 __all__ = [
     "Along",
     "AverageCurvature",
     "CoupledBlock",
+    "CoupledInSingle",
     "CoupledProducts",
     "Curvature",
     "Direction",

@@ -62,6 +62,14 @@ class Curvature(ABC):
         """Whether the work of a factor is known to have been done."""
         return False
 
+    @property
+    def roughly(self) -> Curvature:
+        """The same by a factor in whatever precision is at hand or soon made.
+
+        To solve with where what comes out is checked, and for forms of which nothing is claimed.
+        """
+        return self
+
     @abstractmethod
     def sandwich(self, middle: Array) -> Sandwich:
         """Q for weights E of the rows: (n,), (n, t), or symmetric (n, c, c) of coupled outputs."""

@@ -1,18 +1,8 @@
-"""K of several outputs: independent ones, and ones that the loss ties together.
-
-With z_ia the row of the design on the free columns S_a of output a (the intercept is a last column of ones),
-two products make a curvature K of coupled outputs and read the leverages off its inverse:
-
-    Zᵀ E Z = Σ_i E_i,ab z_ia z_ibᵀ              for symmetric E_i (c × c),
-    F_i,ab = z_iaᵀ Q_ab z_ib                    for symmetric Q over all free coordinates.
-
-Both are symmetric in (a, b), and in the columns where all outputs share them.
-"""
+"""K of several outputs: independent ones, and ones that the loss ties together."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,156 +12,13 @@ from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.curvature.row_products import RowProducts, row_products
 from onefit.fit import Fit
+from onefit.numerics import EPS, EPS_SINGLE
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
-WIDTH = 64  # columns of a product of matrices from which on it is as fast as it gets
-ROWS = 512  # that are in the cache together
-SHORT = 1e6  # multiplications of a product that takes no longer than the calls around it
-
-
-def row_products(X: Design, means: Array | None, free: Sequence[Index]) -> RowProducts:
-    """Return whichever way takes fewer multiplications.
-
-    Parameters
-    ----------
-    X : (n, p) design
-    means : (p,) array or None
-        Taken off the columns.
-    free : sequence of int arrays
-        Free columns of each output, ascending; number p is the intercept.
-    """
-    sizes = np.array([len(own) for own in free], dtype=float)
-    shared = np.unique(np.concatenate([*free, np.empty(0, dtype=np.intp)])).astype(np.intp)
-    pairs = 0.5 * len(sizes) * (len(sizes) + 1)
-    each = 0.5 * (sizes.sum() ** 2 + np.sum(sizes**2))
-    if 0.5 * pairs * len(shared) ** 2 <= each:
-        return SharedColumns(X, means, free, shared)
-    return OwnColumns(X, means, free)
-
-
-@dataclass(frozen=True, eq=False)
-class RowProducts(ABC):
-    """The rows of a design, with free columns for each output."""
-
-    X: Design
-    means: Array | None
-    free: Sequence[Index]
-
-    @abstractmethod
-    def weighted(self, middle: Array) -> Array:
-        """Zᵀ E Z for E (n, c, c): square, its blocks on and below the diagonal valid, Fortran order."""
-
-    @abstractmethod
-    def forms(self, Q: Array) -> Array:
-        """F (n, c, c) for a symmetric Q."""
-
-    @property
-    def ends(self) -> Index:
-        """Where the coordinates of each output begin and end in a matrix over all of them: (c + 1,)."""
-        return np.concatenate([[0], np.cumsum([len(own) for own in self.free])])
-
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Rows, and their dense centred columns with a last one of ones."""
-        for rows, block in _linalg.as_columns(self.X).blocks(self.means):
-            for start in range(0, len(block), ROWS):
-                part = block[start : start + ROWS]
-                first = rows.start + start
-                yield slice(first, first + len(part)), np.hstack([part, np.ones((len(part), 1))])
-
-
-class OwnColumns(RowProducts):
-    """Outputs with different columns: one product a pair of outputs."""
-
-    def weighted(self, middle: Array) -> Array:
-        ends, free = self.ends, self.free
-        K = np.zeros((ends[-1], ends[-1]), order="F")
-        for rows, Z in self.blocks():
-            for a in range(len(free)):
-                Za = Z[:, free[a]].T
-                for b in range(a + 1):
-                    Zb = Z[:, free[b]] * middle[rows, a, b][:, None]
-                    K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] += _linalg.product(Za, Zb)
-        return K
-
-    def forms(self, Q: Array) -> Array:
-        ends, free = self.ends, self.free
-        found = np.empty((self.X.shape[0], len(free), len(free)))
-        for rows, Z in self.blocks():
-            for a in range(len(free)):
-                along = _linalg.product(Z[:, free[a]], Q[ends[a] : ends[a + 1], : ends[a + 1]])
-                for b in range(a + 1):
-                    own = np.einsum("ij,ij->i", along[:, ends[b] : ends[b + 1]], Z[:, free[b]])
-                    found[rows, a, b] = found[rows, b, a] = own
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class SharedColumns(RowProducts):
-    """Outputs with much the same columns: pairs of outputs stand side by side in products of few columns."""
-
-    shared: Index
-
-    @cached_property
-    def _chunks(self) -> list[slice]:
-        """Columns of the shared ones that are taken together."""
-        pairs, u = max(1, len(self._pairs[0])), len(self.shared)
-        width = max(1, WIDTH // pairs, int(SHORT / (max(1, self.X.shape[0] * u) * pairs)))
-        return [slice(j, min(j + width, u)) for j in range(0, u, width)]
-
-    @cached_property
-    def _pairs(self) -> tuple[Index, Index]:
-        """Outputs a ≥ b."""
-        return np.tril_indices(len(self.free))
-
-    def weighted(self, middle: Array) -> Array:
-        left, right = self._pairs
-        u, pairs = len(self.shared), len(left)
-        sums = np.zeros((u, u, pairs))  # of columns k ≥ j
-        for rows, block in self.blocks():
-            Z = np.ascontiguousarray(block[:, self.shared].T)
-            E = np.ascontiguousarray(middle[rows][:, left, right].T)
-            for chunk in self._chunks:
-                scaled = (Z[chunk, None] * E).reshape(-1, len(block))
-                below = _linalg.product(Z[chunk.start :], scaled.T)
-                sums[chunk.start :, chunk] += below.reshape(u - chunk.start, -1, pairs)
-        own = np.where(np.tri(u, dtype=bool)[:, :, None], sums, sums.transpose(1, 0, 2))
-        if all(len(columns) == u for columns in self.free):
-            whole = np.empty((len(self.free), u, len(self.free), u))
-            whole[left, :, right] = whole[right, :, left] = own.transpose(2, 0, 1)
-            return whole.reshape(2 * (u * len(self.free),)).T
-        places, ends = [np.searchsorted(self.shared, columns) for columns in self.free], self.ends
-        K = np.zeros((ends[-1], ends[-1]), order="F")
-        for t, (a, b) in enumerate(zip(left, right, strict=True)):
-            K[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = own[:, :, t][np.ix_(places[a], places[b])]
-        return K
-
-    def forms(self, Q: Array) -> Array:
-        left, right = self._pairs
-        by_column = self._spread(Q)
-        found = np.zeros((self.X.shape[0], len(self.free), len(self.free)))
-        for rows, block in self.blocks():
-            Z, total = np.ascontiguousarray(block[:, self.shared].T), np.zeros((len(left), len(block)))
-            for chunk in self._chunks:
-                inner = by_column[chunk.start :, chunk].reshape(len(Z) - chunk.start, -1)
-                along = _linalg.product(inner.T, Z[chunk.start :]).reshape(-1, *total.shape)
-                for own, column in zip(along, Z[chunk], strict=True):
-                    total += np.multiply(own, column, out=own)
-            found[rows, left, right] = found[rows, right, left] = total.T
-        return found
-
-    def _spread(self, Q: Array) -> Array:
-        """Q by shared columns (k, j) and pairs of outputs, below a chunk with what belongs to (j, k)."""
-        left, right = self._pairs
-        places, ends = [np.searchsorted(self.shared, own) for own in self.free], self.ends
-        by_column = np.zeros((len(self.shared), len(self.shared), len(left)))
-        for t, (a, b) in enumerate(zip(left, right, strict=True)):
-            own = Q[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-            by_column[places[a][:, None], places[b], t] = own
-        for chunk in self._chunks:
-            by_column[chunk.stop :, chunk] += by_column[chunk, chunk.stop :].transpose(1, 0, 2)
-        return by_column
+FAINT = EPS_SINGLE**3  # of the largest second derivative: far below what single precision rounds off of sums
 
 
 @dataclass(frozen=True)
@@ -251,10 +98,18 @@ class CoupledBlock(Curvature):
     Output a has its own free columns S_a and perhaps an intercept.  Where adding a constant to all
     outputs changes neither loss nor penalty (symmetric multinomial models), K is singular in a direction
     that no prediction depends on; it is made definite there, which changes nothing that is read.
+
+    Attributes
+    ----------
+    fit : Fit
+    tangent : Tangent
+    factor : Factorization, optional
+        Of K, in any precision, if somebody has it.
     """
 
     fit: Fit
     tangent: Tangent
+    factor: Factorization | None = None
 
     @property
     def problem(self) -> Problem:
@@ -289,9 +144,22 @@ class CoupledBlock(Curvature):
         free = [np.flatnonzero(column) for column in self._is_free.T]
         return row_products(self.problem.X, self._means, free)
 
-    @cached_property
-    def _gram(self) -> Array:
-        K = self._rows.weighted(self.d)
+    @property
+    def is_in_single(self) -> bool:
+        """Whether the factor is in single precision."""
+        return self.factor is not None and self.factor.factor.dtype == np.float32
+
+    @property
+    def _bends_in_single(self) -> Array:
+        """Second derivatives in single precision, those that are lost beside the largest as zeros.
+
+        Products of numbers that it holds with fewer digits, below 1e-38, take far longer.
+        """
+        sizes = np.abs(self.d)
+        return np.where(sizes < FAINT * sizes.max(initial=0.0), 0.0, self.d).astype(np.float32)
+
+    def _gram(self, bends: Array) -> Array:
+        K = self._rows.weighted(bends)
         curved = np.vstack([self.tangent.hessian, np.zeros((1, self.d.shape[1]))])
         K[np.diag_indices_from(K)] += curved[self._free]
         return self._pinned(K)
@@ -309,11 +177,25 @@ class CoupledBlock(Curvature):
 
     @cached_property
     def _factored(self) -> Factorization:
-        return Factorization.of(self._gram)
+        return Factorization.of(self._gram(self.d)) if self.factor is None else self.factor
 
     @property
     def is_factored(self) -> bool:
-        return "_factored" in self.__dict__
+        known = self.__dict__
+        return self.factor is not None or "_factored" in known or known.get("in_single") is not None
+
+    @cached_property
+    def in_single(self) -> CoupledBlock | None:
+        """The same with a factor in single precision, in half the time, where there is one."""
+        with np.errstate(over="ignore", invalid="ignore"):  # of what single precision does not hold
+            found = Factorization.of_definite(self._gram(self._bends_in_single))
+        return None if found is None else replace(self, factor=found)
+
+    @property
+    def roughly(self) -> CoupledBlock:
+        if self.factor is not None or ("_factored" in self.__dict__ and "in_single" not in self.__dict__):
+            return self  # at hand
+        return self.in_single or self
 
     @property
     def is_definite(self) -> bool:
@@ -321,19 +203,29 @@ class CoupledBlock(Curvature):
 
     @property
     def condition(self) -> float:
-        return self._factored.condition
+        """In units of the rounding of double precision, as bounds take it."""
+        return self._factored.condition * (EPS_SINGLE / EPS if self.is_in_single else 1.0)
 
     def quadratic_forms(self) -> Array:
         return self._forms
 
     @cached_property
     def _forms(self) -> Array:
-        return self._rows.forms(self._factored.inverse())
+        return self._rows.forms(self._inverse)
+
+    @property
+    def _inverse(self) -> Array:
+        return self._kept_inverse if self.is_in_single else self._factored.inverse()
+
+    @cached_property
+    def _kept_inverse(self) -> Array:
+        """In single precision, to solve with: both take the place of a factor in double precision."""
+        return self._factored.inverse()
 
     def forms_of(self, rows: Index) -> Array:
         """Forms of some rows: (r, c, c)."""
         some = replace(self._rows, X=_linalg.some_rows(self.problem.X, rows))
-        return some.forms(self._factored.inverse())
+        return some.forms(self._inverse)
 
     def sandwich(self, middle: Array) -> Sandwich:
         inner = _linalg.mirrored(self._rows.weighted(middle))
@@ -344,9 +236,16 @@ class CoupledBlock(Curvature):
 
     def _inverse_times(self, rhs: Array) -> Array:
         """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
-        full = np.zeros_like(rhs)
-        full[self._free] = self._factored.solve(rhs[self._free])
+        full, own = np.zeros_like(rhs), rhs[self._free]
+        full[self._free] = self._about(own) if self.is_in_single else self._factored.solve(own)
         return full
+
+    def _about(self, rhs: Array) -> Array:
+        """The same in single precision, which holds no small numbers; by the inverse where it is at hand."""
+        size = np.abs(rhs).max(initial=0.0) or 1.0
+        own: Array = (rhs / size).astype(np.float32)
+        by_inverse = "_kept_inverse" in self.__dict__
+        return size * (_linalg.product(self._inverse, own) if by_inverse else self._factored.solve(own))
 
     def solve(self, gradient: Direction) -> Direction:
         means = np.zeros(len(gradient.coef)) if self._means is None else self._means

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, WrappedScalar
 from onefit.curvature.dual import Dual
+from onefit.curvature.outputs import CoupledBlock
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,47 @@ class InSingle(WrappedScalar):
         return self.inner.hat_columns(rows)
 
 
+@dataclass(frozen=True)
+class CoupledInSingle(CoupledBlock):
+    """The same of coupled outputs.
+
+    Attributes
+    ----------
+    rough : CoupledBlock
+        With a factor in single precision.
+    """
+
+    rough: CoupledBlock = field(kw_only=True)
+
+    @property
+    def is_factored(self) -> bool:
+        return True
+
+    @property
+    def roughly(self) -> CoupledBlock:
+        return self.rough
+
+    @property
+    def is_definite(self) -> bool:
+        return self.rough.is_definite
+
+    @property
+    def condition(self) -> float:
+        return self.rough.condition
+
+    def quadratic_forms(self) -> Array:
+        return self.rough.quadratic_forms()
+
+    def forms_of(self, rows: Index) -> Array:
+        return self.rough.forms_of(rows)
+
+
 def in_single(K: Curvature) -> Curvature:
-    """K with forms in single precision, where these can be told and nobody has made a factor yet."""
+    """K with forms in single precision, where these can be told and nobody has made a better factor yet."""
+    if isinstance(K, CoupledBlock):
+        rough = K.roughly
+        return K if not rough.is_in_single else CoupledInSingle(K.fit, K.tangent, rough=rough)
     if not isinstance(K, Dual) or K.is_factored:
         return K
-    rough = K.in_single
-    return K if rough is None else InSingle(K, K.X, rough)
+    rough_dual = K.in_single
+    return K if rough_dual is None else InSingle(K, K.X, rough_dual)

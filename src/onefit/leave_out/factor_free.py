@@ -113,7 +113,7 @@ def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -
     refits, f = FoldProblems.without(fit, curvature, parts), len(parts)
     close, start = Roughly(SHARE, np.zeros(f)), refits.at_fit()
     begun = Direction(start.coef, start.intercept)
-    end = steps_in_coefficients(refits, OfFit(curvature), close, begun, MAX_STEPS, mix=MIXED)
+    end = steps_in_coefficients(refits, OfFit(curvature.roughly), close, begun, MAX_STEPS, mix=MIXED)
     found = []
     for j, rows in enumerate(parts):
         if end.settled[j]:

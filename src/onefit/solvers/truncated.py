@@ -59,7 +59,7 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     by_factor = np.inf if last is None else takes.by_factor
     if min(takes.singly, by_factor) > takes.factored:
         return None
-    return _singly(fit) if last is None or takes.singly < by_factor else last.solve
+    return _singly(fit) if last is None or takes.singly < by_factor else last.roughly.solve
 
 
 def products_by_average(fit: Fit, last: Curvature | None) -> int:

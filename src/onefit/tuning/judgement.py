@@ -16,7 +16,7 @@ from onefit.curvature.base import OfColumns
 from onefit.curvature.iterated import takes_far_less
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.averaged import has_some_steps, step_by_average, step_of_rows
+from onefit.leave_out.averaged import among_others, has_some_steps, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
 from onefit.leave_out.draws import alike
 from onefit.leave_out.engine import (
@@ -205,7 +205,7 @@ class Judgement:
             return self.by_some_steps(solution)
         if self.sets is not None:
             return self._by_sets(solution, self.sets)
-        begun = self.stepped(solution, leads)
+        begun = self.stepped(Solution(solution.fit, among_others(*solution)), leads)
         if self.is_full(solution.fit):
             verdict = self.sample(solution, FIRST, stepped=begun)
         else:
@@ -379,7 +379,8 @@ class Judgement:
             return self.verdict(bounded)._replace(settled=True)
         if by_tenths:
             alone = goes_by_column(fit) or go_together(fit)
-            return self.by_tenths(fit, None if alone else solved().curvature, count, before)
+            at_hand = None if before is None or before.begun is None else before.begun.at_hand
+            return self.by_tenths(fit, at_hand if alone else solved().curvature, count, before)
         return self.sample(solved(), count, before, stepped())
 
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:

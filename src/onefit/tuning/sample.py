@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
+from onefit.curvature import CoupledBlock
 from onefit.leave_out.draws import Draw, chances, deviations, spread, unseen
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.regression import regressed
@@ -28,6 +29,12 @@ class Stepped(NamedTuple):
 
     state: State
     losses: Array
+
+    @property
+    def at_hand(self) -> CoupledBlock | None:
+        """Of coupled outputs the curvature that the step went by, which others may go by, too."""
+        K = self.state.curvature
+        return K if isinstance(K, CoupledBlock) and K.is_factored else None
 
 
 class Verdict(NamedTuple):

@@ -85,6 +85,9 @@ class LeftOutLosses(ABC):
     ) -> float | tuple[float, float]:
         """Score of all left-out predictions pooled, by name or by any scikit-learn scorer.
 
+        A mean that was "sampled" is corrected by the rows that were left out, a score is not: predictions of
+        the other rows are rough (``onefit.loo(model, X, y, exact=True)`` leaves out all of them).
+
         Parameters
         ----------
         scoring : str or callable

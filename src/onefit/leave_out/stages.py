@@ -23,6 +23,7 @@ from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exa
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets, without_nothing
+from onefit.leave_out.remainder import off_besides_bounds
 from onefit.leave_out.result import LeftOut, SolvedWithout, joined
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import Step, leave_kinks_out
@@ -30,7 +31,7 @@ from onefit.leave_out.step_bounds import bound_steps, bound_steps_closely, cost_
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, looking_pays, ways
 from onefit.leave_out.yardstick import Measured, Yardstick, allowed, errors, far_off
-from onefit.numerics import LEAST_SLACK, LITTLE_SLACK, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, LITTLE_SLACK
 
 FINER = 1e-4  # times the precision where nothing bounds an end
 FROM_AN_END = 0.4  # share of a refit that one takes from where a row has settled
@@ -92,7 +93,8 @@ class State:
         assert self.estimate is not None
         anew = State.of(self.fit, None, self.estimate.inner, None, self.max_error)
         self.found, self.step = anew.found, anew.step
-        self.__dict__.pop("_ways", None)  # with a factor there are others
+        for known in ("_ways", "_off"):  # with a factor there are others
+            self.__dict__.pop(known, None)
         self.prove()
 
     @property
@@ -166,7 +168,7 @@ class State:
                 bounds[sure] = 0.0
             gone = np.flatnonzero(leaves_nothing(fit))
             found, bounds[gone] = without_nothing(found, gone)
-        self.found = replace(found, bounds=bounds + self._rounding(bounds))
+        self.found = replace(found, bounds=bounds + self._off)
 
     def prove_closely(self, affordable: float) -> float:
         """Bound steps by what they do to each of the other rows, if wanted and affordable; its seconds."""
@@ -181,7 +183,7 @@ class State:
         self.looked_at.update(rows.tolist())
         found, bounds = self.found, self.found.bounds.copy()
         closer = bound_steps_closely(self.fit, step, found.eta, found.slack, rows)
-        bounds[rows] = np.minimum(bounds[rows], closer + self._rounding(bounds)[rows])
+        bounds[rows] = np.minimum(bounds[rows], closer + self._off[rows])
         self.found = replace(found, bounds=bounds)
         return seconds
 
@@ -195,16 +197,11 @@ class State:
         """The curvature of the first steps, if there is one."""
         return self.step.curvature if self.step is not None else self.blocks.base if self.blocks else None
 
-    def _rounding(self, bounds: Array) -> Array:
-        """What the condition of K leaves of a bound of nothing: (t,)."""
-        if self._known is None:
-            return np.zeros(len(bounds))
-        moved = np.abs(self.found.eta - self.fit.eta[self.found.rows]).reshape(len(bounds), -1).max(axis=1)
-        return (
-            rounding_of_slack(self._known.condition)
-            * moved
-            / np.maximum(self.found.slack, LEAST_SLACK)[self.found.fold]
-        )
+    @cached_property
+    def _off(self) -> Array:
+        """How far values one step from the fit are off whatever bounds the step: (t,)."""
+        step = self.step if self.estimate is None else None
+        return off_besides_bounds(self.found, self._known, step)
 
     def refine(self, affordable: float, few: int = 0) -> float:
         """Take the stages whose bounds are enough for the mean within some seconds; returns what is left.

@@ -12,6 +12,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.losses.base import Bending, CoupledLoss
 from onefit.losses.composed import straight_part
+from onefit.losses.piecewise import PiecewiseLinear
 from onefit.penalties import Tangent
 from onefit.problem import Problem
 
@@ -74,6 +75,13 @@ class Fit:
     def hessian(self) -> Array:
         """d_i = w_i ∂²ℓ/∂η²: the shape of ``eta``, or (n, c, c) for a coupled loss."""
         return self.problem.per_row(self.problem.loss.hessian(self.problem.y, self.eta))
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Weighted slopes of the pieces of each row's loss, which has no others: (n, q + 1)."""
+        loss = self.problem.loss
+        assert isinstance(loss, PiecewiseLinear)
+        return loss.slopes(self.problem.y) * self.problem.weights[:, None]
 
     @cached_property
     def tangent(self) -> Tangent:

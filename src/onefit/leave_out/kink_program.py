@@ -24,7 +24,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.kink_tableau import AtEnds, Held, KinkTableau
-from onefit.leave_out.straight_rows import corners_of, slopes_of
+from onefit.leave_out.straight_rows import corners_of
 from onefit.numerics import CERTIFIED, INSIDE, SNAP
 from onefit.numerics import size_of_duals as size_beside
 from onefit.penalties import Polyhedral, SeparablePenalty
@@ -70,7 +70,7 @@ class ProgramTableau(KinkTableau):
         away = np.abs(_linalg.times(problem.X, coef - fit.coef)).max(initial=0.0)
         if away > CERTIFIED * np.abs(fit.eta).max(initial=0.0):
             return None
-        corners, slopes, m = corners_of(fit), slopes_of(fit), len(program.kinks) - len(held)
+        corners, slopes, m = corners_of(fit), fit.slopes, len(program.kinks) - len(held)
         own = np.concatenate([held, problem.n + np.arange(m)])
         level = np.ones((problem.n, int(bool(problem.intercept))))
         rows = np.hstack([_linalg.as_columns(program.X).dense(), program.extra])[len(held) :]

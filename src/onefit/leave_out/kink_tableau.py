@@ -13,7 +13,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
-from onefit.leave_out.straight_rows import corners_of, slopes_of, strictly_held
+from onefit.leave_out.straight_rows import corners_of, strictly_held
 from onefit.numerics import TINY
 from onefit.solvers.kinks import size_of_duals
 
@@ -225,7 +225,7 @@ class RidgeTableau(KinkTableau):
     @classmethod
     def of(cls, fit: Fit) -> RidgeTableau:
         """Read it off a fit."""
-        kinks, slopes = corners_of(fit), slopes_of(fit)
+        kinks, slopes = corners_of(fit), fit.slopes
         kink = np.abs(kinks[:, 1:-1] - fit.eta[:, None]).argmin(axis=1) + 1
         piece = np.abs(slopes - fit.gradient[:, None]).argmin(axis=1)
         place = np.where(fit.pinned, kink, piece)

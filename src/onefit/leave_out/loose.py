@@ -47,7 +47,7 @@ def room_of_intercept(fit: Fit) -> tuple[float, float]:
     if not isinstance(loss, PiecewiseLinear) or not problem.has_one_output or not problem.intercept:
         return 0.0, 0.0
     held = problem.weights > 0
-    slopes = (problem.weights[:, None] * loss.slopes(problem.y))[held]
+    slopes = fit.slopes[held]
     if not np.isfinite(slopes).all():
         return 0.0, 0.0
     until = (loss.kinks(problem.y) - fit.eta[:, None])[held].ravel()

@@ -70,9 +70,7 @@ class Optima(ABC):
 
 def null_space(Z: Array, share: float | None = None) -> Array:
     """A basis of the moves that change none of some rows, by more than rounding or a share: (f, k)."""
-    if not len(Z):  # SciPy knows that from 1.13 on
-        return np.eye(Z.shape[1])
-    sizes = np.abs(Z).max(axis=0)
+    sizes = np.abs(Z).max(axis=0, initial=0.0)
     sizes[sizes == 0] = 1.0
     R = np.linalg.qr(Z / sizes, mode="r")  # of the same null space, and smaller
     return scipy.linalg.null_space(R, share) / sizes[:, None]

@@ -312,7 +312,7 @@ def _duals_hold(fit: Fit) -> bool:
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear):
         return True
-    slopes = problem.loss.slopes(problem.y) * problem.weights[:, None]
+    slopes = fit.slopes
     tie = ON_BOUND * max(size_of_duals(fit), TINY)
     low, high = slopes.min(axis=1) - tie, slopes.max(axis=1) + tie
     return bool(np.all((fit.gradient >= low) & (fit.gradient <= high)))

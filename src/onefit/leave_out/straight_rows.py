@@ -27,7 +27,7 @@ def _pieces(fit: Fit) -> tuple[Array, Array]:
     """Corners and weighted slopes of each row's loss."""
     loss, y = fit.problem.loss, fit.problem.y
     assert isinstance(loss, PiecewiseLinear)
-    return loss.kinks(y), slopes_of(fit)
+    return loss.kinks(y), fit.slopes
 
 
 def corners_of(fit: Fit) -> Array:
@@ -38,13 +38,6 @@ def corners_of(fit: Fit) -> Array:
     found[:, 0] = -np.inf
     found[problem.weights == 0, 1:] = np.inf
     return found
-
-
-def slopes_of(fit: Fit) -> Array:
-    """Weighted slopes of their pieces: (n, q + 1)."""
-    problem = fit.problem
-    assert isinstance(problem.loss, PiecewiseLinear)
-    return problem.loss.slopes(problem.y) * problem.weights[:, None]
 
 
 def _two_of(values: Array, first: Index) -> tuple[Array, Array]:

@@ -67,9 +67,9 @@ def _minimised(start: Fit) -> Fit:
         return _descend(start)
     if np.any(start.coef) and "gradient" in vars(start):
         with suppress(SolverError):  # not near after all
-            return _checked(_descend(start, FEW_STEPS))
+            return _descend(start, FEW_STEPS)
     near = conic.solve(start.problem)
-    return _checked(_descend(_back_on_piece(near)))
+    return _descend(_back_on_piece(near, _widest(near)))
 
 
 def _checked(fit: Fit) -> Fit:
@@ -82,24 +82,27 @@ def _checked(fit: Fit) -> Fit:
     )
 
 
-def _held(target: Fit, last: Fit) -> Fit:
+def _held(target: Fit, last: Fit) -> tuple[Fit, bool]:
     """Where a step leads, with the duals of the last point if they hold the penalty and its own do not.
 
     Where rows on kinks outnumber the directions of the piece many duals balance it, and those that a program
-    on the piece finds need not be among the ones that balance the penalty as well.
+    on the piece finds need not be among the ones that balance the penalty as well.  The second value says
+    whether the point is known to be optimal; on a smooth piece that is all there is it is where steps end.
     """
     straight = isinstance(target.problem.loss, PiecewiseLinear)
-    if not straight or not target.is_kinked or "gradient" not in vars(last) or is_stationary(target):
-        return target
+    if not target.is_kinked or not straight or "gradient" not in vars(last):
+        return target, not target.is_kinked
+    if is_stationary(target):
+        return target, True
     other = _with_duals(target, last.gradient)
-    return other if is_stationary(other) else target
+    return (other, True) if is_stationary(other) else (target, False)
 
 
 def _with_duals(fit: Fit, duals: Array) -> Fit:
     """The same point, whose rows on kinks have other duals, as far as the slopes beside these let them."""
     problem = fit.problem
     assert isinstance(problem.loss, PiecewiseLinear)
-    kinks, slopes = problem.loss.kinks(problem.y), problem.loss.slopes(problem.y) * problem.weights[:, None]
+    kinks, slopes = problem.loss.kinks(problem.y), fit.slopes
     every, kink = np.arange(problem.n), np.abs(kinks - fit.eta[:, None]).argmin(axis=1)
     held = np.clip(duals, slopes[every, kink], slopes[every, kink + 1])
     on = Fit(problem, fit.coef, fit.intercept).pinned  # all rows there, not only independent ones
@@ -109,33 +112,37 @@ def _with_duals(fit: Fit, duals: Array) -> Fit:
 
 def _descend(start: Fit, steps: int = STEPS) -> Fit:
     """Newton's method, with a proximal step after each where the penalty has kinks."""
-    fit, last = start, np.inf
+    fit, last, widest = start, np.inf, _widest(start)
     for _ in range(steps):
-        target = _held(_step(fit), fit)
+        target, is_optimal = _held(_step(fit), fit)
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
         change /= 1.0 + float(np.abs(fit.eta).max(initial=0.0))
         if change <= SETTLED or last <= change <= ROUNDING:
-            return target
+            return target if is_optimal else _checked(target)
         last = change
         fit = toward(fit, target).known(gradient=target.gradient)
-        fit = _back_on_piece(fit) if fit.is_kinked else fit
+        fit = _back_on_piece(fit, widest) if fit.is_kinked else fit
     raise SolverError(
         f"Newton's method did not settle in {steps} steps: the problem may have no finite minimum; give it a "
         "stronger penalty"
     )
 
 
-def _back_on_piece(fit: Fit) -> Fit:
+def _widest(fit: Fit) -> float:
+    """Largest norm of a column over the rows that count."""
+    rows = np.where(fit.problem.weights > 0, 1.0, 0.0)
+    return float(_linalg.column_norms(fit.problem.X, rows, centred=False).max(initial=0.0))
+
+
+def _back_on_piece(fit: Fit, widest: float) -> Fit:
     """Take a proximal step: its outcome lies on a smooth piece of the penalty exactly.
 
     A minimum stays where it is by a step of any length.  A short one does not take back to their kink what
     rounding has moved off it, as where all coefficients are zero: it reaches as far as the largest of them,
-    and as far as what moves linear predictors by their own size.
+    and as far as what moves linear predictors by their own size in the ``widest`` column.
     """
     penalty, gradient = fit.problem.penalty, fit.loss_gradient
     gradient = gradient + penalty.ridge(fit.coef.shape) * fit.coef
-    rows = np.where(fit.problem.weights > 0, 1.0, 0.0)
-    widest = float(_linalg.column_norms(fit.problem.X, rows, centred=False).max(initial=0.0))
     moving = (1.0 + float(np.abs(fit.eta).max(initial=0.0))) / widest if widest > 0 else 0.0
     extent, force = max(np.abs(fit.coef).max(initial=0.0), moving), np.abs(gradient).max(initial=0.0)
     step = float(extent / force) if extent > 0 and force > 0 else 1.0

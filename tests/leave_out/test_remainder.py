@@ -8,6 +8,17 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
 import onefit
+from onefit.curvature import factor, in_single
+from onefit.curvature.single import InSingle
+from onefit.fit import Fit
+from onefit.leave_out.remainder import off_besides_bounds
+from onefit.leave_out.stages import State
+from onefit.losses import Logistic
+from onefit.metrics import LogLoss
+from onefit.penalties import L2
+from onefit.problem import Problem
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve
 
 ROWS, COLUMNS = 14, 3
 HEAVY = 1e6  # of a row; others weigh the inverse of it
@@ -76,3 +87,18 @@ def test_bounds_hold_beside_rows_that_hardly_weigh(seed, C, intercept, made):
         error = abs(found.decision.ravel()[i] - expected)
         assert error <= found.bounds[i] + 1e-13 * (1.0 + abs(expected))
         assert error <= 1e-6 * (1.0 + np.abs(found.decision).max())
+
+
+def test_bounds_ask_for_no_better_factor_than_their_forms():
+    rng = np.random.default_rng(0)
+    X, n = rng.normal(size=(300, 400)), 300
+    y = (X[:, 0] + rng.logistic(size=n) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(50.0), X, y, np.ones(n), np.array(True)))).fit
+    K = in_single(factor(fit))
+    assert isinstance(K, InSingle)
+    state = State.of(fit, None, K, yardstick(LogLoss(np.arange(2)), y, np.ones(n)), 1.0, 0)
+    assert state.step is not None
+    off = off_besides_bounds(state.found, None, state.step)
+    assert not K.inner.is_factored
+    exact = State.of(fit, None, factor(fit), None, 1.0, 0)
+    np.testing.assert_allclose(off, off_besides_bounds(exact.found, None, exact.step), rtol=0.01)

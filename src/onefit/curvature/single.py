@@ -28,6 +28,10 @@ class InSingle(WrappedScalar):
     rough: Dual
 
     @property
+    def roughly(self) -> Dual:
+        return self.rough
+
+    @property
     def condition(self) -> float:
         """In units of the rounding of double precision, as bounds take it."""
         return self.rough.condition

@@ -55,7 +55,7 @@ def _left_by_solver(fit: Fit, K: Curvature) -> float:
     """‖r‖ in K⁻¹."""
     free = fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient)
     gradient = Direction(free, fit.intercept_gradient)
-    return float(np.sqrt(max(K.solve(gradient).inner(fit.problem.X, gradient), 0.0)))
+    return float(np.sqrt(max(K.roughly.solve(gradient).inner(fit.problem.X, gradient), 0.0)))
 
 
 def _left_by_rounding(fit: Fit, forms: Array) -> float:

@@ -15,6 +15,9 @@ TINY = float(np.finfo(np.float64).tiny)
 # refits by another solver at full precision agree to.
 CERTIFIED = 1e-6
 
+# Below this share of the size of predictors rounding is in no bound: risks of nothing would be beside it.
+ROUNDED = 1e-12
+
 # A risk is "exact" when it is known to this share of itself.
 EXACT = 1e-5
 

@@ -85,7 +85,7 @@ def test_bounds_hold_beside_rows_that_hardly_weigh(seed, C, intercept, made):
         theta = _refitted(X[keep], y[keep], weights[keep], C, intercept)
         expected = float(X[i] @ theta[:COLUMNS] + intercept * theta[COLUMNS])
         error = abs(found.decision.ravel()[i] - expected)
-        assert error <= found.bounds[i] + 1e-13 * (1.0 + abs(expected))
+        assert error <= found.bounds[i] + 2e-12 * np.abs(found.decision).max()
         assert error <= 1e-6 * (1.0 + np.abs(found.decision).max())
 
 
@@ -94,11 +94,13 @@ def test_bounds_ask_for_no_better_factor_than_their_forms():
     X, n = rng.normal(size=(300, 400)), 300
     y = (X[:, 0] + rng.logistic(size=n) > 0).astype(float)
     fit = solve(Fit.at_start(Problem(Logistic(), L2(50.0), X, y, np.ones(n), np.array(True)))).fit
+    fit = fit.moved(fit.coef * (1.0 + 1e-6), fit.intercept)  # beside its optimum
     K = in_single(factor(fit))
     assert isinstance(K, InSingle)
     state = State.of(fit, None, K, yardstick(LogLoss(np.arange(2)), y, np.ones(n)), 1.0, 0)
     assert state.step is not None
     off = off_besides_bounds(state.found, None, state.step)
     assert not K.inner.is_factored
+    assert off.min() > 0
     exact = State.of(fit, None, factor(fit), None, 1.0, 0)
     np.testing.assert_allclose(off, off_besides_bounds(exact.found, None, exact.step), rtol=0.01)

@@ -20,7 +20,7 @@ from onefit.fit import Fit
 from onefit.leave_out.prove import widest_form
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.step import Step
-from onefit.numerics import LEAST_SLACK, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, ROUNDED, rounding_of_slack
 
 
 def off_besides_bounds(found: LeftOut, K: Curvature | None, step: Step | None) -> Array:
@@ -40,7 +40,8 @@ def off_besides_bounds(found: LeftOut, K: Curvature | None, step: Step | None) -
         moved = change.reshape(len(change), -1).max(axis=1)
         off += rounding_of_slack(K.condition) * moved / np.maximum(found.slack, LEAST_SLACK)[found.fold]
     if step is not None:
-        off += _off_with_the_fit(found.fit, step, found.slack)
+        with_fit = _off_with_the_fit(found.fit, step, found.slack)
+        off += np.where(with_fit > ROUNDED * found.size, with_fit, 0.0)
     return off
 
 

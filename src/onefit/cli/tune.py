@@ -118,7 +118,7 @@ def tell(comparison: Ranking) -> None:
     """What was found, as soon as the models are tuned."""
     lines = [
         words.describe(comparison),
-        *(f"read: {note}" for note in comparison.read),
+        *(f"note: {note}" for note in comparison.read),
         *(f"left out column {name}: {why}" for name, why in comparison.table.dropped),
         *(f"note: {note}" for note in comparison.table.notes),
     ]

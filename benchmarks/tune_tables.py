@@ -47,7 +47,9 @@ from onefit.risk.means import clustered, mean_and_error
 Array = np.ndarray
 # lines about this very table begin so, beside those on groups and time
 TOLD = ("read:", "left out column", "note:", "No model", "Only", "The approximation", "onefit: warning")
-TITLES = ("table", "rows", "task", "chosen", "left out", "last third", "peer", "gain", "all draws")
+SAYS = ("table", "rows", "task", "chosen", "left out", "last third")
+BESIDE = ("table", "last third", "of the peer", "gain", "all draws")
+NUMBERS = ("rows", "gain", "all draws")
 FOLDS = 5
 ITERATIONS = 10_000  # of the peers: more than they take
 
@@ -275,8 +277,8 @@ def percent(share: float) -> str:
     return f"{100.0 * share:+z.2f}".replace("-", "−")
 
 
-def line(case: Case, draws: list[Found]) -> str:
-    """A row of the table: the first draw, and the gains of all."""
+def lines(case: Case, draws: list[Found]) -> tuple[str, str]:
+    """A row of either table: what the command says in the first draw, and both sides with the gains of all."""
     found = draws[0]
     scores, task = found.summary["scores"], found.summary["task"]
     name = "log-loss" if task == "binary" else "R²"
@@ -284,29 +286,41 @@ def line(case: Case, draws: list[Found]) -> str:
     gains = [one.gain[0] for one in draws]
     among = f"{percent(float(np.mean(gains)))} ({percent(min(gains))} to {percent(max(gains))})"
     left_out, sure = f"{name} {signed(*scores[name])}", f"{percent(gain)} ± {100.0 * error:.2f} %"
-    cells = case.name, found.rows, task, found.summary["best"], left_out, *found.scores, sure, among
+    says = case.name, found.rows, task, found.summary["best"], left_out, found.scores[0]
+    beside = case.name.split(" (")[0], *found.scores, sure, among
+    return row(says), row(beside)
+
+
+def row(cells: tuple[Any, ...]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def head(titles: tuple[str, ...]) -> str:
+    """The title row of a table, numbers to the right."""
+    return f"{row(titles)}\n|{'|'.join('---:' if one in NUMBERS else '---' for one in titles)}|"
+
+
 def main() -> None:
-    """Print the table, and below it what was said."""
+    """Print both tables, and below them what was said."""
     names = [case.file.split(".")[0] for case in CASES]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tables", nargs="+", choices=names, default=names)
     parser.add_argument("--model", default="auto", help="that the command is asked for")
     parser.add_argument("--draws", type=int, default=10, help="of two thirds of the rows")
     asked = parser.parse_args()
-    said: list[str] = []
-    print(f"| {' | '.join(TITLES)} |")
-    print(f"|{'|'.join('---:' if one in ('rows', *TITLES[-2:]) else '---' for one in TITLES)}|")
+    said, besides = list[str](), list[str]()
+    print(head(SAYS))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the peers; the command shows its own
         for case in CASES:
             if case.file.split(".")[0] in asked.tables:
                 draws = [compared(replace(case, model=asked.model), seed) for seed in range(asked.draws)]
-                print(line(case, draws), flush=True)
+                says, beside = lines(case, draws)
+                print(says, flush=True)
+                besides.append(beside)
                 said += [f"- {case.file.removesuffix('.csv.gz')}: {one}" for one in draws[0].said]
-    print("\n".join(["", *said]))
+    print("\n".join(["", head(BESIDE), *besides, "", *said]))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ class TestTuneTables:
             assert 0.5 * self.NOISE**2 < losses.mean() < 2.0 * self.NOISE**2
             assert score.startswith(f"{r2_score(y, y - np.sqrt(losses)):.3f} ± ")
         assert found.summary["column"] == "house"
-        assert len(script.line(case, [found]).split("|")) == len(script.TITLES) + 2
+        for made, titles in zip(script.lines(case, [found]), (script.SAYS, script.BESIDE), strict=True):
+            assert len(made.split("|")) == len(titles) + 2
 
     def test_errors_are_those_of_groups(self, script):
         rng = np.random.default_rng(0)

@@ -278,7 +278,7 @@ def percent(share: float) -> str:
 
 
 def lines(case: Case, draws: list[Found]) -> tuple[str, str]:
-    """A row of either table: what the command says in the first draw, and both sides with the gains of all."""
+    """A row of either table: what the command says in the first draw; both sides, and the gains of all."""
     found = draws[0]
     scores, task = found.summary["scores"], found.summary["task"]
     name = "log-loss" if task == "binary" else "R²"

@@ -4,7 +4,7 @@
 
 The command sees two thirds of the lines of a file, drawn at random, of whole groups where there are any, and
 predicts the last third.  The pipeline is given the same rows and the columns that onefit has kept, as it has
-read them, in random order, so that its folds are random.  The table shows the first draw, and of all draws
+read them, in random order, so that its folds are random.  The tables show the first draw, and of all draws
 the mean gain and the smallest and the largest one.  Ten tables are read from the folder in ONEFIT_DATA.
 """
 
@@ -46,7 +46,7 @@ from onefit.risk.means import clustered, mean_and_error
 
 Array = np.ndarray
 # lines about this very table begin so, beside those on groups and time
-TOLD = ("read:", "left out column", "note:", "No model", "Only", "The approximation", "onefit: warning")
+TOLD = ("left out column", "note:", "No model", "Only", "The approximation", "onefit: warning")
 SAYS = ("table", "rows", "task", "chosen", "left out", "last third")
 BESIDE = ("table", "last third", "of the peer", "gain", "all draws")
 NUMBERS = ("rows", "gain", "all draws")

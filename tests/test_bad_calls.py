@@ -90,6 +90,7 @@ SETTINGS = [
     (LassoLOO(cv=KFold), "expected groups, a splitter .* got <class"),
     (LassoLOO(scoring="acc"), "scoring='acc' is not known"),
     (LassoLOO(scoring=3), "scoring must be the name of a scorer"),
+    (LassoLOO(scoring=["r2", "mae"]), "scoring must be the name of a scorer"),
     (LassoLOO(alphas=[1.0], scoring="accuracy"), "'accuracy' scores classes, .* take 'r2'"),
     (LassoLOO(alphas=[1.0], scoring="auc"), "scores classes"),
     (LassoLOO(alphas=[1.0], scoring="f1"), "scores classes"),

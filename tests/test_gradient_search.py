@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
@@ -815,7 +814,7 @@ def test_without_refit_there_is_no_model():
     search = GradientSearchCV(Ridge(), STRENGTH, refit=False).fit(X, y)
     assert search.best_params_ == GradientSearchCV(Ridge(), STRENGTH).fit(X, y).best_params_
     assert not hasattr(search, "best_estimator_")
-    with pytest.raises(NotFittedError):
+    with pytest.raises(AttributeError, match="refit=True"):
         search.predict(X)
 
 

@@ -99,11 +99,11 @@ def check_scoring(scoring: Any) -> None:
     ------
     ValueError, TypeError
     """
-    if callable(scoring) or scoring in LOSSES or scoring in SCORES:
+    if callable(scoring):
         return
     if not isinstance(scoring, str):
         raise TypeError(f"scoring must be the name of a scorer, or scorer(estimator, X, y), got {scoring!r}")
-    if scoring not in scorer_names():
+    if not (scoring in LOSSES or scoring in SCORES or scoring in scorer_names()):
         raise ValueError(
             f"scoring={scoring!r} is not known: take one of {', '.join(LOSSES)}, auc, or a name from "
             "sklearn.metrics.get_scorer_names()"

@@ -57,6 +57,12 @@ class TestNumbers:
         assert found is not None
         np.testing.assert_allclose(found[1], expected)
 
+    def test_a_column_without_any_cell_beside_decimal_commas(self, read):
+        frame = read("size;empty;word\n1,5;;a\n2,5;;b\n").frame
+        assert frame["size"].tolist() == [1.5, 2.5]
+        assert frame["empty"].isna().all()
+        assert frame["word"].tolist() == ["a", "b"]
+
     def test_semicolons_between_columns_speak_for_decimal_commas(self, read):
         assert read("size;price\n3,123;6,250\n2,500;5,125\n").frame["size"].tolist() == [3.123, 2.5]
         assert read("size\tprice\n3,123\t6,250\n2,500\t5,125\n").frame["size"].tolist() == [3123.0, 2500.0]

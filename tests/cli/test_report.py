@@ -7,9 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import LeaveOneOut
 
+from onefit import _scoring
+from onefit._scoring import Pooled
 from onefit.cli.coefficients import coefficients
 from onefit.cli.comparison import Ranking, TunedModel
 from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
@@ -29,6 +32,7 @@ from onefit.cli.trust import (
 from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict, with_error
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
+from onefit.risk.sampled import SampledRows
 
 EVIL = "<script>alert('x')</script>"
 
@@ -46,6 +50,10 @@ def compare(models, frame, target, task="auto", weights=None, source="t.csv"):
     p = X.shape[1]
     found = coefficients(candidates[0].estimate, list(table.features), np.ones(p), np.zeros(p), X.std(axis=0))
     return Ranking(table, source, tuple(candidates), tuple(table.features), 100, found)
+
+
+def log_loss_of(y, probabilities):
+    return -np.log(probabilities[np.arange(len(y)), np.unique(y, return_inverse=True)[1]])
 
 
 def numbers(n=60, signal=1.0, seed=0):
@@ -79,11 +87,27 @@ def counts():
 class TestComparison:
     def test_paired_error(self, regression):
         other = regression.candidates[1]
-        above, error = regression.above_best(other.judged.losses)
+        above, error = regression.above_best(other.judged)
         difference = other.judged.losses - regression.best.judged.losses
         np.testing.assert_allclose(above, difference.mean())
         np.testing.assert_allclose(error, difference.std(ddof=1) / np.sqrt(len(difference)))
         assert above >= 0
+
+    def test_a_risk_that_a_sample_corrects_is_the_one_that_is_shown(self, classes):
+        table, est = classes.table, classes.best.estimate
+        rough = softmax(est.fitted, axis=1)
+        draw = np.where(np.arange(90) % 3 == 0, np.arange(90) // 3, -1)
+        sampled = SampledRows(rough, est.fitted, draw, np.full(30, 1 / 3))
+        own = est.losses - log_loss_of(table.y, rough)
+        value = float(np.mean(log_loss_of(table.y, rough)) + own[::3].sum() / 30)
+        judged = one_by_one(replace(est, value=value, sampled=sampled), table)
+        np.testing.assert_allclose(judged.own_risk[0], value)
+        shown = {one.name: one.value for one in classes.scores_of(judged)}
+        np.testing.assert_allclose(shown["log-loss"], value)
+        both = (Pooled(table.y, p, p, "", est.classes) for p in (est.predictions, rough))
+        exact, fitted = map(_scoring.brier, both)
+        np.testing.assert_allclose(shown["Brier"], fitted.mean() + (exact - fitted)[::3].sum() / 30)
+        np.testing.assert_allclose(judged.above(classes.best.judged)[0], value - est.value)
 
     def test_lines(self, regression):
         shown = lines(regression)
@@ -223,6 +247,12 @@ class TestWords:
         )
         assert noise.score("AUC") < 0.1
         assert any(line.startswith("An AUC below 0.5 is what leaving out") for line in cautions(noise))
+
+    def test_the_target_among_the_columns_is_asked_about_before_all_else(self):
+        frame = numbers()
+        leak = compare([RidgeLOO()], frame.assign(net=frame["y"] / 1.19), "y")
+        assert next(first_cautions(leak)).startswith("The squared error is")
+        assert re.search(r'<p class="doubt">The squared error is .*Does a column contain', render(leak, "0"))
 
     def test_rows_of_a_sample_are_not_called_steps(self, regression):
         best = regression.best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import onefit
 from onefit import losses, penalties
+from onefit._scoring import score
+from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, expected_spread, unseen
@@ -18,7 +21,7 @@ from onefit.leave_out.sample import FEWEST, _Part, sample
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
 from onefit.problem import Problem
-from onefit.risk.judging import yardstick
+from onefit.risk.judging import estimate, yardstick
 from onefit.solvers.solve import solve
 
 
@@ -266,3 +269,49 @@ def test_rows_that_others_move_far_for_are_taken_nearer_before_they_are_solved_a
         refit = solve(Fit.at_start(fit.problem.without(np.array([i])))).fit.eta[i]
         assert abs(state.found.eta[i] - refit) <= state.found.bounds[i] + 1e-7 * abs(refit)
         assert state.found.bounds[i] < 1e-3
+
+
+def judged(found, y, c, weights=None):
+    classes, target = np.arange(c), y.astype(float)
+    return estimate(found, LogLoss(classes), y, target=target, classes=classes, sample_weight=weights)
+
+
+@pytest.mark.parametrize(("make", "c"), [(two_classes, 2), (rare_class, 3)])
+def test_a_score_that_is_a_mean_is_corrected_as_the_mean(make, c):
+    fit, judge = make(np.random.default_rng(5))
+    state = started(fit, judge)
+    sample(state, judge, 0.0)
+    weights = judge.weights
+    est = judged(state.found, fit.problem.y.astype(int), c, weights)
+    assert est.guarantee == "sampled"
+    assert est.score("log-loss") == pytest.approx(est.value, rel=1e-9)
+    assert np.average(est.losses, weights=weights) != pytest.approx(est.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["auc", "log-loss", "average_precision"])
+def test_scores_of_samples_are_those_of_refits_in_the_mean(name):
+    fit, judge = two_classes(np.random.default_rng(1), n=400, p=40)
+    y = fit.problem.y.astype(int)
+    exact = judged(leave_out(fit, max_error=0.0, yardstick=judge), y, 2).score(name)
+    rough, off = [], []
+    for seed in range(20):
+        state = started(fit, judge)
+        sample(state, judge, 0.0, seed)
+        est = judged(state.found, y, 2)
+        rough.append(score(name, est._pooled) - exact)
+        off.append(est.score(name) - exact)
+    assert abs(np.mean(off)) <= 0.3 * abs(np.mean(rough))
+
+
+def test_scores_that_a_sample_leaves_open_warn():
+    fit, judge = two_classes(np.random.default_rng(6))
+    state = started(fit, judge)
+    sample(state, judge, 0.0)
+    y = fit.problem.y.astype(int)
+    est = judged(state.found, y, 2)
+    apart = est.sampled.decision + 3.0 * np.random.default_rng(0).normal(size=len(y))
+    doubtful = replace(est, sampled=replace(est.sampled, decision=apart))
+    with pytest.warns(UnreliableWarning, match=r"'auc'.*exact=True"):
+        doubtful.score("auc")
+    saved = pickle.loads(pickle.dumps(est))
+    assert saved.score("auc") == est.score("auc")

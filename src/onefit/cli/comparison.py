@@ -74,7 +74,7 @@ class TunedModel:
     @property
     def risk(self) -> tuple[float, float]:
         """Mean of the losses that it is compared by, and its standard error."""
-        return self.judged.risk(self.judged.losses)
+        return self.judged.own_risk
 
     @property
     def n_nonzero(self) -> int:
@@ -146,9 +146,9 @@ class Ranking:
         """What all candidates are judged by."""
         return self.best.judged.loss_name
 
-    def above_best(self, losses: Array) -> tuple[float, float]:
+    def above_best(self, judged: LeftOutTable) -> tuple[float, float]:
         """Risk above that of the best, and the standard error of the paired difference."""
-        return self.best.judged.risk(losses - self.best.judged.losses)
+        return judged.above(self.best.judged)
 
     @cached_property
     def classes(self) -> list[str]:
@@ -171,14 +171,15 @@ class Ranking:
 
         The average precision of two classes is that of the rarer one.
         """
-        y, p, of_classes = response(self.table), judged.predictions, self.table.is_classification
-        classes, y = np.arange(len(self.classes)) if of_classes else None, y[judged.rows]
+        y, of_classes = response(self.table)[judged.rows], self.table.is_classification
+        classes = np.arange(len(self.classes)) if of_classes else None
         if len(self.classes) == 2 and self.rarest == 0:  # precision is of the class that is looked for
-            y, p = 1.0 - y, p[:, ::-1]
+            y, judged = 1.0 - y, judged.mirrored()
+        p = judged.predictions
         pooled = Pooled(y, p, p, "", classes, judged.weights)
-        found = [Score(judged.loss_name, *judged.risk(judged.losses))] if of_classes else []
+        found = [Score(judged.loss_name, *judged.own_risk)] if of_classes else []
         for name, (sign, of_rows) in (CLASSES if of_classes else NUMBERS).items():
-            value, error = judged.risk(of_rows(pooled))
+            value, (_, error) = judged.value(of_rows, pooled), judged.risk(of_rows(pooled))
             found.append(Score(name, sign * value + 0.0, error))  # −0 is 0
         return found
 
@@ -207,11 +208,11 @@ class Ranking:
     @cached_property
     def gain(self) -> tuple[float, float]:
         """How much better the best is than a constant, and the standard error of that."""
-        return self.above_best(self.best.judged.baseline)
+        return self.above_best(self.best.judged.constant)
 
     def helps(self, one: Suspicion) -> bool:
         """Whether the best is better than a constant too where the rows of a column are together."""
-        above, error = one.judged.risk(one.judged.baseline - one.judged.losses)
+        above, error = one.judged.constant.above(one.judged)
         return above > 2.0 * error
 
     @property

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from onefit._scoring import Pooled, squared
 from onefit._typing import Array, Index
 from onefit.cli.table import Table
 from onefit.losses import Tweedie
 from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.sampled import SampledRows
 
 LEAST = np.finfo(float).tiny
 # how models are judged, by the name of the loss; the response is numbers, or class numbers
@@ -40,6 +43,10 @@ class LeftOutTable:
         Rows that are not independent of each other.
     together : bool
         Whether rows left together, not one by one.
+    sampled : SampledRows or None
+        Which rows a mean rests on that is known from a sample of them.
+    difference : float
+        By how much the rows of a sample raise the mean of ``losses``.
     """
 
     rows: Index
@@ -50,6 +57,37 @@ class LeftOutTable:
     weights: Array
     clusters: Index | None = None
     together: bool = False
+    sampled: SampledRows | None = None
+    difference: float = 0.0
+
+    @property
+    def own_risk(self) -> tuple[float, float]:
+        """Mean loss, corrected by a sample where there is one, and its standard error."""
+        mean, error = self.risk(self.losses)
+        return mean + self.difference, error
+
+    @property
+    def constant(self) -> LeftOutTable:
+        """The same rows as the constant predicts them."""
+        return replace(self, losses=self.baseline, sampled=None, difference=0.0)
+
+    def mirrored(self) -> LeftOutTable:
+        """The same where the two classes change places."""
+        sampled = None if self.sampled is None else _by(self.sampled, self.sampled.predictions[:, ::-1])
+        return replace(self, predictions=self.predictions[:, ::-1], sampled=sampled)
+
+    def above(self, other: LeftOutTable) -> tuple[float, float]:
+        """By how much the mean loss is above that of another model, and the paired standard error."""
+        mean, error = self.risk(self.losses - other.losses)
+        return mean + (self.difference - other.difference), error
+
+    def value(self, of_rows: Callable[[Pooled], Array], pooled: Pooled) -> float:
+        """Mean of what is said of each row, corrected by a sample where there is one."""
+
+        def mean(known: Pooled) -> float:
+            return self.risk(of_rows(known))[0]
+
+        return mean(pooled) if self.sampled is None else self.sampled.corrected(mean, pooled)[0]
 
     def risk(self, losses: Array) -> tuple[float, float]:
         """Mean of some losses of the rows, and its standard error."""
@@ -61,8 +99,15 @@ class LeftOutTable:
 def one_by_one(est: RiskEstimate, table: Table) -> LeftOutTable:
     """Every row left out by itself."""
     baseline = constant_losses(table, est.loss_name)
-    rows = np.arange(len(table.y))
-    return LeftOutTable(rows, est.predictions, est.losses, baseline, est.loss_name, table.row_weights)
+    rows, weights = np.arange(len(table.y)), table.row_weights
+    found = LeftOutTable(rows, est.predictions, est.losses, baseline, est.loss_name, weights)
+    sampled = None if est.sampled is None else _by(est.sampled, est.sampled.predictions)
+    return replace(found, sampled=sampled, difference=est.value - found.own_risk[0])
+
+
+def _by(sampled: SampledRows, predictions: Array) -> SampledRows:
+    """Rows of a sample by their predictions alone."""
+    return replace(sampled, predictions=predictions, decision=predictions)
 
 
 def class_numbers(y: Any) -> Index:
@@ -104,14 +149,13 @@ def with_common_loss(judged: list[LeftOutTable], table: Table) -> list[LeftOutTa
     """Losses that may be compared: their own if all have the same, else squared errors."""
     if len({one.loss_name for one in judged}) <= 1:
         return judged
-    return [
-        one
-        if one.loss_name == "squared error"
-        else replace(
-            one,
-            losses=(table.y[one.rows] - one.predictions) ** 2,
-            loss_name="squared error",
-            baseline=next(other.baseline for other in judged if other.loss_name == "squared error"),
-        )
-        for one in judged
-    ]
+    baseline = next(one.baseline for one in judged if one.loss_name == "squared error")
+    return [one if one.loss_name == "squared error" else _by_squares(one, table, baseline) for one in judged]
+
+
+def _by_squares(judged: LeftOutTable, table: Table, baseline: Array) -> LeftOutTable:
+    """The same predictions by their squared errors."""
+    pooled = Pooled(table.y[judged.rows], judged.predictions, judged.predictions, "", None, judged.weights)
+    losses = squared(pooled)
+    found = replace(judged, losses=losses, loss_name="squared error", baseline=baseline, difference=0.0)
+    return replace(found, difference=found.value(squared, pooled) - found.own_risk[0])

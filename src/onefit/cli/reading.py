@@ -313,15 +313,12 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
 
 
 def _is_text(column: pd.Series) -> bool:
-    return (
-        not (
-            types.is_bool_dtype(column)
-            or types.is_numeric_dtype(column)
-            or types.is_datetime64_any_dtype(column)
-            or isinstance(column.dtype, pd.CategoricalDtype)
-        )
-        and not column.dropna().map(type).eq(bool).any()
-    )
+    return not (
+        types.is_bool_dtype(column)
+        or types.is_numeric_dtype(column)
+        or types.is_datetime64_any_dtype(column)
+        or isinstance(column.dtype, pd.CategoricalDtype)
+    ) and not any(isinstance(value, bool) for value in column.dropna())
 
 
 def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:

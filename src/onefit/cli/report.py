@@ -58,7 +58,7 @@ def render(comparison: Ranking, version: str) -> str:
         version=version,
         sentence=words.describe(comparison),
         verdict=words.verdict(comparison),
-        doubts=[trust.suspected(comparison, one) for one in comparison.suspicions],
+        doubts=list(trust.doubts(comparison)),
         tiles=_tiles(comparison),
         models=_models(comparison),
         coefficients=_coefficients(comparison),

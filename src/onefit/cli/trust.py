@@ -60,7 +60,7 @@ def first_cautions(comparison: Ranking) -> Iterator[str]:
     """Say what may not be trusted in this very case, and what was held fixed."""
     if comparison.table.is_small:
         yield f"There are only {len(comparison.table.y)} rows: every number here may be chance."
-    yield from (suspected(comparison, one) for one in comparison.suspicions)
+    yield from doubts(comparison)
     yield from _about_audit(comparison)
     yield from _about_the_best(comparison)
     yield from _about_ties(comparison)
@@ -71,6 +71,13 @@ def first_cautions(comparison: Ranking) -> Iterator[str]:
         yield f"{fixed}{but}."
         yield _about_sureness(comparison)
     yield _about_choice(comparison)
+
+
+def doubts(comparison: Ranking) -> Iterator[str]:
+    """Say what may make all numbers meaningless: the target as a column, rows that belong together."""
+    if comparison.best.risk[0] <= (1.0 - SUSPICIOUS) * comparison.constant_risk[0]:
+        yield _about_too_good(comparison)
+    yield from (suspected(comparison, one) for one in comparison.suspicions)
 
 
 def suspected(comparison: Ranking, one: Suspicion) -> str:
@@ -171,10 +178,7 @@ def corrected(candidate: TunedModel) -> str:
 
 
 def _about_the_best(comparison: Ranking) -> Iterator[str]:
-    """A score that is too good, classes that are rare, rows that were flagged."""
-    constant, best = comparison.constant_risk[0], comparison.best
-    if best.risk[0] <= (1.0 - SUSPICIOUS) * constant:
-        yield _about_too_good(comparison)
+    """Classes that are rare, rows that were flagged."""
     shares = comparison.prevalence if comparison.table.is_classification else np.zeros(1)
     if shares.max() > 1.0 - RARE:
         rarest, usual = comparison.classes[comparison.rarest], comparison.classes[int(shares.argmax())]
@@ -243,7 +247,7 @@ def _about_flagged(est: RiskEstimate) -> str:
 
 
 def _about_ties(comparison: Ranking) -> Iterator[str]:
-    others = {one.name: comparison.above_best(one.judged.losses) for one in comparison.candidates[1:]}
+    others = {one.name: comparison.above_best(one.judged) for one in comparison.candidates[1:]}
     tied = [name for name, (above, error) in others.items() if above < 2.0 * error]
     if tied:
         yield (

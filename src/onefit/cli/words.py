@@ -88,7 +88,7 @@ def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
         candidate.name,
         candidate.chosen,
         with_error(*candidate.risk),
-        "" if best else "+" + with_error(*comparison.above_best(candidate.judged.losses)),
+        "" if best else "+" + with_error(*comparison.above_best(candidate.judged)),
         *(f"{values[name]:.4g}" for name in names),
         f"{candidate.estimate.effective_df:.1f}",
         f"{candidate.n_nonzero}/{len(comparison.feature_names)}",

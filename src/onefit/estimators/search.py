@@ -311,6 +311,11 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(best, name))
 
     def _best(self) -> Any:
+        if not self.refit:
+            raise AttributeError(
+                "refit=False fits no best estimator, which this needs: set refit=True, or fit "
+                "estimator.set_params(**search.best_params_)"
+            )
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 

@@ -19,7 +19,7 @@ from onefit._typing import Array, Index
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, wanting
 from onefit.leave_out.factor_free import PARTS, complete, goes_by_column, parts_of, rough_cost
 from onefit.leave_out.regression import regressed
-from onefit.leave_out.result import Correction
+from onefit.leave_out.result import Correction, Drawn
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
 
@@ -75,6 +75,7 @@ class _Sample:
     known: Array  # (r, 3), the losses in the fit, after a step and without a tenth
     effect: Array  # (r,), how much the loss of each may change
     rest: float  # error of the mean that the other rows leave
+    before: Array  # (n,), linear predictors before any row was left out alone
 
     @classmethod
     def of(cls, state: State, yardstick: Yardstick, frame: Index, apart: Array | None = None) -> _Sample:
@@ -90,7 +91,8 @@ class _Sample:
         weights = yardstick.weights[frame] / yardstick.weights.sum()
         rest = np.delete(state.errors(), frame)
         known = np.column_stack([inside, stepped, without])
-        return cls(state, yardstick, frame, weights, known, effect, float(rest.sum()))
+        before = state.found.eta
+        return cls(state, yardstick, frame, weights, known, effect, float(rest.sum()), before)
 
     @property
     def room(self) -> float:
@@ -134,7 +136,8 @@ class _Sample:
         error, reach, mean = self._told(drawn)
         finest = max(self.room, resolution(mean, self.room / self.state.max_error))
         half = max(reach * error + self._left(drawn) + self.rest, finest)
-        return Correction(mean - float(self.weights @ self._now), half, 1.0)
+        rows = Drawn(self.frame[drawn.rows], drawn.probabilities, self.before)
+        return Correction(mean - float(self.weights @ self._now), half, 1.0, drawn=rows)
 
     def enough(self, drawn: Draw, loosely: float = 1.0) -> int:
         """Rows to draw for some times the error that may be left, by what those drawn are off by."""

@@ -63,6 +63,14 @@ def _no_rows() -> Index:
     return np.empty(0, dtype=np.intp)
 
 
+class Drawn(NamedTuple):
+    """Sets that were drawn at random and solved, and what was known of all values before."""
+
+    sets: Index  # (m,), numbers of the sets
+    chances: Array  # (m,), with which each was drawn
+    before: Array  # (t,) or (t, c), linear predictors
+
+
 class Correction(NamedTuple):
     """What refits of a few rows, drawn at random, say about the mean loss of all."""
 
@@ -70,6 +78,7 @@ class Correction(NamedTuple):
     error: float  # half the width of its 95 % confidence interval
     tightness: float  # the largest share of its bound that a value was off by
     step_error: float = np.inf  # the largest share of a step, of which nothing was known, that it was off by
+    drawn: Drawn | None = None
 
 
 @dataclass(frozen=True, eq=False)

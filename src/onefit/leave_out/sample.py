@@ -29,7 +29,7 @@ from onefit.leave_out.draws import (
 )
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
-from onefit.leave_out.result import Correction, LeftOut
+from onefit.leave_out.result import Correction, Drawn, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import TINY, UNRELIABLE, resolution
 
@@ -288,7 +288,18 @@ class _Part(NamedTuple):
         half = max(quantile * error, self._unseen(off, drawn)) + float(left) + self.rest
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
         now = self.state.found
-        return Correction(difference, half, _tightness(self.before, now), _step_error(self.before, now))
+        told = _tightness(self.before, now), _step_error(self.before, now)
+        rows = Drawn(self.frame[drawn.rows], drawn.probabilities, self._guessed)
+        return Correction(difference, half, *told, rows)
+
+    @property
+    def _guessed(self) -> Array:
+        """Linear predictors whose losses the sample corrects: (t,) or (t, c)."""
+        if self.lengths is None:
+            return self.before.eta
+        shares = np.ones(len(self.lengths))
+        shares[self.frame] = self.lengths[self.frame]
+        return self.before.shortened(shares)
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
         """What sets that were not drawn may change, and where nothing bounds them the resolution at least."""

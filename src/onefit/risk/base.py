@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from onefit._scoring import Pooled, row_losses, score
 from onefit._typing import Array, Index
+from onefit.exceptions import UnreliableWarning
+from onefit.numerics import UNRELIABLE
 from onefit.risk.audit import Audit
 from onefit.risk.means import mean_and_error
 from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust
+from onefit.risk.sampled import SampledRows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -46,6 +51,8 @@ class LeftOutLosses(ABC):
         What was held fixed or assumed.
     audit : Audit or None
         Unbiased estimate from a few refits, where asked for.
+    sampled : SampledRows or None
+        Which rows a mean rests on that is known from a sample of them.
     """
 
     value: float
@@ -62,6 +69,7 @@ class LeftOutLosses(ABC):
     loss_name: str = "loss"
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
+    sampled: SampledRows | None = None
 
     @property
     @abstractmethod
@@ -85,8 +93,9 @@ class LeftOutLosses(ABC):
     ) -> float | tuple[float, float]:
         """Score of all left-out predictions pooled, by name or by any scikit-learn scorer.
 
-        A mean that was "sampled" is corrected by the rows that were left out, a score is not: predictions of
-        the other rows are rough (``onefit.loo(model, X, y, exact=True)`` leaves out all of them).
+        Where the risk was "sampled", predictions of most rows are rough.  The score is then corrected by the
+        rows that were left out, as the risk is: by what each of them changes of the score, over the
+        probability with which it was drawn.  ``onefit.loo(model, X, y, exact=True)`` leaves out all rows.
 
         Parameters
         ----------
@@ -103,6 +112,11 @@ class LeftOutLosses(ABC):
         ValueError
             If there are no predictions of rows by the model without them.
 
+        Warns
+        -----
+        UnreliableWarning
+            Where what a sample leaves open is more than half of the standard error.
+
         Examples
         --------
         >>> from sklearn.datasets import load_diabetes
@@ -114,13 +128,27 @@ class LeftOutLosses(ABC):
         """
         if self.predictions is None or self.y is None:
             raise ValueError("there are left-out losses only, no predictions that could be scored")
-        found = score(scoring, self._pooled)
-        if not error:
-            return found
+        if self.sampled is None and not error:
+            return score(scoring, self._pooled)
         losses = row_losses(scoring, self._pooled)
-        return found, mean_and_error(
-            losses, np.ones(len(losses)) if self._weights is None else self._weights
-        )[1]
+        weights = np.ones(len(losses)) if self._weights is None else self._weights
+        found, std_error = self._corrected(scoring, mean_and_error(losses, weights)[1])
+        return (found, std_error) if error else found
+
+    def _corrected(self, scoring: str | Callable[..., float], std_error: float) -> tuple[float, float]:
+        """The score, corrected by the rows of a sample where there is one, and its standard error."""
+        if self.sampled is None:
+            return score(scoring, self._pooled), std_error
+        found, off = self.sampled.corrected(partial(score, scoring), self._pooled)
+        if off > UNRELIABLE * std_error:
+            warnings.warn(
+                f"the score {scoring!r} of {found:.4g} is known from a sample of the rows, and may be off by "
+                f"{off:.2g}, with a standard error of {std_error:.2g}: ask for onefit.loo(model, X, y, "
+                "exact=True), which leaves out every row",
+                UnreliableWarning,
+                stacklevel=3,
+            )
+        return found, std_error
 
     def confidence_interval(self, coverage: float = 0.95) -> tuple[float, float]:
         """Where the risk lies, from the losses of these rows; wider, and lopsided, where they are few.

@@ -19,6 +19,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, FLAGGED, TINY, UNRELIABLE
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.sampled import SampledRows
 
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 
@@ -93,7 +94,23 @@ def _in_terms_of(response: LinearMetric, left_out: LeftOut) -> dict[str, Any]:
         "fitted": response.decision(left_out.fit.eta)[left_out.rows[left_out.order]],
         "loss_name": response.loss_name,
         "method": response.method,
+        "sampled": _sampled_rows(response, left_out),
     }
+
+
+def _sampled_rows(response: LinearMetric, left_out: LeftOut) -> SampledRows | None:
+    """Which rows a corrected mean rests on, in the terms of predictions."""
+    if left_out.correction is None or left_out.correction.drawn is None:
+        return None
+    drawn, draw = left_out.correction.drawn, np.full(left_out.count, -1)
+    draw[drawn.sets] = np.arange(len(drawn.sets))
+    eta = drawn.before[left_out.order]
+    return SampledRows(
+        response.predictions(eta),
+        response.decision(eta),
+        draw[left_out.fold][left_out.order],
+        drawn.chances,
+    )
 
 
 def _taken_over(left_out: LeftOut) -> dict[str, Any]:

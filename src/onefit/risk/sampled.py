@@ -1,0 +1,72 @@
+"""Scores of left-out predictions of which a sample alone is known well.
+
+With predictions p of all rows, and T what a scorer says of them, row i of the sample, which was drawn with
+probability π_i, changes the score by Δ_i where its rough prediction takes the place of the exact one.  Then
+
+    T(p) + Σ_{i drawn} (1/π_i − 1) Δ_i,      Δ_i = T(p) − T(p with row i as rough as the others)
+
+is the difference estimator (``leave_out.draws``) of the score of exact predictions: just that where T is a
+mean, and to first order in what rows change where it is not, as of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onefit._scoring import Pooled
+from onefit._typing import Array, Index, Mask
+from onefit.leave_out.draws import spread
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """Which rows were drawn at random and left out, and what was thought of all of them before.
+
+    Attributes
+    ----------
+    predictions, decision : (t,) or (t, c) arrays
+        Before any was left out.
+    draw : (t,) int array
+        Number of the draw that each row was in, alone or with others of its set; −1 of rows in none.
+    chances : (m,) array
+        With which each was drawn.
+    """
+
+    predictions: Array
+    decision: Array
+    draw: Index
+    chances: Array
+
+    def _rough(self, pooled: Pooled, where: Mask) -> Pooled:
+        """Predictions of some rows as they were thought to be before."""
+        return replace(
+            pooled,
+            predictions=np.where(_along(where, self.predictions), self.predictions, pooled.predictions),
+            decision=np.where(_along(where, self.decision), self.decision, pooled.decision),
+        )
+
+    def corrected(self, value: Callable[[Pooled], float], pooled: Pooled) -> tuple[float, float]:
+        """What exact predictions would be worth, and half the width of its 95 % interval.
+
+        Parameters
+        ----------
+        value : callable
+            From predictions to a number.
+        pooled : Pooled
+            As they are reported.
+        """
+        known = self._rough(pooled, self.draw < 0)
+        whole, by_chance = value(known), np.flatnonzero(self.chances < 1.0)
+        changes = np.array([whole - value(self._rough(known, self.draw == k)) for k in by_chance])
+        expanded, chance = changes / self.chances[by_chance], 1.0 - self.chances[by_chance]
+        error, reach = spread(expanded, chance, CONFIDENCE)
+        return whole + float(chance @ expanded), reach * error
+
+
+def _along(where: Mask, values: Array) -> Mask:
+    return where.reshape(-1, *(1,) * (values.ndim - 1))

@@ -32,7 +32,7 @@ from onefit.cli.trust import (
 from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict, with_error
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
-from onefit.risk.sampled import SampledRows
+from onefit.risk.sampled import SampledPredictions
 
 EVIL = "<script>alert('x')</script>"
 
@@ -97,7 +97,7 @@ class TestComparison:
         table, est = classes.table, classes.best.estimate
         rough = softmax(est.fitted, axis=1)
         draw = np.where(np.arange(90) % 3 == 0, np.arange(90) // 3, -1)
-        sampled = SampledRows(rough, est.fitted, draw, np.full(30, 1 / 3))
+        sampled = SampledPredictions(rough, est.fitted, draw, np.full(30, 1 / 3))
         own = est.losses - log_loss_of(table.y, rough)
         value = float(np.mean(log_loss_of(table.y, rough)) + own[::3].sum() / 30)
         judged = one_by_one(replace(est, value=value, sampled=sampled), table)

@@ -15,7 +15,7 @@ from onefit.losses import Tweedie
 from onefit.metrics import Deviance, LinearMetric, LogLoss, SquaredError
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
-from onefit.risk.sampled import SampledRows
+from onefit.risk.sampled import SampledPredictions
 
 LEAST = np.finfo(float).tiny
 # how models are judged, by the name of the loss; the response is numbers, or class numbers
@@ -43,7 +43,7 @@ class LeftOutTable:
         Rows that are not independent of each other.
     together : bool
         Whether rows left together, not one by one.
-    sampled : SampledRows or None
+    sampled : SampledPredictions or None
         Which rows a mean rests on that is known from a sample of them.
     difference : float
         By how much the rows of a sample raise the mean of ``losses``.
@@ -57,7 +57,7 @@ class LeftOutTable:
     weights: Array
     clusters: Index | None = None
     together: bool = False
-    sampled: SampledRows | None = None
+    sampled: SampledPredictions | None = None
     difference: float = 0.0
 
     @property
@@ -105,7 +105,7 @@ def one_by_one(est: RiskEstimate, table: Table) -> LeftOutTable:
     return replace(found, sampled=sampled, difference=est.value - found.own_risk[0])
 
 
-def _by(sampled: SampledRows, predictions: Array) -> SampledRows:
+def _by(sampled: SampledPredictions, predictions: Array) -> SampledPredictions:
     """Rows of a sample by their predictions alone."""
     return replace(sampled, predictions=predictions, decision=predictions)
 

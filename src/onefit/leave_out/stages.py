@@ -93,8 +93,10 @@ class State:
         assert self.estimate is not None
         anew = State.of(self.fit, None, self.estimate.inner, None, self.max_error)
         self.found, self.step = anew.found, anew.step
-        for known in ("_ways", "_off"):  # with a factor there are others
+        for known in ("_ways", "_off", "_singles"):  # with a factor there are others
             self.__dict__.pop(known, None)
+        for done in (self.starts, self.finer, self.looked_at):  # without it
+            done.clear()
         self.prove()
 
     @property

@@ -18,7 +18,7 @@ from onefit.numerics import UNRELIABLE
 from onefit.risk.audit import Audit
 from onefit.risk.means import mean_and_error
 from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust
-from onefit.risk.sampled import SampledRows
+from onefit.risk.sampled import SampledPredictions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -51,7 +51,7 @@ class LeftOutLosses(ABC):
         What was held fixed or assumed.
     audit : Audit or None
         Unbiased estimate from a few refits, where asked for.
-    sampled : SampledRows or None
+    sampled : SampledPredictions or None
         Which rows a mean rests on that is known from a sample of them.
     """
 
@@ -69,7 +69,7 @@ class LeftOutLosses(ABC):
     loss_name: str = "loss"
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
-    sampled: SampledRows | None = None
+    sampled: SampledPredictions | None = None
 
     @property
     @abstractmethod

@@ -83,7 +83,7 @@ class RiskEstimate(LeftOutLosses):
         Unbiased estimate from a few refits of the estimator, where asked for.
     labels : array or None
         Labels of all rows, where X or y had them.
-    sampled : SampledRows or None
+    sampled : SampledPredictions or None
         Which rows a "sampled" value rests on.
     columns : array or None
         Names of the columns of X, or of what a pipeline made of them, where they have names.

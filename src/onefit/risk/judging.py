@@ -19,7 +19,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, FLAGGED, TINY, UNRELIABLE
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
-from onefit.risk.sampled import SampledRows
+from onefit.risk.sampled import SampledPredictions
 
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 
@@ -98,14 +98,14 @@ def _in_terms_of(response: LinearMetric, left_out: LeftOut) -> dict[str, Any]:
     }
 
 
-def _sampled_rows(response: LinearMetric, left_out: LeftOut) -> SampledRows | None:
+def _sampled_rows(response: LinearMetric, left_out: LeftOut) -> SampledPredictions | None:
     """Which rows a corrected mean rests on, in the terms of predictions."""
     if left_out.correction is None or left_out.correction.drawn is None:
         return None
     drawn, draw = left_out.correction.drawn, np.full(left_out.count, -1)
     draw[drawn.sets] = np.arange(len(drawn.sets))
     eta = drawn.before[left_out.order]
-    return SampledRows(
+    return SampledPredictions(
         response.predictions(eta),
         response.decision(eta),
         draw[left_out.fold][left_out.order],

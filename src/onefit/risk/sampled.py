@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class SampledRows:
+class SampledPredictions:
     """Which rows were drawn at random and left out, and what was thought of all of them before.
 
     Attributes

@@ -146,3 +146,19 @@ def test_where_conjugate_gradients_do_not_settle_a_factor_is_made(monkeypatch):
     found = onefit.loo(model, X, y)
     assert not any("estimated" in note for note in found.notes)
     assert np.isfinite(found.approx_error)
+
+
+def test_once_there_is_a_factor_rows_are_stepped_with_it(monkeypatch):
+    X, eta, rng = table()
+    y = (eta + rng.logistic(size=len(eta)) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(0.5), X, y, np.ones(len(y)), np.array(True)))).fit
+    state, rows = engine.begin(fit, None, yardstick(LogLoss(np.array([0, 1])), y, None)), np.arange(20)
+    state.repeat_steps(rows)
+    assert set(state.starts) == set(rows.tolist())
+    state.take_factor()
+    monkeypatch.setattr(products, "conjugate_gradients", None)  # that nothing asks for any more
+    state.repeat_steps(rows)
+    assert np.isin(rows, state.found.stepped).all()
+    exact = leave_out(fit, max_error=0.0)
+    off = np.abs(state.found.eta - exact.eta)[rows]
+    assert np.all(off <= state.found.bounds[rows] + exact.bounds[rows])

@@ -135,6 +135,7 @@ CALLS = [
     (lambda: onefit.loo(RIDGE, None, Y), "X is None"),
     (lambda: onefit.loo(RIDGE, X, None), "y .*None"),
     (lambda: onefit.loo(RIDGE, X, LABELS), "y holds text"),
+    (lambda: onefit.loo(RIDGE, X, Y, exact="no"), "exact must be True or False"),
     (lambda: onefit.loo(RIDGE, X, Y, rng="a"), "rng must be"),
     (lambda: onefit.loo(RIDGE, X, Y, rng=0.5), "rng must be"),
     (lambda: onefit.loo(RIDGE, X, Y, rng=-1), "rng must be"),

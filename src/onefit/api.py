@@ -30,6 +30,7 @@ from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (
     check_audit,
     check_fitted,
+    check_flag,
     check_given,
     check_max_error,
     check_rng,
@@ -118,8 +119,9 @@ def loo(
     NotOptimalWarning
         If polishing moved the coefficients by more than the solver's tolerance explains.
     UnreliableWarning
-        If rows that determine their own fit carry a large share of the risk, or refits failed; or if steps of
-        a pipeline before its last learn from y, as the selection of columns does, and no audit refits them.
+        If the risk may be off by more than half of its standard error, is not finite, or rests on rows
+        without which a class has none; or if steps of a pipeline before its last learn from y, as the
+        selection of columns does, and no audit refits them.
 
     Examples
     --------
@@ -136,6 +138,7 @@ def loo(
     430 certified, 12 pivoted
     """
     audit = check_audit(audit)
+    check_flag("exact", exact)
     check_rng(rng)
     check_fitted(model)
     source = as_source(X, y, sample_weight)

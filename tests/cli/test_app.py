@@ -291,6 +291,7 @@ class TestRefusals:
         ("more", "message"),
         [
             (["--target", "prize"], "did you mean 'price'"),
+            (["--target", "price", "--drop", "place, sold"], "it is several, 'place', 'sold'; name each"),
             (["--target", "sold", "--model", "ridge"], "is not a number"),
             (["--target", "price", "--model", "logistic"], "80 classes in 80 rows"),
             (["--target", "price", "--model", "poisson"], "is negative"),

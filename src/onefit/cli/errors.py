@@ -42,7 +42,10 @@ def listed(names: Any, most: int = 12) -> str:
 def require_column(columns: Any, name: str) -> None:
     """Refuse a column that is not among these, and suggest names that are."""
     if name not in columns:
+        parts = [part.strip() for part in name.split(",")]
         hint = suggest(name, list(columns)) or f"; the columns are {listed(columns)}"
+        if len(parts) > 1 and all(part in columns for part in parts):
+            hint = f": it is several, {listed([*map(repr, parts)])}; name each by an option of its own"
         raise TableError(f"there is no column {name!r}{hint}")
 
 

@@ -343,6 +343,8 @@ class Poisson(Tweedie, UnitDispersion):
     ----------
     power : float, default 1.0
         Of the mean in the variance, which makes it this family.
+    link : {"log", "identity"}, default "log"
+        Of the linear predictor to the mean.
 
     Examples
     --------
@@ -363,6 +365,8 @@ class Gamma(Tweedie):
     ----------
     power : float, default 2.0
         Of the mean in the variance, which makes it this family.
+    link : {"log", "identity"}, default "log"
+        Of the linear predictor to the mean.
 
     Examples
     --------

@@ -71,6 +71,8 @@ class RiskEstimate(LeftOutLosses):
     bounds : (n,) array
         How far each left-out linear predictor may be off: 0 where it is exact, infinite where nothing is
         known.  For class scores, their differences.
+    certified : (n,) bool array
+        Entries whose bound is within numerical precision: what the refit says.
     notes : tuple of str
         What was held fixed or assumed.
     rows : (n,) int array

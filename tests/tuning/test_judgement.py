@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest
+from sklearn import linear_model
 from sklearn.linear_model import LogisticRegression
 
 import onefit
@@ -20,6 +21,7 @@ from onefit.losses import Logistic, Multinomial, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.problem import Problem
+from onefit.risk.means import paired_errors
 from onefit.solvers import coordinate_descent, sweeps
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import FIRST, TENTHS, Judgement
@@ -303,3 +305,25 @@ def test_the_race_ends_beside_a_row_far_from_all_others():
         keep = np.arange(40) != i
         margin = refit.fit(X[keep], (y > np.median(y))[keep]).decision_function(X[[i]])[0]
         assert abs(model.loo_.decision[i] - margin) <= model.loo_.bounds[i] + 1e-4 * (1.0 + abs(margin))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8, 11])
+def test_strengths_that_are_held_against_each_other_are_judged_alike(seed):
+    """Tenths of a small table miss other things than its rows do: the choice is the best by refits."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(2.5, size=(25, 25))
+    y = X[:, :3].sum(axis=1) + 0.5 * rng.normal(size=25)
+    y /= y.std()
+    tuned = onefit.ElasticNetLOO(12, l1_ratio=0.9, positive=True, selection="min").fit(X, y)
+    losses = np.stack([_squares_of_refits(alpha, X, y) for alpha in tuned.alphas_]).T
+    risks, place = losses.mean(axis=0), int(np.abs(tuned.alphas_ - tuned.alpha_).argmin())
+    best = int(risks.argmin())
+    np.testing.assert_allclose(tuned.loo_.value, risks[place], rtol=1e-6)
+    assert risks[place] - risks[best] <= 0.1 * paired_errors(losses, np.ones(25), best)[place]
+
+
+def _squares_of_refits(alpha, X, y):
+    settings = {"l1_ratio": 0.9, "positive": True, "tol": 1e-10, "max_iter": 10**5}
+    model, rows = linear_model.ElasticNet(alpha, **settings), np.arange(len(y))
+    refits = [model.fit(X[rows != i], y[rows != i]).predict(X[[i]])[0] for i in rows]
+    return (y - refits) ** 2

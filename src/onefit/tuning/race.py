@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from onefit._linalg import one_thread_if_small
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.cost import UNMINDED
 from onefit.curvature.iterated import cost_along_path
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut
+from onefit.leave_out.engine import cost_of_some
 from onefit.leave_out.leads import Leads
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
@@ -143,14 +144,34 @@ class _Race:
 
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
-        while which := self._next():
-            seconds = sum(self._seconds(j, count) for j, count in which)
-            if not self._affords(seconds) and all(self._is_judged(j) for j, _ in which):
-                return
-            self.spent += seconds
-            for j, count in which:
-                self._judge(j, count)
+        while self._gets_on() or self._judges_alike():
             self._choose()
+
+    def _gets_on(self) -> bool:
+        """Judge what is next by more rows, if there is anything that the race can afford."""
+        which = self._next()
+        seconds = sum(self._seconds(j, count) for j, count in which)
+        if not which or (not self._affords(seconds) and all(self._is_judged(j) for j, _ in which)):
+            return False
+        self.spent += seconds
+        for j, count in which:
+            self._judge(j, count)
+        return True
+
+    def _judges_alike(self) -> bool:
+        """Judge the best by tenths by all rows, where others near it are: the two miss different things."""
+        n, known = len(self.judgement.order), judged(self.verdicts)
+        rivals = [j for j in np.flatnonzero(self._near).tolist() if j in known]
+        seen = [j for j in rivals if known[j].seen and self.entrants[j].is_sampled]
+        if not seen or all(known[j].seen for j in rivals):
+            return False
+        one = self.entrants[min(seen, key=lambda j: float(self.result.risks[j]))]
+        seconds = cost_of_some(one.fit, n)
+        if not self._affords(seconds):
+            return False
+        self.spent += seconds
+        self.verdicts[one.place] = self.judgement.sample(one.solution, n, stepped=one.stepped)
+        return True
 
     def finish(self) -> LeftOut:
         """Judge the choice thoroughly, and what is beside it, and choose again, until that stands."""
@@ -203,7 +224,7 @@ class _Race:
             return []
         least = smallest(result.risks)
         counts = np.array([self._count(j) for j in range(len(self.verdicts))])
-        near = result.risks <= result.risks[least] + IN_REACH * result.paired_errors
+        near = self._near
         near[self._unbounded_beside(least)] = True
         near &= counts >= 0
         open_ones = np.flatnonzero(near & (counts < n))
@@ -217,6 +238,12 @@ class _Race:
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in halfway(self.verdicts, least)] if self.selection == "min" else []
+
+    @property
+    def _near(self) -> Mask:
+        """Strengths that can hardly be told from the smallest risk: (J,)."""
+        risks = self.result.risks
+        return np.asarray(risks <= risks[smallest(risks)] + IN_REACH * self.result.paired_errors)
 
     def _unbounded_beside(self, j: int) -> list[int]:
         """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""

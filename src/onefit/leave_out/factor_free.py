@@ -39,8 +39,7 @@ def parts_of(n: int) -> list[Index]:
 
 def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
-    takes = Seconds.of(fit)
-    return takes.factored > DEARER * fits * takes.singly
+    return Seconds.of(fit).factored > DEARER * fits * _factor_free_cost(fit)
 
 
 def goes_by_column(fit: Fit) -> bool:
@@ -55,11 +54,16 @@ def go_together(fit: Fit) -> bool:
     return Seconds.of(fit).factored < PARTS * _apart_cost(fit)
 
 
+def _factor_free_cost(fit: Fit) -> float:
+    """Seconds that a fit from one with other rows takes by conjugate gradients without any factor of K."""
+    takes = Seconds.of(fit)
+    return min(2.0 * PRODUCTS * takes.product if has_average(fit) else np.inf, takes.singly)
+
+
 def _apart_cost(fit: Fit) -> float:
     """Seconds that a fit from one with other rows takes, without a factor where there is a way."""
     takes = Seconds.of(fit)
-    by_average = 2.0 * PRODUCTS * takes.product if has_average(fit) else np.inf
-    return min(by_average, takes.singly, takes.by_factor, takes.factored)
+    return min(_factor_free_cost(fit), takes.by_factor, takes.factored)
 
 
 def rough_cost(fit: Fit) -> float:

@@ -204,9 +204,14 @@ def test_cholesky_and_solves():
     K = np.asfortranarray(A @ A.T)
     L = _linalg.cholesky(K)
     close(L, np.linalg.cholesky(K))
-    for shape in ((P,), (P, 3)):
+    for shape in ((P,), (P, 1), (P, 3)):
         rhs = np.random.default_rng(6).normal(size=shape)
-        close(_linalg.factor_solve(L, rhs), np.linalg.solve(K, rhs), rtol=1e-9)
+        for factor, rtol in ((L, 1e-9), (L.astype(np.float32, order="F"), 1e-3)):
+            before, found = rhs.copy(), _linalg.factor_solve(factor, rhs)
+            close(found, np.linalg.solve(K, rhs), rtol=rtol)
+            assert found.shape == shape
+            assert found.dtype == np.float64
+            np.testing.assert_array_equal(rhs, before)
     for order in "CF":
         block = np.array(A.T, order=order)
         close(_linalg.half_solve(L, block.copy(order="K")), np.linalg.solve(L, A).T, rtol=1e-9)

@@ -31,7 +31,8 @@ from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks import Block
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
-from onefit.blocks.rows import RowSample, SampledRows, summarise
+from onefit.blocks.rows import RowSample, SampledRows, rows_of_sample, summarise
+from onefit.cost import is_tall
 from onefit.losses import Logistic, Poisson
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
@@ -380,9 +381,15 @@ def test_samples_are_evenly_spaced_however_blocks_are_joined():
 
     joined = part(slice(0, 1000)) + (part(slice(1000, 5000)) + part(slice(5000, 9000)))
     one = joined.rows
-    assert len(one.X) == len(one.y) == len(one.weights) <= 2000
+    assert len(one.X) == len(one.y) == len(one.weights) <= rows_of_sample(600)
+    assert len(one.X) >= 0.5 * rows_of_sample(600)
     assert np.all(np.diff(one.y) <= joined.stride)
     assert np.array_equal(one.X, X[one.y])
+
+
+@pytest.mark.parametrize("p", [1, 10, 300, 500, 5000])
+def test_samples_are_tall_whatever_the_columns(p):
+    assert is_tall(rows_of_sample(p), p)
 
 
 def test_refits_go_to_a_cluster_by_joblib():

@@ -209,6 +209,9 @@ def test_a_factor_is_dear_where_rows_and_columns_are_many_and_numbers_few():
     small = _problem(100, 200, L2(1.0))
     assert is_dear_to_factor(Fit.at_start(large), TENTHS)
     assert not is_dear_to_factor(Fit.at_start(small), TENTHS)
+    y = np.arange(3000.0) % 10
+    classes = Problem(Multinomial(10), L2(1.0), large.X, y, np.ones(3000), np.ones(10, dtype=bool))
+    assert is_dear_to_factor(Fit.at_start(classes), TENTHS)
 
 
 @pytest.mark.parametrize(

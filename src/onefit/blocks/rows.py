@@ -18,13 +18,19 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed, effective_n_jobs
 
+from onefit import cost
 from onefit._typing import Array, Design, Index
 
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call
 BLOCK_SIZE = 2**20  # numbers in a block that is read or summed at once: 8 MiB
-SAMPLE = 2**20  # numbers in the sample of rows, at most
+SAMPLE = 2**20  # numbers in the sample of rows, at most, but where it has many columns
 LEAST_KEPT = 2000  # rows of the sample that are kept even where they are wide
+
+
+def rows_of_sample(p: int) -> float:
+    """Rows in the sample, at most: enough beside p columns that what is fitted to them is no overfit."""
+    return max(LEAST_KEPT, SAMPLE // max(p, 1), cost.TALL * p)
 
 
 class Addable(Protocol):
@@ -219,7 +225,7 @@ class RowSample:
         step = max(1, stride // self.stride)
         parts = tuple(part.every(step) for part in self.parts)
         sample = RowSample(parts, step * self.stride)
-        if sum(len(part.X) for part in parts) <= max(LEAST_KEPT, SAMPLE // max(parts[0].X.shape[1], 1)):
+        if sum(len(part.X) for part in parts) <= rows_of_sample(parts[0].X.shape[1]):
             return sample
         return RowSample((sample.rows.every(2),), 2 * sample.stride).thinned()
 

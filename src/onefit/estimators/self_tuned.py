@@ -235,8 +235,9 @@ class SelfTuned(Penalized):
             return False
         if has_passes(self):
             return goes_in_passes(self, sample)
-        large = isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
-        return large and is_tall(*sample.X.shape) and has_curved_passes(self)
+        (n, p), large = sample.X.shape, isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
+        starts_near = is_tall(SAMPLE // max(p, 1), p)  # passes begin at the solutions on a sample of rows
+        return large and is_tall(n, p) and starts_near and has_curved_passes(self)
 
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
         y = sample.y if has_classes(self) else sample.target

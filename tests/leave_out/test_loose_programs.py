@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 import onefit
 from onefit.fit import Fit
 from onefit.leave_out.engine import leave_out
+from onefit.leave_out.loose import _of_program
 from onefit.losses import Huber, Quantile
 from onefit.penalties import Box, FusedLasso, Slope
 from onefit.problem import Problem
@@ -84,6 +85,18 @@ def test_rows_on_straight_pieces_beside_bounds():
     off = np.abs([refit.eta[i] - found.eta[i] for i, refit in enumerate(refits)])
     assert off[9] > 1.0
     assert np.all(off <= found.bounds + SAME)
+
+
+def test_what_rounding_leaves_beyond_a_bound_is_on_it():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(14, 6)), rng.normal(size=14)
+    fit = solve(Fit.at_start(Problem(Huber(1.0), Box(lower=0.0, upper=1.0), X, y, np.ones(14)))).fit
+    (zero, *_), coef = np.flatnonzero(fit.coef == 0), fit.coef.copy()
+    coef[zero] = -1e-6
+    beyond = fit.moved(coef, fit.intercept).known(eta=fit.eta)
+    held = [_of_program(one).held for one in (fit, beyond)]
+    assert held[0].any(axis=0)[zero]
+    np.testing.assert_array_equal(*held)
 
 
 @pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")

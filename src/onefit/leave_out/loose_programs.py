@@ -89,6 +89,10 @@ def _of_penalty(fit: Fit, rows: PiecewiseRows, A: Array, eta: Array) -> tuple[Ma
     Nothing is held where no duals are found, and no piece ends: then more counts as an optimum.
     """
     count = len(eta)
+    if count:  # what rounding leaves beyond a bound is on it
+        lower = np.where(np.isneginf(rows.ends[:, 0]), rows.kinks[:, 0], -np.inf)
+        upper = np.where(np.isposinf(rows.ends[:, -1]), rows.kinks[:, -1], np.inf)
+        eta = np.clip(eta, lower, upper)
     near = np.abs(eta[:, None] - rows.kinks)
     on = near.min(axis=1, initial=np.inf) <= ZERO * np.abs(fit.coef).max(initial=0.0)
     first = np.where(on, near.argmin(axis=1), np.sum(eta[:, None] > rows.kinks, axis=1))

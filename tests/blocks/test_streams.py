@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
-from onefit.blocks import Block
+from onefit.blocks import Block, block_length
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
 from onefit.blocks.rows import RowSample, SampledRows, rows_of_sample, summarise
@@ -388,7 +388,8 @@ def test_samples_are_evenly_spaced_however_blocks_are_joined():
 
 
 @pytest.mark.parametrize("p", [1, 10, 300, 500, 5000])
-def test_samples_are_tall_whatever_the_columns(p):
+def test_blocks_have_as_many_rows_as_columns_and_samples_far_more(p):
+    assert block_length(p) >= p
     assert is_tall(rows_of_sample(p), p)
 
 

@@ -99,8 +99,8 @@ def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
 
 
 def block_length(p: int) -> int:
-    """Rows of p columns that a block has."""
-    return max(64, BLOCK_SIZE // max(p, 1))
+    """Rows of p columns that a block has: no fewer than columns, so that its sums take no longer than it."""
+    return max(64, BLOCK_SIZE // max(p, 1), p)
 
 
 def in_threads(

@@ -717,3 +717,21 @@ def test_box_of_several_outputs():
     tangent = box.tangent(box.prox(coef, 1.0))
     np.testing.assert_array_equal(tangent.support, [[True, False], [False, False], [False, True]])
     assert box.value(coef) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("penalty", "coef", "slope"),
+    [
+        (LInfinity(1.0), [1.0, -1.0, 1.0], [0.6, -0.4, 0.0]),
+        (Slope([2.0, 1.0, 0.5]), [1.0, -1.0, 1.0], [1.5, -1.5, 0.5]),
+        (GroupLasso([0, 0, 1], weights=[1.0, 1.0]), [3.0, -4.0, 0.0], [0.6, -0.8, 1.0]),
+        (SparseGroupLasso([0, 0, 1], l1_ratio=0.0, weights=[1.0, 1.0]), [3.0, -4.0, 0.0], [0.6, -0.8, 1.0]),
+    ],
+)
+def test_a_small_column_beside_large_ones_has_to_be_stationary_itself(penalty, coef, slope):
+    """What is rounding in the gradient of a column of size a thousand is not in one of a thousandth."""
+    coef, slope, size = (np.array(part)[:, None] for part in (coef, slope, [1e3, 1e3, 1e-3]))
+    beyond = np.array([[0.0], [0.0], [1e-6 if coef[2] == 0 else -1e-6]])
+    assert penalty.is_stationary(coef, -slope, 1e-7, size).all()
+    assert penalty.is_stationary(coef, -(slope + beyond), 1e-7, np.full_like(size, 1e3)).all()
+    assert not penalty.is_stationary(coef, -(slope + beyond), 1e-7, size).any()

@@ -132,7 +132,8 @@ class Penalty(Parametrised, ABC):
             Error of a subgradient that is none, relative to ``size``.
         size : (r,) or (p, r) array, optional
             Size of gradients: by default the largest of ``loss_gradient``, which is rounding where nothing is
-            penalised.  One a coefficient, for columns of different size, matters to sums over coefficients.
+            penalised.  One a coefficient, for columns of different size, matters to sums over coefficients
+            and to norms of groups and clusters of them.
 
         Returns
         -------

@@ -186,8 +186,9 @@ class GroupPenalty(OfOneStrength, Conic):
         wrong = np.where(coef != 0, np.abs(slope - l1 * np.sign(coef)), np.abs(_shrink(slope, l1)))
         wrong = np.where(active[self.membership], wrong, 0.0)
         excess = self.norms(np.where(active[self.membership], 0.0, _shrink(slope, l1))) - strengths[:, None]
-        allowed = rtol * largest_gradient(loss_gradient, size)
-        return np.asarray(np.all(wrong <= allowed, axis=0) & np.all(excess <= allowed, axis=0))
+        size = np.broadcast_to(largest_gradient(loss_gradient, None) if size is None else size, coef.shape)
+        holds = np.all(wrong <= rtol * size, axis=0) & np.all(excess <= rtol * self.norms(size), axis=0)
+        return np.asarray(holds)
 
 
 @dataclass(frozen=True, eq=False)

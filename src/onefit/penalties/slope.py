@@ -96,23 +96,31 @@ class SortedNorm(OfOneStrength, Polyhedral):
         """Whether the slopes in a cluster are majorised by its weights, for r problems at once.
 
         Sorted, their sums must not exceed those of the weights, and must equal them at the end of a
-        cluster that is not at zero.
+        cluster that is not at zero.  There the sums of the others must not fall short of theirs, which
+        is the same but for what is known of it: that of small columns beside large ones is not lost.
         """
-        extent, column = np.abs(coef), np.arange(coef.shape[1])
+        p, column = len(coef), np.arange(coef.shape[1])
+        extent = np.abs(coef)
         order = np.argsort(-extent, axis=0, kind="stable")
         sizes = extent[order, column]
         begins = _starts(sizes)
         at_zero = sizes <= ZERO * extent.max(axis=0, initial=0.0)
         slope = -loss_gradient[order, column]
         slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
-        slope = np.take_along_axis(slope, np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0), axis=0)
-        rank = np.arange(len(coef))[:, None]
+        by_slope = np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0)
+        size = np.broadcast_to(largest_gradient(loss_gradient, None) if size is None else size, coef.shape)
+        rank, ends = np.arange(p)[:, None], np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)])
         first = np.maximum.accumulate(np.where(begins, rank, 0), axis=0)  # rank at which its cluster begins
-        sums = np.vstack([np.zeros(len(column)), np.cumsum(slope - self.falling(len(coef))[:, None], axis=0)])
-        excess = sums[1:] - sums[first, column]
-        ends = np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)]) & ~at_zero
-        allowed = rtol * largest_gradient(loss_gradient, size) * (rank - first + 1)
-        return np.all(np.where(ends, np.abs(excess), excess) <= allowed, axis=0)
+        after = np.minimum.accumulate(np.where(ends, rank + 1, p)[::-1], axis=0)[::-1]  # and ends
+        own = np.stack(
+            [slope[by_slope, column] - self.falling(p)[:, None], size[order, column][by_slope, column]]
+        )
+        sums = np.concatenate([np.zeros((2, 1, len(column))), np.cumsum(own, axis=1)], axis=1)
+        excess, allowed = sums[:, 1:] - sums[:, first, column]
+        lacking, left = sums[:, 1:] - sums[:, after, column]
+        too_much = np.where(ends & ~at_zero, np.abs(excess), excess) > rtol * allowed
+        too_little = ~at_zero & (lacking > -rtol * left)
+        return ~np.any(too_much | too_little, axis=0)
 
 
 @dataclass(frozen=True, eq=False)

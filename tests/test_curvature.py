@@ -337,6 +337,40 @@ def test_coupled_outputs(loss, penalty, weighted, fit_intercept):
     _check(fit, X, curvature)
 
 
+@pytest.mark.parametrize("strength", [0.6, np.geomspace(0.1, 5.0, 140)[:, None] * np.ones(3)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shared", [True, False])
+def test_coupled_outputs_of_more_columns_than_rows(strength, weighted, shared, fit_intercept):
+    """A ridge of one strength leaves a coordinate a row; one that all outputs share, one output less."""
+    fit, X = _fit(Multinomial(3), L2(strength), 140, (3,), fit_intercept, weighted)
+    inner = InnerProducts(fit.problem.X) if shared else None
+    fit = Fit(replace(fit.problem, inner=inner), fit.coef, fit.intercept)
+    curvature = factor(fit)
+    coordinates = (N if np.ndim(strength) == 0 else 140) + fit_intercept
+    assert curvature.own.free.shape == (coordinates + (not fit_intercept), 2)
+    _check(fit, X, curvature)
+
+
+def test_outputs_with_strengths_of_their_own_all_have_coordinates(fit_intercept):
+    fit, X = _fit(Multinomial(3), L2(0.6 * np.ones((8, 1)) * [1.0, 1.0, 2.0]), 8, (3,), fit_intercept)
+    curvature = factor(fit)
+    assert not curvature.own.is_smaller
+    _check(fit, X, curvature)
+
+
+def test_coordinates_of_outputs_keep_the_digits_of_the_faintest():
+    """Classes of next to no weight beside others bend K by next to nothing, which is told all the same."""
+    fit, X = _fit(Multinomial(3), L2(1e-7), 5, (3,))
+    share = np.where(fit.problem.y == 0, 1.0, 1e-9)
+    fit = Fit(replace(fit.problem, weights=share), fit.coef, fit.intercept)
+    own = factor(fit).own
+    curved = np.einsum("naa->a", fit.hessian)
+    assert set(own.kept) == set(range(3)) - {int(curved.argmax())}
+    Z, D, K, _ = _explicit(fit, X)
+    H = einsum("nak,kl,nbl->nab", Z, np.linalg.pinv(K, rcond=1e-16, hermitian=True), Z)
+    np.testing.assert_allclose(D @ factor(fit).quadratic_forms() @ D, D @ H @ D, atol=1e-6)
+
+
 def test_coupled_outputs_in_every_storage(store, fit_intercept, monkeypatch):
     monkeypatch.setattr(_linalg, "BLOCK_SIZE", 64)
     fit, X = _fit(Multinomial(3), L2(0.6), 6, (3,), fit_intercept, store=store)

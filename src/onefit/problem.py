@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg as sla
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask, Sets
@@ -146,6 +147,12 @@ class InnerProducts:
         centred = self.gram - self.means
         centred -= (self.means - self.means.mean())[:, None]
         return centred.astype(np.float32)
+
+    @cached_property
+    def span(self) -> tuple[Array, Array]:
+        """T (n, n) and Q (p, n) with X = T Qᵀ and orthonormal Q: the rows in coordinates of their span."""
+        Q, R = sla.qr(self.X.T, mode="economic", check_finite=False)
+        return np.ascontiguousarray(R.T), Q
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from onefit.curvature.products import (
     conjugate_gradients,
     conjugate_gradients_of_one,
 )
+from onefit.curvature.reduction import coordinates
 from onefit.curvature.single import CoupledInSingle, InSingle, in_single
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "by_products",
     "conjugate_gradients",
     "conjugate_gradients_of_one",
+    "coordinates",
     "cost_of_average",
     "curved_along",
     "factor",

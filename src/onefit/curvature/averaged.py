@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array
+from onefit._typing import Array, Design
 from onefit.cost import Work
 from onefit.curvature.base import Direction
+from onefit.curvature.reduction import in_span, is_wide
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Coordinates
@@ -29,19 +30,26 @@ class AverageCurvature:
     Attributes
     ----------
     fit : Fit
-    means : (p,) array
-        Of the columns, which the intercepts take off; zero where there are none.
-    columns : (p, p) array
+    X : design
+        The rows in the coordinates of S, (n, r): the columns, or those of the span of the rows, where these
+        are fewer and Λ = λ I (``Reduction``).
+    basis : (p, r) array or None
+        Of that span.
+    means : (r,) array
+        Of the coordinates, which the intercepts take off; zero where there are none.
+    columns : (r, r) array
         Λ^−½ V.
     outputs : (c, c) array
         U.
-    inverse : (p, c) array
+    inverse : (r, c) array
         Of 1 + s dᵀ.
     levels : (c,) array
         Inverse curvatures of the intercepts.
     """
 
     fit: Fit
+    X: Design
+    basis: Array | None
     means: Array
     columns: Array
     outputs: Array
@@ -58,20 +66,22 @@ class AverageCurvature:
         weights : (n,) array, optional
             Of the rows in the covariance of the columns, all alike by default.
         """
-        n, X = fit.problem.n, _linalg.as_columns(fit.problem.X)
+        n, (X, basis) = fit.problem.n, in_span(fit.problem, fit.tangent)
+        rows = _linalg.as_columns(X)
         shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
         assert fit.bending is not None
         curved, U = np.linalg.eigh(fit.bending.total())
         curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
         has_levels = bool(fit.problem.intercept.any())
-        means = _linalg.column_means(fit.problem.X, shares) if has_levels else np.zeros(X.shape[1])
-        covariance = _linalg.mirrored(X.weighted_gram(means if has_levels else None, shares))
-        ridge = np.maximum(fit.tangent.hessian.mean(axis=1), FLAT * curved[-1] * covariance.diagonal())
+        means = _linalg.column_means(X, shares) if has_levels else np.zeros(X.shape[1])
+        covariance = _linalg.mirrored(rows.weighted_gram(means if has_levels else None, shares))
+        own = fit.tangent.hessian.mean(axis=1)[: len(covariance)]
+        ridge = np.maximum(own, FLAT * curved[-1] * covariance.diagonal())
         scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
         spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
         inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
         levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
-        return cls(fit, means, scale[:, None] * V, U, inverse, levels)
+        return cls(fit, X, basis, means, scale[:, None] * V, U, inverse, levels)
 
     @classmethod
     def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
@@ -84,16 +94,22 @@ class AverageCurvature:
 
     def solve(self, gradient: Direction) -> Direction:
         """About K⁻¹ times a gradient."""
-        centred = gradient.coef - np.multiply.outer(self.means, gradient.intercept)
+        whole, basis = gradient.coef, self.basis
+        own = whole if basis is None else _linalg.product(basis.T, whole)
+        centred = own - np.multiply.outer(self.means, gradient.intercept)
         along = self.inverse * (self.columns.T @ centred @ self.outputs)
         coef = self.columns @ along @ self.outputs.T
         levels = (self.levels * (gradient.intercept @ self.outputs)) @ self.outputs.T
-        return Direction(coef, levels - self.means @ coef)
+        levels = levels - self.means @ coef
+        if basis is not None:  # beside the span the ridge is all there is
+            ridge = self.fit.tangent.hessian.flat[0]
+            coef = _linalg.product(basis, coef - own / ridge) + whole / ridge
+        return Direction(coef, levels)
 
     def step(self) -> Array:
         """Predictors of all rows without themselves, about: η + H g with forms of this curvature: (n, c)."""
         fit = self.fit
-        along = (_linalg.times(fit.problem.X, self.columns) - self.means @ self.columns) ** 2
+        along = (_linalg.times(self.X, self.columns) - self.means @ self.columns) ** 2
         moved = (along @ self.inverse + self.levels) * (fit.gradient @ self.outputs)
         return np.asarray(fit.eta + moved @ self.outputs.T)
 
@@ -109,4 +125,5 @@ def has_average(fit: Fit) -> bool:
 def cost_of_average(fit: Fit) -> Work:
     """What it takes, about."""
     n, p = fit.problem.X.shape
+    p = n if is_wide(fit.problem.X, fit.tangent) else p
     return Work(0.5 * float(n) * p * p + 10.0 * float(p) ** 3, 50.0, 3.0 * n * fit.problem.n_outputs)

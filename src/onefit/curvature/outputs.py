@@ -10,8 +10,9 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._linalg import Factorization
-from onefit._typing import Array, Design, Index, Mask
+from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.curvature.reduction import Reduction
 from onefit.curvature.row_products import RowProducts, row_products
 from onefit.fit import Fit
 from onefit.numerics import EPS, EPS_SINGLE
@@ -86,18 +87,15 @@ class Independent(Curvature):
         return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
 
 
-def ignores_shifts(d: Array) -> bool:
-    """Whether second derivatives (n, c, c) say that a constant added to all outputs changes no loss."""
-    return bool(np.abs(d.sum(axis=2)).max() <= 1e-10 * np.abs(d).max())
-
-
 @dataclass(frozen=True)
 class CoupledBlock(Curvature):
     """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
 
-    Output a has its own free columns S_a and perhaps an intercept.  Where adding a constant to all
-    outputs changes neither loss nor penalty (symmetric multinomial models), K is singular in a direction
-    that no prediction depends on; it is made definite there, which changes nothing that is read.
+    Output a has its own free columns S_a and perhaps an intercept.  Coordinates that the penalty alone
+    curves are left out (``Reduction``): of what is read of the rows they change at most what all outputs
+    share.  Where outputs have different columns and adding a constant to all of them changes neither loss
+    nor penalty, K is singular in a direction that no prediction depends on; it is made definite there, which
+    changes nothing that is read.
 
     Attributes
     ----------
@@ -105,11 +103,14 @@ class CoupledBlock(Curvature):
     tangent : Tangent
     factor : Factorization, optional
         Of K, in any precision, if somebody has it.
+    reduction : Reduction, optional
+        The coordinates of K, if somebody has them.
     """
 
     fit: Fit
     tangent: Tangent
     factor: Factorization | None = None
+    reduction: Reduction | None = None
 
     @property
     def problem(self) -> Problem:
@@ -122,27 +123,27 @@ class CoupledBlock(Curvature):
         return self.fit.hessian
 
     @cached_property
+    def own(self) -> Reduction:
+        """The coordinates of K."""
+        return self.reduction or Reduction.of(self.fit, self.tangent)
+
+    @cached_property
     def _means(self) -> Array | None:
         """Plain centring, for conditioning; allowed where every output has an intercept."""
         if not _linalg.has_columns(self.problem.X) or not np.all(self.problem.intercept):
             return None
-        return _linalg.column_means(self.problem.X, self.problem.weights)
-
-    @cached_property
-    def _is_free(self) -> Mask:
-        """Free coordinates among the p columns and, as number p, the intercept: (p + 1, c)."""
-        return np.vstack([self.tangent.support, self.problem.intercept[None]])
+        return _linalg.column_means(self.own.X, self.problem.weights)
 
     @cached_property
     def _free(self) -> tuple[Index, Index]:
         """Coordinates and outputs of what is free, in the order of K: one output after the other."""
-        outputs, coordinates = np.nonzero(self._is_free.T)
+        outputs, coordinates = np.nonzero(self.own.free.T)
         return coordinates, outputs
 
     @cached_property
     def _rows(self) -> RowProducts:
-        free = [np.flatnonzero(column) for column in self._is_free.T]
-        return row_products(self.problem.X, self._means, free)
+        free = [np.flatnonzero(column) for column in self.own.free.T]
+        return row_products(self.own.X, self._means, free)
 
     @property
     def is_in_single(self) -> bool:
@@ -155,29 +156,39 @@ class CoupledBlock(Curvature):
 
         Products of numbers that it holds with fewer digits, below 1e-38, take far longer.
         """
-        sizes = np.abs(self.d)
-        return np.where(sizes < FAINT * sizes.max(initial=0.0), 0.0, self.d).astype(np.float32)
+        bends = self.own.curved(self.d)
+        sizes = np.abs(bends)
+        return np.where(sizes < FAINT * sizes.max(initial=0.0), 0.0, bends).astype(np.float32)
 
     def _gram(self, bends: Array) -> Array:
         K = self._rows.weighted(bends)
-        curved = np.vstack([self.tangent.hessian, np.zeros((1, self.d.shape[1]))])
-        K[np.diag_indices_from(K)] += curved[self._free]
-        return self._pinned(K)
+        ridge = np.vstack([self.own.ridge, np.zeros((1, bends.shape[1]))])
+        K[np.diag_indices_from(K)] += ridge[self._free]
+        return self._pinned(K) if self.own.kept is None else self._less_mean(K, ridge)
+
+    def _less_mean(self, K: Array, ridge: Array) -> Array:
+        """With (I − 11ᵀ/c) ⊗ Λ where K has I ⊗ Λ, on the diagonals of its blocks."""
+        free, (_, outputs) = np.flatnonzero(self.own.free[:, 0]), self.own.free.shape
+        place, shared = np.arange(len(free)), ridge[free, 0] / self.own.outputs
+        for a in range(outputs):
+            for b in range(a + 1):
+                K[a * len(free) + place, b * len(free) + place] -= shared
+        return K
 
     def _pinned(self, K: Array) -> Array:
         """Add curvature along shifts common to all outputs where there is none."""
-        if not ignores_shifts(self.d):
+        if not self.problem.loss.ignores_shifts:
             return K
-        position = np.full(self._is_free.shape, -1)
+        position = np.full(self.own.free.shape, -1)
         position[self._free] = np.arange(len(K))
-        flat = np.append(self.tangent.hessian.max(axis=1) == 0, True)
+        flat = np.append(self.own.ridge.max(axis=1) == 0, True)
         for common in position[flat & (position >= 0).all(axis=1)]:
             K[np.ix_(common, common)] += K[common, common].mean() + np.finfo(float).tiny
         return K
 
     @cached_property
     def _factored(self) -> Factorization:
-        return Factorization.of(self._gram(self.d)) if self.factor is None else self.factor
+        return Factorization.of(self._gram(self.own.curved(self.d))) if self.factor is None else self.factor
 
     @property
     def is_factored(self) -> bool:
@@ -189,7 +200,7 @@ class CoupledBlock(Curvature):
         """The same with a factor in single precision, in half the time, where there is one."""
         with np.errstate(over="ignore", invalid="ignore"):  # of what single precision does not hold
             found = Factorization.of_definite(self._gram(self._bends_in_single))
-        return None if found is None else replace(self, factor=found)
+        return None if found is None else replace(self, factor=found, reduction=self.own)
 
     @property
     def roughly(self) -> CoupledBlock:
@@ -211,7 +222,7 @@ class CoupledBlock(Curvature):
 
     @cached_property
     def _forms(self) -> Array:
-        return self._rows.forms(self._inverse)
+        return self.own.matrices(self._rows.forms(self._inverse))
 
     @property
     def _inverse(self) -> Array:
@@ -224,18 +235,24 @@ class CoupledBlock(Curvature):
 
     def forms_of(self, rows: Index) -> Array:
         """Forms of some rows: (r, c, c)."""
-        some = replace(self._rows, X=_linalg.some_rows(self.problem.X, rows))
-        return some.forms(self._inverse)
+        some = replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
+        return self.own.matrices(some.forms(self._inverse))
 
     def sandwich(self, middle: Array) -> Sandwich:
-        inner = _linalg.mirrored(self._rows.weighted(middle))
+        inner = _linalg.mirrored(self._rows.weighted(self.own.weighted(middle)))
         Q = self._factored.solve(self._factored.solve(inner).T)
-        free = np.zeros(self._is_free.shape)
+        return Sandwich(self.own.matrices(self._rows.forms(Q)), self._diagonal(Q))
+
+    def _diagonal(self, Q: Array) -> Array:
+        """Diagonal of a matrix over all free coordinates, of the coefficients: (p, c)."""
+        if self.own.is_smaller:
+            return self.own.diagonal(Q)
+        free = np.zeros(self.own.free.shape)
         free[self._free] = Q.diagonal()
-        return Sandwich(self._rows.forms(Q), free[:-1])
+        return free[:-1]
 
     def _inverse_times(self, rhs: Array) -> Array:
-        """K⁻¹ rhs, both with p + 1 rows, one column an output, and perhaps a third axis."""
+        """K⁻¹ rhs, both with a row a coordinate and one of levels, and perhaps a third axis."""
         full, own = np.zeros_like(rhs), rhs[self._free]
         full[self._free] = self._about(own) if self.is_in_single else self._factored.solve(own)
         return full
@@ -248,6 +265,10 @@ class CoupledBlock(Curvature):
         return size * (_linalg.product(self._inverse, own) if by_inverse else self._factored.solve(own))
 
     def solve(self, gradient: Direction) -> Direction:
+        return self.own.direction(self._solve(self.own.gradient(gradient)), gradient)
+
+    def _solve(self, gradient: Direction) -> Direction:
+        """The same in the coordinates of K."""
         means = np.zeros(len(gradient.coef)) if self._means is None else self._means
         profiled = gradient.coef - np.multiply.outer(means, gradient.intercept)
         step = self._inverse_times(np.concatenate([profiled, gradient.intercept[None]]))
@@ -268,8 +289,9 @@ class CoupledBlock(Curvature):
         return carried
 
     def hat(self, rows: Array) -> Array:
-        gradient = Direction(_linalg.transposed_times(self.problem.X, rows), rows.sum(axis=0))
-        return self.predict(self.solve(gradient))
+        own = self.own.rows(rows)
+        told = self._solve(Direction(_linalg.transposed_times(self.own.X, own), own.sum(axis=0)))
+        return self.own.spread(_linalg.times(self.own.X, told.coef) + told.intercept)
 
     def hat_columns(self, rows: Index) -> Array:
         unit = np.zeros((*self.d.shape[:2], len(rows)))

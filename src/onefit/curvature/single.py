@@ -85,7 +85,11 @@ def in_single(K: Curvature) -> Curvature:
     """K with forms in single precision, where these can be told and nobody has made a better factor yet."""
     if isinstance(K, CoupledBlock):
         rough = K.roughly
-        return K if not rough.is_in_single else CoupledInSingle(K.fit, K.tangent, rough=rough)
+        return (
+            K
+            if not rough.is_in_single
+            else CoupledInSingle(K.fit, K.tangent, reduction=rough.own, rough=rough)
+        )
     if not isinstance(K, Dual) or K.is_factored:
         return K
     rough_dual = K.in_single

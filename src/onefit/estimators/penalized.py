@@ -76,7 +76,8 @@ class Penalized(LinearModel):
             takes_middle=takes_middle,
         )
         check_determined(problem)
-        return replace(problem, inner=sample.inner) if self._is_in_rows(sample, ratio) else problem
+        is_wide = sample.X.shape[1] > sample.X.shape[0]
+        return replace(problem, inner=sample.inner) if is_wide else problem
 
     def _weights_of_classes(self, sample: Sample) -> tuple[Array, Balance | None]:
         if self.class_weight is None:
@@ -107,12 +108,20 @@ class Penalized(LinearModel):
         """Whether the inner products of the rows are all that a fit needs of X."""
         return self._is_plain_ridge(ratio) and sample.X.shape[1] > sample.X.shape[0]
 
+    def _is_in_span(self, sample: Sample, ratio: float) -> bool:
+        """Whether a fit of coupled outputs has fewer coordinates in the span of the rows."""
+        coupled, (n, p) = isinstance(self._fitted_loss(), CoupledLoss), sample.X.shape
+        return coupled and n < p and isinstance(sample.X, np.ndarray) and self._is_ridge(ratio)
+
     def _is_plain_ridge(self, ratio: float) -> bool:
         """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""
-        unit, loss = self._unit_penalty(ratio), self._fitted_loss()
+        loss = self._fitted_loss()
+        return self._is_ridge(ratio) and not isinstance(loss, CoupledLoss) and not loss.has_kinks
+
+    def _is_ridge(self, ratio: float) -> bool:
+        """Whether the penalty is α ‖β‖² with one α for all columns."""
         alike = self.penalty_factors is None and self.bounds is None and not self.positive
-        of_one = not isinstance(loss, CoupledLoss) and not loss.has_kinks
-        return unit == L2(1.0) and alike and of_one
+        return alike and self._unit_penalty(ratio) == L2(1.0)
 
     def _grid(self, sample: Sample, ratio: float) -> Grid:
         """Strengths that were given, or so many between ends from the data."""

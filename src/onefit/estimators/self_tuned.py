@@ -37,6 +37,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
+from onefit.problem import Problem
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
@@ -274,6 +275,8 @@ class SelfTuned(Penalized):
         if goes_on_sums(self, sample):
             with suppress(SolverError):  # nonnegative coefficients of dependent columns
                 return self._on_sums(sample, judgement, ratio)
+        if self._is_in_span(sample, ratio):
+            return self._in_span(sample, judgement, ratio)
         grid, X = self._grid(sample, ratio), sample.X
         is_curved = not isinstance(self._fitted_loss(), Squared)  # squares go by columns
         in_dual = (  # ridge of more columns than rows knows X only by its Gram matrix, unless X is sparser
@@ -291,6 +294,29 @@ class SelfTuned(Penalized):
             result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={})
         problem_at = partial(self._problem, sample, ratio=ratio)
         return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
+
+    def _in_span(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
+        """Solve and judge a path in the span of the rows, where a ridge has fewer coordinates."""
+        X, basis = sample.inner.span
+
+        def problem_at(strength: float) -> Problem:
+            return replace(self._problem(sample, strength, ratio), X=X)
+
+        result = search_path(
+            self._grid(sample, ratio),
+            problem_at,
+            judgement,
+            selection=self.selection,
+            early_stopping=self.early_stopping,
+        )
+
+        def raced() -> tuple[SearchResult, LeftOut]:
+            found, left_out = race(result, problem_at, judgement, self.selection)
+            problem = self._problem(sample, float(found.strengths[found.best]), ratio)
+            coefs = np.einsum("pr,jrc->jpc", basis, found.coefs, optimize=True)
+            return replace(found, coefs=coefs, solved={}), left_out.in_columns(problem, basis)
+
+        return Candidate(ratio, result, raced)
 
     def _on_sums(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Every strength by refits without the sets, on sums over the rows."""

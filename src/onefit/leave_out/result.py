@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from onefit._typing import Array, Index, Mask, Sets
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
 from onefit.numerics import CERTIFIED, LEAST_SLACK
+from onefit.problem import Problem
 
 
 class SolvedWithout(NamedTuple):
@@ -179,6 +180,20 @@ class LeftOut:
         share = self.correction.step_error
         off = share * np.abs(step).reshape(len(step), -1).max(axis=1) if share < np.inf else np.inf
         return np.where(known, self.correction.tightness * np.where(known, self.bounds, 0.0), off)
+
+    def in_columns(self, problem: Problem, basis: Array) -> LeftOut:
+        """The same of coefficients of columns, from coordinates in the span of the rows.
+
+        Parameters
+        ----------
+        problem : Problem
+            That of the columns.
+        basis : (p, r) array
+            Of the span: the coordinates are those of its columns.
+        """
+        fit = Fit(problem, basis @ self.fit.coef, self.fit.intercept).known(eta=self.fit.eta)
+        solved = {i: one._replace(coef=basis @ one.coef) for i, one in self.solved.items()}
+        return replace(self, fit=fit, solved=solved)
 
     @property
     def strained(self) -> Mask:

@@ -9,7 +9,6 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
-from onefit.curvature.outputs import ignores_shifts
 from onefit.fit import Fit
 from onefit.leave_out.penalty_parts import PenaltyParts
 from onefit.leave_out.vertex import may_be_tied
@@ -69,7 +68,7 @@ class WatchedColumns:
     @cached_property
     def may_shift(self) -> Mask:
         """Columns along which a constant for all outputs changes no loss and bends no penalty: (e,)."""
-        if self.outputs == 1 or not ignores_shifts(self.fit.hessian):
+        if not self.fit.problem.loss.ignores_shifts:
             return np.zeros(self.free.shape[1], dtype=bool)
         return np.asarray(self.l2.max(axis=0) == 0)
 

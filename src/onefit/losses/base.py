@@ -55,6 +55,7 @@ class Loss(Parametrised, ABC):
     """
 
     of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
+    ignores_shifts: bool = False  # whether a constant added to all outputs of a row changes nothing
 
     @property
     @abstractmethod

@@ -151,6 +151,7 @@ class Multinomial(CoupledLoss, UnitDispersion):
 
     n_classes: int
     pieces = Pieces.SMOOTH
+    ignores_shifts = True
 
     def value(self, y: Array, eta: Array) -> Array:
         by_class = np.ascontiguousarray(eta.T)

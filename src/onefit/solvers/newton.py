@@ -15,7 +15,6 @@ import numpy as np
 from onefit import _linalg, cost
 from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
-from onefit.curvature.outputs import ignores_shifts
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import EPS, ON_BOUND, TINY, rounding_of_slack
@@ -269,7 +268,7 @@ def is_short(fit: Fit, change: Array) -> bool:
     What all outputs change by together counts for nothing where no loss depends on it: there rounding,
     divided by a weak penalty, may take long steps.
     """
-    if fit.problem.is_coupled and ignores_shifts(fit.hessian):
+    if fit.problem.loss.ignores_shifts:
         change = change - change.mean(axis=1, keepdims=True)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 

@@ -25,6 +25,7 @@ from onefit.curvature import (
     Direction,
     Products,
     conjugate_gradients_of_one,
+    coordinates,
     cost_of_average,
     curved_along,
     has_average,
@@ -96,7 +97,8 @@ class Seconds(NamedTuple):
         """Infinite, where there are no conjugate gradients."""
         problem, n, outputs = fit.problem, fit.problem.n, fit.problem.n_outputs
         factors = 1 if problem.is_coupled else outputs
-        k = min(max(1, fit.tangent.size) // factors, n * problem.n_coupled)
+        size = coordinates(fit) if problem.is_coupled else fit.tangent.size // factors
+        k = max(1, size) if problem.is_coupled else min(max(1, size), n)
         factored = cost.newton_step(n, 0, k, problem.n_coupled).times(factors).seconds
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
             return cls(np.inf, 0.0, np.inf, factored)

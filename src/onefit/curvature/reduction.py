@@ -1,0 +1,189 @@
+"""Fewer coordinates that tell K of coupled outputs, where a ridge alone curves the rest.
+
+Where the loss sees only differences of outputs and the ridge Λ is the same for all c of them, what is common
+to all outputs is curved by Λ alone.  Differences to their mean have c − 1 coordinates, one for each output
+but one: β = V z with V the columns of I − 11ᵀ/c that are kept.  Since D 1 = 0 the curvature of the loss in z
+is that of the kept outputs as it stands, and the ridge is (I − 11ᵀ/c) ⊗ Λ.
+
+Where there are more columns than rows and Λ = λ I, coefficients that are orthogonal to all rows are curved by
+λ alone, and with X = T Qᵀ the others are told by Qᵀ β, one coordinate a row.
+
+K⁻¹ is that of the coordinates, and Λ⁻¹ on what they leave out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Design, Index, Mask
+from onefit.curvature.base import Direction
+from onefit.fit import Fit
+from onefit.penalties import Coordinates, Tangent
+from onefit.problem import InnerProducts, Problem
+
+
+def centred(values: Array) -> Array:
+    """Less the mean over outputs, the second axis."""
+    return values - values.mean(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """The coordinates of K, and the way there and back.
+
+    Attributes
+    ----------
+    X : design
+        The rows in these coordinates: (n, r).
+    free : (r + 1, o) bool array
+        Which of them are free, and as the last which output has an intercept.
+    ridge : (r, o) array
+        Curvature of the penalty, of each output.
+    basis : (p, r) array or None
+        Q; None where the coordinates are the columns.
+    kept : (c − 1,) int array or None
+        Outputs that have coordinates; None where all do.
+    outputs : int
+        c.
+    beside : (p,) array
+        Λ, by which what has no coordinates is curved; 0 where nothing has none.
+    """
+
+    X: Design
+    free: Mask
+    ridge: Array
+    basis: Array | None
+    kept: Index | None
+    outputs: int
+    beside: Array
+
+    @classmethod
+    def of(cls, fit: Fit, tangent: Tangent) -> Reduction:
+        """As few coordinates as a fit has on a smooth piece."""
+        problem, d = fit.problem, fit.hessian
+        free, ridge = np.vstack([tangent.support, problem.intercept[None]]), tangent.hessian
+        kept, own, X, basis = None, ridge[:, 0], problem.X, None
+        is_separable = isinstance(tangent, Coordinates) and _linalg.has_columns(X)
+        if is_separable and has_common(fit, tangent):
+            curved = np.einsum("naa->a", d)
+            kept = np.delete(np.arange(len(curved)), curved.argmax())  # the others keep their digits
+            free, ridge = free[:, kept], ridge[:, kept]
+        if _are_alike(free):
+            X, basis = in_span(problem, tangent)
+        if basis is not None:
+            r, outputs = X.shape[1], free.shape[1]
+            free = np.vstack([np.ones((r, outputs), dtype=bool), free[-1:]])
+            ridge = np.full((r, outputs), own[0])
+        return cls(X, free, ridge, basis, kept, d.shape[1], np.where(tangent.support[:, 0], own, 0.0))
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether anything is left out."""
+        return self.basis is not None or self.kept is not None
+
+    def curved(self, d: Array) -> Array:
+        """Second derivatives of the rows, (n, c, c), in the outputs that are kept."""
+        return d if self.kept is None else d[:, self.kept[:, None], self.kept]
+
+    def weighted(self, middle: Array) -> Array:
+        """Any symmetric matrices of the rows, (n, c, c), in the coordinates of the outputs."""
+        if self.kept is None:
+            return middle
+        return self.curved(centred(centred(middle).transpose(0, 2, 1)))
+
+    def gradient(self, whole: Direction) -> Direction:
+        """Vᵀ and Qᵀ times it."""
+        coef = whole.coef if self.basis is None else _times(self.basis.T, whole.coef)
+        return Direction(self.rows(coef), self.rows(whole.intercept[None])[0])
+
+    def rows(self, values: Array) -> Array:
+        """Vᵀ times what each row or coefficient has: (n, c, …) to (n, o, …)."""
+        return values if self.kept is None else centred(values)[:, self.kept]
+
+    def spread(self, own: Array) -> Array:
+        """V times what each row or coefficient has in the coordinates: (n, o, …) to (n, c, …)."""
+        if self.kept is None:
+            return own
+        whole = np.zeros((len(own), self.outputs, *own.shape[2:]))
+        whole[:, self.kept] = own
+        return centred(whole)
+
+    def direction(self, own: Direction, gradient: Direction) -> Direction:
+        """From coordinates to all, and what a gradient is answered by beside them."""
+        level = self.spread(own.intercept[None])[0]
+        coef = self.spread(own.coef if self.basis is None else _times(self.basis, own.coef))
+        if not self.is_smaller:
+            return Direction(coef, level)
+        inside = gradient.coef if self.kept is None else centred(gradient.coef)
+        if self.basis is not None:
+            inside = _times(self.basis, _times(self.basis.T, inside))
+        scale = np.divide(1.0, self.beside, out=np.zeros_like(self.beside), where=self.beside > 0)
+        return Direction(coef + _linalg.with_axes(scale, coef) * (gradient.coef - inside), level)
+
+    def matrices(self, own: Array) -> Array:
+        """V times matrices (n, o, o) times Vᵀ: (n, c, c)."""
+        return own if self.kept is None else self.spread(self.spread(own).transpose(0, 2, 1))
+
+    def diagonal(self, Q: Array) -> Array:
+        """Diagonal of V times a matrix over all free coordinates times Vᵀ, without intercepts: (p, c)."""
+        outputs, free = self.free.shape[1], np.flatnonzero(self.free[:, 0])
+        columns = free[free < len(self.free) - 1]
+        blocks = Q.reshape(outputs, len(free), outputs, len(free))[:, : len(columns), :, : len(columns)]
+        whole = np.zeros((len(self.beside), self.outputs))
+        if self.basis is None:
+            own = np.einsum("ajbj->jab", blocks)
+        else:
+            columns = np.arange(len(self.basis))
+            turned = [[_forms(self.basis, blocks[a, :, b]) for b in range(outputs)] for a in range(outputs)]
+            own = np.moveaxis(np.array(turned), -1, 0)
+        whole[columns] = np.einsum("jaa->ja", self.matrices(own))
+        return whole
+
+
+def is_wide(X: Design, tangent: Tangent) -> bool:
+    """Whether coordinates in the span of the rows are fewer, and as good: one strength for all columns."""
+    n, p = X.shape
+    if not (n < p and isinstance(tangent, Coordinates) and isinstance(X, np.ndarray)):
+        return False
+    ridge = tangent.hessian
+    return bool(tangent.support.all() and ridge.flat[0] > 0 and np.all(ridge == ridge.flat[0]))
+
+
+def has_common(fit: Fit, tangent: Tangent) -> bool:
+    """Whether what is common to all outputs is curved by a ridge alone."""
+    alike = isinstance(tangent, Coordinates) and _are_alike(tangent.support) and _are_alike(tangent.hessian)
+    return alike and fit.problem.loss.ignores_shifts and len(set(fit.problem.intercept.tolist())) == 1
+
+
+def coordinates(fit: Fit) -> int:
+    """How many K of coupled outputs has."""
+    c = fit.problem.n_outputs
+    outputs = c - has_common(fit, fit.tangent)
+    if is_wide(fit.problem.X, fit.tangent):
+        return fit.problem.n * outputs
+    return fit.tangent.size * outputs // c
+
+
+def in_span(problem: Problem, tangent: Tangent) -> tuple[Design, Array | None]:
+    """The rows in coordinates of their span, (n, n), and its basis (p, n), where these are fewer; else X."""
+    if not is_wide(problem.X, tangent):
+        return problem.X, None
+    return (problem.known_inner or InnerProducts(problem.X)).span
+
+
+def _are_alike(values: Array | Mask) -> bool:
+    """Whether all outputs have the same."""
+    return bool(np.all(values == values[:, :1]))
+
+
+def _times(matrix: Array, values: Array) -> Array:
+    """A matrix times what coefficients have: (r, p) and (p, c, …) to (r, c, …)."""
+    return _linalg.product(matrix, values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+
+
+def _forms(basis: Array, Q: Array) -> Array:
+    """q_jᵀ Q q_j for each row of a basis: (p,)."""
+    return np.einsum("jr,jr->j", _linalg.product(basis, Q), basis)

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sla
 
 from onefit import _linalg
+from onefit._linalg import RowSpan, row_span
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
@@ -149,10 +149,9 @@ class InnerProducts:
         return centred.astype(np.float32)
 
     @cached_property
-    def span(self) -> tuple[Array, Array]:
-        """T (n, n) and Q (p, n) with X = T Qᵀ and orthonormal Q: the rows in coordinates of their span."""
-        Q, R = sla.qr(self.X.T, mode="economic", check_finite=False)
-        return np.ascontiguousarray(R.T), Q
+    def span(self) -> RowSpan:
+        """The rows in coordinates of their span."""
+        return row_span(self.X)
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,13 @@ from onefit._linalg.factorization import (
     wide_pseudo_factor,
 )
 from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
+from onefit._linalg.span import RowSpan, row_span
 
 __all__ = [
     "BLOCK_SIZE",
     "Factorization",
     "RowGram",
+    "RowSpan",
     "active_columns",
     "add_gram",
     "as_columns",
@@ -89,6 +91,7 @@ __all__ = [
     "pseudo_factor",
     "row_diagonals",
     "row_matrices",
+    "row_span",
     "row_times",
     "scaled_gram",
     "solve_each",

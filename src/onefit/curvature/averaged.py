@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg import RowSpan
 from onefit._typing import Array, Design
 from onefit.cost import Work
 from onefit.curvature.base import Direction
-from onefit.curvature.reduction import in_span, is_wide
+from onefit.curvature.reduction import is_wide, span_of
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Coordinates
@@ -33,8 +34,8 @@ class AverageCurvature:
     X : design
         The rows in the coordinates of S, (n, r): the columns, or those of the span of the rows, where these
         are fewer and Λ = λ I (``Reduction``).
-    basis : (p, r) array or None
-        Of that span.
+    span : RowSpan or None
+        That one.
     means : (r,) array
         Of the coordinates, which the intercepts take off; zero where there are none.
     columns : (r, r) array
@@ -49,7 +50,7 @@ class AverageCurvature:
 
     fit: Fit
     X: Design
-    basis: Array | None
+    span: RowSpan | None
     means: Array
     columns: Array
     outputs: Array
@@ -66,7 +67,8 @@ class AverageCurvature:
         weights : (n,) array, optional
             Of the rows in the covariance of the columns, all alike by default.
         """
-        n, (X, basis) = fit.problem.n, in_span(fit.problem, fit.tangent)
+        n, span = fit.problem.n, span_of(fit.problem, fit.tangent)
+        X = fit.problem.X if span is None else span.X
         rows = _linalg.as_columns(X)
         shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
         assert fit.bending is not None
@@ -81,7 +83,7 @@ class AverageCurvature:
         spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
         inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
         levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
-        return cls(fit, X, basis, means, scale[:, None] * V, U, inverse, levels)
+        return cls(fit, X, span, means, scale[:, None] * V, U, inverse, levels)
 
     @classmethod
     def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
@@ -94,16 +96,16 @@ class AverageCurvature:
 
     def solve(self, gradient: Direction) -> Direction:
         """About K⁻¹ times a gradient."""
-        whole, basis = gradient.coef, self.basis
-        own = whole if basis is None else _linalg.product(basis.T, whole)
+        whole, span = gradient.coef, self.span
+        own = whole if span is None else span.coordinates(whole)
         centred = own - np.multiply.outer(self.means, gradient.intercept)
         along = self.inverse * (self.columns.T @ centred @ self.outputs)
         coef = self.columns @ along @ self.outputs.T
         levels = (self.levels * (gradient.intercept @ self.outputs)) @ self.outputs.T
         levels = levels - self.means @ coef
-        if basis is not None:  # beside the span the ridge is all there is
+        if span is not None:  # beside the span the ridge is all there is
             ridge = self.fit.tangent.hessian.flat[0]
-            coef = _linalg.product(basis, coef - own / ridge) + whole / ridge
+            coef = span.coefficients(coef - own / ridge) + whole / ridge
         return Direction(coef, levels)
 
     def step(self) -> Array:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg import RowSpan
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction
 from onefit.fit import Fit
@@ -42,8 +43,8 @@ class Reduction:
         Which of them are free, and as the last which output has an intercept.
     ridge : (r, o) array
         Curvature of the penalty, of each output.
-    basis : (p, r) array or None
-        Q; None where the coordinates are the columns.
+    span : RowSpan or None
+        That of Q; None where the coordinates are the columns.
     kept : (c − 1,) int array or None
         Outputs that have coordinates; None where all do.
     outputs : int
@@ -55,7 +56,7 @@ class Reduction:
     X: Design
     free: Mask
     ridge: Array
-    basis: Array | None
+    span: RowSpan | None
     kept: Index | None
     outputs: int
     beside: Array
@@ -65,24 +66,25 @@ class Reduction:
         """As few coordinates as a fit has on a smooth piece."""
         problem, d = fit.problem, fit.hessian
         free, ridge = np.vstack([tangent.support, problem.intercept[None]]), tangent.hessian
-        kept, own, X, basis = None, ridge[:, 0], problem.X, None
-        is_separable = isinstance(tangent, Coordinates) and _linalg.has_columns(X)
+        kept, own, span = None, ridge[:, 0], None
+        is_separable = isinstance(tangent, Coordinates) and _linalg.has_columns(problem.X)
         if is_separable and has_common(fit, tangent):
             curved = np.einsum("naa->a", d)
             kept = np.delete(np.arange(len(curved)), curved.argmax())  # the others keep their digits
             free, ridge = free[:, kept], ridge[:, kept]
         if _are_alike(free):
-            X, basis = in_span(problem, tangent)
-        if basis is not None:
-            r, outputs = X.shape[1], free.shape[1]
+            span = span_of(problem, tangent)
+        if span is not None:
+            r, outputs = problem.n, free.shape[1]
             free = np.vstack([np.ones((r, outputs), dtype=bool), free[-1:]])
             ridge = np.full((r, outputs), own[0])
-        return cls(X, free, ridge, basis, kept, d.shape[1], np.where(tangent.support[:, 0], own, 0.0))
+        X = problem.X if span is None else span.X
+        return cls(X, free, ridge, span, kept, d.shape[1], np.where(tangent.support[:, 0], own, 0.0))
 
     @property
     def is_smaller(self) -> bool:
         """Whether anything is left out."""
-        return self.basis is not None or self.kept is not None
+        return self.span is not None or self.kept is not None
 
     def curved(self, d: Array) -> Array:
         """Second derivatives of the rows, (n, c, c), in the outputs that are kept."""
@@ -96,7 +98,7 @@ class Reduction:
 
     def gradient(self, whole: Direction) -> Direction:
         """Vᵀ and Qᵀ times it."""
-        coef = whole.coef if self.basis is None else _times(self.basis.T, whole.coef)
+        coef = whole.coef if self.span is None else self.span.coordinates(whole.coef)
         return Direction(self.rows(coef), self.rows(whole.intercept[None])[0])
 
     def rows(self, values: Array) -> Array:
@@ -114,12 +116,12 @@ class Reduction:
     def direction(self, own: Direction, gradient: Direction) -> Direction:
         """From coordinates to all, and what a gradient is answered by beside them."""
         level = self.spread(own.intercept[None])[0]
-        coef = self.spread(own.coef if self.basis is None else _times(self.basis, own.coef))
+        coef = self.spread(own.coef if self.span is None else self.span.coefficients(own.coef))
         if not self.is_smaller:
             return Direction(coef, level)
         inside = gradient.coef if self.kept is None else centred(gradient.coef)
-        if self.basis is not None:
-            inside = _times(self.basis, _times(self.basis.T, inside))
+        if self.span is not None:
+            inside = self.span.coefficients(self.span.coordinates(inside))
         scale = np.divide(1.0, self.beside, out=np.zeros_like(self.beside), where=self.beside > 0)
         return Direction(coef + _linalg.with_axes(scale, coef) * (gradient.coef - inside), level)
 
@@ -133,11 +135,12 @@ class Reduction:
         columns = free[free < len(self.free) - 1]
         blocks = Q.reshape(outputs, len(free), outputs, len(free))[:, : len(columns), :, : len(columns)]
         whole = np.zeros((len(self.beside), self.outputs))
-        if self.basis is None:
+        if self.span is None:
             own = np.einsum("ajbj->jab", blocks)
         else:
-            columns = np.arange(len(self.basis))
-            turned = [[_forms(self.basis, blocks[a, :, b]) for b in range(outputs)] for a in range(outputs)]
+            columns = np.arange(len(self.beside))
+            basis = self.span.coefficients(np.eye(len(self.X)))
+            turned = [[_forms(basis, blocks[a, :, b]) for b in range(outputs)] for a in range(outputs)]
             own = np.moveaxis(np.array(turned), -1, 0)
         whole[columns] = np.einsum("jaa->ja", self.matrices(own))
         return whole
@@ -146,7 +149,7 @@ class Reduction:
 def is_wide(X: Design, tangent: Tangent) -> bool:
     """Whether coordinates in the span of the rows are fewer, and as good: one strength for all columns."""
     n, p = X.shape
-    if not (n < p and isinstance(tangent, Coordinates) and isinstance(X, np.ndarray)):
+    if not (n < p and isinstance(tangent, Coordinates) and _linalg.has_columns(X)):
         return False
     ridge = tangent.hessian
     return bool(tangent.support.all() and ridge.flat[0] > 0 and np.all(ridge == ridge.flat[0]))
@@ -167,21 +170,16 @@ def coordinates(fit: Fit) -> int:
     return fit.tangent.size * outputs // c
 
 
-def in_span(problem: Problem, tangent: Tangent) -> tuple[Design, Array | None]:
-    """The rows in coordinates of their span, (n, n), and its basis (p, n), where these are fewer; else X."""
+def span_of(problem: Problem, tangent: Tangent) -> RowSpan | None:
+    """The span of the rows, where it has fewer coordinates."""
     if not is_wide(problem.X, tangent):
-        return problem.X, None
+        return None
     return (problem.known_inner or InnerProducts(problem.X)).span
 
 
 def _are_alike(values: Array | Mask) -> bool:
     """Whether all outputs have the same."""
     return bool(np.all(values == values[:, :1]))
-
-
-def _times(matrix: Array, values: Array) -> Array:
-    """A matrix times what coefficients have: (r, p) and (p, c, …) to (r, c, …)."""
-    return _linalg.product(matrix, values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
 
 
 def _forms(basis: Array, Q: Array) -> Array:

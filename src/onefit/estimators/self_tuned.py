@@ -297,10 +297,10 @@ class SelfTuned(Penalized):
 
     def _in_span(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
         """Solve and judge a path in the span of the rows, where a ridge has fewer coordinates."""
-        X, basis = sample.inner.span
+        span = sample.inner.span
 
         def problem_at(strength: float) -> Problem:
-            return replace(self._problem(sample, strength, ratio), X=X)
+            return replace(self._problem(sample, strength, ratio), X=span.X)
 
         result = search_path(
             self._grid(sample, ratio),
@@ -313,8 +313,8 @@ class SelfTuned(Penalized):
         def raced() -> tuple[SearchResult, LeftOut]:
             found, left_out = race(result, problem_at, judgement, self.selection)
             problem = self._problem(sample, float(found.strengths[found.best]), ratio)
-            coefs = np.einsum("pr,jrc->jpc", basis, found.coefs, optimize=True)
-            return replace(found, coefs=coefs, solved={}), left_out.in_columns(problem, basis)
+            coefs = np.stack([span.coefficients(own) for own in found.coefs])
+            return replace(found, coefs=coefs, solved={}), left_out.in_columns(problem, span)
 
         return Candidate(ratio, result, raced)
 

@@ -30,7 +30,6 @@ from onefit.curvature import (
     curved_along,
     has_average,
 )
-from onefit.curvature.base import total_curvature
 from onefit.fit import Fit
 from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
@@ -105,18 +104,20 @@ class Seconds(NamedTuple):
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
-        diagonal = _linalg.has_columns(problem.X) and not problem.is_coupled and outputs == 1
+        diagonal = _linalg.has_columns(problem.X) and (problem.is_coupled or outputs == 1)
         singly = PRODUCTS * SINGLY * product if diagonal else np.inf
         return cls(product, solve, singly, factored)
 
 
 def _singly(fit: Fit) -> Solve:
     """Each coefficient on its own, by the diagonal of K."""
-    X, d = fit.problem.X, np.maximum(fit.hessian, 0.0)
-    columns = _linalg.column_norms(X, d, centred=False) ** 2 + fit.tangent.hessian
+    rows, d = _linalg.as_columns(fit.problem.X), np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
+    squares = [rows.column_squares(own, None) for own in d.reshape(len(d), -1).T]
+    columns = np.stack(squares, axis=-1).reshape(fit.coef.shape) + fit.tangent.hessian
     columns = np.where(columns > 0, columns, 1.0)
-    level = total_curvature(d, bool(fit.problem.intercept))
-    return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / level)
+    total = np.where(fit.problem.intercept, d.sum(axis=0), 0.0)
+    levels = np.where(total > 0, total, np.inf)
+    return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)
 
 
 @dataclass

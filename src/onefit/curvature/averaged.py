@@ -128,4 +128,4 @@ def cost_of_average(fit: Fit) -> Work:
     """What it takes, about."""
     n, p = fit.problem.X.shape
     p = n if is_wide(fit.problem.X, fit.tangent) else p
-    return Work(0.5 * float(n) * p * p + 10.0 * float(p) ** 3, 50.0, 3.0 * n * fit.problem.n_outputs)
+    return Work(0.5 * float(n) * p * p + 2.0 * float(p) ** 3, 50.0, 3.0 * n * fit.problem.n_outputs)

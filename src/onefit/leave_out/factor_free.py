@@ -20,7 +20,7 @@ from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
 from onefit.solvers import coordinate_descent
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
-from onefit.solvers.truncated import PRODUCTS, Seconds
+from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds
 
 DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
@@ -30,6 +30,7 @@ SHARE = 1e-3  # of the longest step, that the last one of fits that go on togeth
 MIXED = 12  # of their steps, which a factor that is off by a tenth of the rows makes slow
 USUAL_PASSES = 12.0  # over all rows, in which these settle
 PARTS = 10  # of the rows, each of which leaves together
+TENTHS = 2  # of them, by which a strength is looked at first
 
 
 def parts_of(n: int) -> list[Index]:
@@ -108,7 +109,7 @@ def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: 
     start = Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
     if goes_by_column(start):
         return _moved_by_column(start, rows, little)
-    near = approached(start, curvature).fit
+    near = approached(start, curvature, ROUGH).fit
     return (solve(start).fit if near is start else near).eta[rows]
 
 

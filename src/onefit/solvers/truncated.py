@@ -40,6 +40,7 @@ SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
 SHORT = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
+ROUGH = 1e-3  # the same of fits that tell a risk: what is left of the objective is far below its error
 FALLING = 0.25  # of a decrement that the next one must be, near the end
 ROUGHLY = 0.1  # error of the first steps, relative to the gradient
 
@@ -73,7 +74,7 @@ def products_by_average(fit: Fit, last: Curvature | None) -> int:
     (p, c), takes = fit.coef.shape, Seconds.of(fit)
     each = takes.product + Work(2.0 * p * c * (p + c)).seconds
     shared = np.inf if last is None else takes.factored / FITS + takes.by_factor
-    by_factor = min(takes.factored, shared)
+    by_factor = min(takes.factored, shared, takes.singly)
     most = int((by_factor - cost_of_average(fit).seconds) / each)
     return most if most >= PRODUCTS else 0
 
@@ -191,6 +192,12 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
             break
         fit = moved
     return Approach(fit, False, False, spent)
+
+
+def answered(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
+    """K⁻¹ times a gradient, to such an error in the norm of the preconditioner."""
+    found, _ = _conjugate(fit, gradient, solve(gradient), solve, loosely, np.inf)
+    return Direction(-found.coef, -found.intercept)
 
 
 def _conjugate(

@@ -11,6 +11,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.curvature import CoupledBlock, cost_of_average
+from onefit.leave_out.factor_free import TENTHS, rough_cost
 from onefit.metrics import LinearMetric
 from onefit.metrics.base import LossMetric
 from onefit.solvers.newton import Solution
@@ -27,8 +28,8 @@ def is_bounded_from_below(solution: Solution, metric: LinearMetric, target: Arra
     if not isinstance(K, CoupledBlock) or K.is_factored or not problem.refits_keep_the_rest:
         return False
     same = isinstance(metric, LossMetric) and metric.loss(fit.eta) == problem.loss
-    is_dear = cost_of_average(fit).seconds < Seconds.of(fit).factored
-    return same and is_dear and np.array_equal(target, problem.y)
+    otherwise = min(Seconds.of(fit).factored, TENTHS * rough_cost(fit))
+    return same and cost_of_average(fit).seconds < otherwise and np.array_equal(target, problem.y)
 
 
 def from_below(inside: Array, about: Array) -> Verdict:

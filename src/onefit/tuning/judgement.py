@@ -29,6 +29,7 @@ from onefit.leave_out.engine import (
 )
 from onefit.leave_out.factor_free import (
     PARTS,
+    TENTHS,
     complete,
     go_together,
     goes_by_column,
@@ -54,7 +55,6 @@ FULL = 0.1  # parameters a row that bends from which on steps are too long for r
 FIRST = 48  # rows by which a strength is judged first
 ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
-TENTHS = 2  # of them, by which a strength is looked at first
 MORE = 3.0  # times as many rows as a sample that they must hold
 
 

@@ -22,6 +22,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.leave_out.engine import cost_of_some
 from onefit.leave_out.leads import Leads
+from onefit.leave_out.without_factor import goes_without_factor
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
@@ -301,7 +302,8 @@ class _Race:
     def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
-        begun = self.entrants[j].stepped.state if self.judgement.sets is None else None
+        by_factor = self.judgement.sets is None and not goes_without_factor(solution.fit)
+        begun = self.entrants[j].stepped.state if by_factor else None
         left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart, begun)
         if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))

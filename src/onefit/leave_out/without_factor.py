@@ -1,0 +1,144 @@
+"""Rows of coupled outputs without a factor of K, where that takes far longer than fits.
+
+Every row is told by a fit without its tenth, and the mean is corrected by a sample of rows that are left out
+alone, each by a fit from the one with all rows: K is only multiplied with.  What the other rows lose is
+predicted from that, and from steps by the average curvature of the rows, as long as makes them lose on
+average what they do without their tenths.  Leverages are estimated: with D_i = B_i B_iᵀ and random signs ε
+the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.curvature import Direction, cost_of_average, has_average
+from onefit.fit import Fit
+from onefit.leave_out.averaged import step_by_average
+from onefit.leave_out.draws import Draw, spread
+from onefit.leave_out.factor_free import PARTS, complete, parts_of, rough_cost
+from onefit.leave_out.regression import regressed
+from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
+from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.numerics import resolution
+from onefit.solvers.truncated import Seconds, answered, approach, preconditioner
+
+FIRST = 120  # rows by which a sample is tried
+MOST = 0.5  # share of the rows beyond which it does not grow
+MARGIN = 1.2  # for an error that is known roughly
+CONFIDENCE, LOOKS = 0.95, 3
+FACTORS = 2.0  # times a factor that its inverse, the forms of all rows and steps from these take, about
+A_ROW = 0.8  # of a fit from its neighbour's, by products
+SHARE = 0.125  # of the rows, that tell the mean of the others
+CLOSELY = 1e-4  # root of the decrement of a row, as ``truncated.approach`` takes it
+LENGTHS = np.geomspace(0.5, 8.0, 17)  # of steps by the average curvature, which is too stiff for most rows
+PROBES = 16  # that tell leverages
+LOOSELY = 0.03  # error of what they are multiplied by, relative
+
+
+def goes_without_factor(fit: Fit) -> bool:
+    """Whether tenths and a sample of rows take less than a factor and what is done with it."""
+    if not fit.problem.is_coupled or fit.is_kinked or fit.problem.n <= FIRST:
+        return False
+    return PARTS * rough_cost(fit) + _seconds(fit) < FACTORS * Seconds.of(fit).factored
+
+
+def _seconds(fit: Fit) -> float:
+    """What a sample of rows takes, about."""
+    return (A_ROW * max(FIRST, SHARE * fit.problem.n) + PROBES) * Seconds.of(fit).singly
+
+
+def left_out_without_factor(
+    fit: Fit, yardstick: Yardstick, max_error: float, apart: Array | None = None
+) -> LeftOut:
+    """Left-out predictors of all rows, and a correction of the mean by a sample of them.
+
+    Parameters
+    ----------
+    fit : Fit
+    yardstick : Yardstick
+    max_error : float
+        Standard errors of the risk by which it may be off; where half of the rows do not tell it as well it
+        says how well they do.
+    apart : (n, c) array, optional
+        Predictors without tenths, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
+    """
+    without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
+    complete(without, fit, None, parts_of(fit.problem.n))
+    known, rows = _covariates(fit, yardstick, without), Alone(fit)
+    order = np.random.default_rng(0).permutation(np.flatnonzero(yardstick.weights > 0))
+    m, most = min(FIRST, len(order)), max(FIRST, int(MOST * len(order)))
+    for look in range(LOOKS):
+        drawn = np.sort(order[:m])
+        eta = rows.taken(without, drawn)
+        found = LeftOut(fit, eta, np.full(len(eta), np.inf), rows.leverages, np.ones(len(eta)))
+        told = _correction(found, yardstick, known, Draw(drawn, np.full(m, m / len(order))), without)
+        room = allowed(found, yardstick, max_error, np.ones(len(eta)))
+        if told.error <= room or m >= min(most, len(order)) or look == LOOKS - 1:
+            break
+        m = int(np.clip(MARGIN * m * (told.error / room) ** 2, 2 * m, min(most, len(order))))
+    return replace(found, correction=told, solved=rows.solved, stepped=drawn)
+
+
+def _covariates(fit: Fit, yardstick: Yardstick, without: Array) -> Array:
+    """Losses of all rows in the fit, without their tenths, and after steps by the average curvature.
+
+    Steps are as long as makes rows lose on average what they do without their tenths.
+    """
+    everyone = np.arange(fit.problem.n)
+    known = [yardstick.losses(everyone, eta) for eta in (fit.eta, without)]
+    if has_average(fit) and cost_of_average(fit).seconds < _seconds(fit):
+        step, mean = step_by_average(fit) - fit.eta, yardstick.weights @ known[1]
+        lost = [yardstick.losses(everyone, fit.eta + length * step) for length in LENGTHS]
+        known.append(min(lost, key=lambda own: abs(float(yardstick.weights @ own - mean))))
+    return np.column_stack(known)
+
+
+def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw, before: Array) -> Correction:
+    """What rows that were left out alone say about the mean, by regression on what is known of all."""
+    everyone = np.arange(len(found.eta))
+    weights, losses = yardstick.weights / yardstick.weights.sum(), yardstick.losses(everyone, found.eta)
+    expansion = weights[drawn.rows] / drawn.probabilities
+    predicted, residuals = regressed(losses[drawn.rows], drawn, known, weights)
+    error, reach = spread(expansion * residuals, 1.0 - drawn.probabilities, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
+    mean = float(weights @ predicted + expansion @ (losses - predicted)[drawn.rows])
+    finest = resolution(mean, allowed(found, yardstick, 1.0, np.ones(len(losses))))
+    rows = Drawn(drawn.rows, drawn.probabilities, before)
+    return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)
+
+
+class Alone:
+    """Rows that are left out alone, each once, and what K is multiplied with tells of all of them."""
+
+    def __init__(self, fit: Fit) -> None:
+        own = preconditioner(fit, None)
+        assert own is not None
+        self.fit, self._solve, self.solved = fit, own, dict[int, SolvedWithout]()
+
+    def taken(self, eta: Array, which: Index) -> Array:
+        """Predictors, those of some rows by fits without them."""
+        fit, found = self.fit, eta.copy()
+        for i in np.setdiff1d(which, list(self.solved)).tolist():
+            start = Fit(fit.problem.without(i), fit.coef, fit.intercept).known(eta=fit.eta)
+            near = approach(start, self._solve, CLOSELY).fit
+            self.solved[i] = SolvedWithout(near.eta[i], near.coef, near.intercept)
+        for i, one in self.solved.items():
+            found[i] = one.eta
+        return found
+
+    @cached_property
+    def leverages(self) -> Array:
+        """Traces of D_i H_i, estimated: (n,)."""
+        fit, rng = self.fit, np.random.default_rng(0)
+        values, vectors = np.linalg.eigh(fit.hessian)
+        roots, total = vectors * np.sqrt(np.maximum(values, 0.0))[:, None], np.zeros(fit.problem.n)
+        for _ in range(PROBES):
+            signs = _linalg.row_times(roots, rng.choice([-1.0, 1.0], fit.eta.shape))
+            gradient = Direction(*fit.problem.gradient_of(signs))
+            answer = fit.problem.linear_predictor(*answered(fit, gradient, self._solve, LOOSELY))
+            total += np.sum(signs * answer, axis=1)
+        return np.clip(total / PROBES, 0.0, fit.problem.n_outputs)

@@ -23,7 +23,7 @@ from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.walk import Walk
 
-N, P, C = 1500, 60, 8
+N, P, C = 1500, 100, 8
 
 
 def problem_at(strength, *, n=N, p=P, c=C, store=np.asarray, fit_intercept=True, size=1.5) -> Problem:

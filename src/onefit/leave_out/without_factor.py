@@ -69,7 +69,7 @@ def left_out_without_factor(
     """
     without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
     complete(without, fit, None, parts_of(fit.problem.n))
-    known, rows = _covariates(fit, yardstick, without), Alone(fit)
+    known, rows = _covariates(fit, yardstick, without), RowsAlone(fit)
     order = np.random.default_rng(0).permutation(np.flatnonzero(yardstick.weights > 0))
     m, most = min(FIRST, len(order)), max(FIRST, int(MOST * len(order)))
     for look in range(LOOKS):
@@ -111,7 +111,7 @@ def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw,
     return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)
 
 
-class Alone:
+class RowsAlone:
     """Rows that are left out alone, each once, and what K is multiplied with tells of all of them."""
 
     def __init__(self, fit: Fit) -> None:

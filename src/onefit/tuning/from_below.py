@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit._typing import Array
 from onefit.curvature import CoupledBlock, cost_of_average
-from onefit.leave_out.factor_free import TENTHS, rough_cost
+from onefit.leave_out.factor_free import TENTHS, go_together, rough_cost
 from onefit.metrics import LinearMetric
 from onefit.metrics.base import LossMetric
 from onefit.solvers.newton import Solution
@@ -28,7 +28,8 @@ def is_bounded_from_below(solution: Solution, metric: LinearMetric, target: Arra
     if not isinstance(K, CoupledBlock) or K.is_factored or not problem.refits_keep_the_rest:
         return False
     same = isinstance(metric, LossMetric) and metric.loss(fit.eta) == problem.loss
-    otherwise = min(Seconds.of(fit).factored, TENTHS * rough_cost(fit))
+    tenths = np.inf if go_together(fit) else TENTHS * rough_cost(fit)  # which go by the factor
+    otherwise = min(Seconds.of(fit).factored, tenths)
     return same and cost_of_average(fit).seconds < otherwise and np.array_equal(target, problem.y)
 
 

@@ -79,9 +79,10 @@ def half_solve(L: Array, block: Array) -> Array:
     """Block @ L⁻ᵀ for a block of rows (r, k), in the block's memory order; the block is overwritten."""
     if block.size == 0:
         return block
+    trsm = blas.strsm if L.dtype == block.dtype == np.float32 else blas.dtrsm
     if block.flags.c_contiguous:
-        return blas.dtrsm(1.0, L, block.T, side=0, lower=1, overwrite_b=1).T
-    return blas.dtrsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return trsm(1.0, L, block.T, side=0, lower=1, overwrite_b=1).T
+    return trsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
 def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:

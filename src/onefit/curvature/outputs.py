@@ -235,8 +235,30 @@ class CoupledBlock(Curvature):
 
     def forms_of(self, rows: Index) -> Array:
         """Forms of some rows: (r, c, c)."""
+        known = self.__dict__.keys() & {"_kept_inverse", "_forms"}
+        if (
+            not known
+            and len(rows) * self.own.free.shape[1] < len(self._free[0])
+            and self._factored.is_definite
+        ):
+            return self.own.matrices(self._forms_by_halves(rows))
         some = replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
         return self.own.matrices(some.forms(self._inverse))
+
+    def _forms_by_halves(self, rows: Index) -> Array:
+        """The same in the outputs of K, from L⁻¹ z, which is zero before the coordinates of z."""
+        L, ends, free = self._factored.factor, self._rows.ends, self._rows.free
+        some = replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
+        Z = np.concatenate([block for _, block in some.blocks(L.dtype)])
+        halves, found = list[Array](), np.empty((len(rows), len(free), len(free)))
+        for a, own in enumerate(free):
+            rest = np.zeros((len(rows), len(L) - ends[a]), dtype=L.dtype)
+            rest[:, : len(own)] = Z[:, own]
+            halves.append(_linalg.half_solve(L[ends[a] :, ends[a] :], rest))
+            for b, other in enumerate(halves):
+                shared = other[:, ends[a] - ends[b] :]
+                found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", halves[a], shared)
+        return found
 
     def sandwich(self, middle: Array) -> Sandwich:
         inner = _linalg.mirrored(self._rows.weighted(self.own.weighted(middle)))

@@ -34,7 +34,7 @@ from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.step_bounds import cost_of_closer_bounds
 from onefit.leave_out.ways import Way, cost_of_chords, usual_way
-from onefit.leave_out.without_factor import goes_without_factor, left_out_without_factor
+from onefit.leave_out.without_factor import told_without_factor
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
 from onefit.solvers.truncated import Seconds
@@ -90,9 +90,8 @@ def leave_out(
     begun : State, optional
         Of ``begin``, which may have left out some of the rows.
     """
-    estimated = yardstick is not None and 0 < max_error < np.inf
-    if estimated and yardstick is not None and sets is None and begun is None and goes_without_factor(fit):
-        return left_out_without_factor(fit, yardstick, max_error, apart)
+    if sets is None and begun is None and (told := told_without_factor(fit, yardstick, max_error, apart)):
+        return told
     state = begun or State.of(fit, sets, curvature, yardstick, max_error)
     state.max_error = max_error
     if np.isinf(max_error):

@@ -16,7 +16,8 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.curvature import Direction, cost_of_average, has_average
+from onefit.cost import memory
+from onefit.curvature import Direction, coordinates, cost_of_average, has_average
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average
 from onefit.leave_out.draws import Draw, spread
@@ -29,6 +30,7 @@ from onefit.solvers.truncated import Seconds, answered, approach, preconditioner
 
 FIRST = 120  # rows by which a sample is tried
 MOST = 0.5  # share of the rows beyond which it does not grow
+FACTORS_HELD = 4.0  # matrices as large as K that have to fit
 MARGIN = 1.2  # for an error that is known roughly
 CONFIDENCE, LOOKS = 0.95, 3
 FACTORS = 2.0  # times a factor that its inverse, the forms of all rows and steps from these take, about
@@ -52,36 +54,48 @@ def _seconds(fit: Fit) -> float:
     return (A_ROW * max(FIRST, SHARE * fit.problem.n) + PROBES) * Seconds.of(fit).singly
 
 
-def left_out_without_factor(
-    fit: Fit, yardstick: Yardstick, max_error: float, apart: Array | None = None
-) -> LeftOut:
+def told_without_factor(
+    fit: Fit, yardstick: Yardstick | None, max_error: float, apart: Array | None = None
+) -> LeftOut | None:
     """Left-out predictors of all rows, and a correction of the mean by a sample of them.
+
+    None where a factor takes less or every row is asked for, or where half of the rows would not tell the
+    mean, and the machine holds a factor.
 
     Parameters
     ----------
     fit : Fit
     yardstick : Yardstick
     max_error : float
-        Standard errors of the risk by which it may be off; where half of the rows do not tell it as well it
-        says how well they do.
+        Standard errors of the risk by which it may be off.
     apart : (n, c) array, optional
         Predictors without tenths, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
     """
+    if yardstick is None or not 0 < max_error < np.inf or not goes_without_factor(fit):
+        return None
     without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
     complete(without, fit, None, parts_of(fit.problem.n))
     known, rows = _covariates(fit, yardstick, without), RowsAlone(fit)
     order = np.random.default_rng(0).permutation(np.flatnonzero(yardstick.weights > 0))
-    m, most = min(FIRST, len(order)), max(FIRST, int(MOST * len(order)))
-    for look in range(LOOKS):
-        drawn = np.sort(order[:m])
+    m, most = FIRST, max(FIRST, int(MOST * len(order)))
+    for _ in range(LOOKS):
+        drawn = np.sort(order[: min(m, most)])
         eta = rows.taken(without, drawn)
         found = LeftOut(fit, eta, np.full(len(eta), np.inf), rows.leverages, np.ones(len(eta)))
-        told = _correction(found, yardstick, known, Draw(drawn, np.full(m, m / len(order))), without)
+        chance = np.full(len(drawn), len(drawn) / len(order))
+        told = _correction(found, yardstick, known, Draw(drawn, chance), without)
         room = allowed(found, yardstick, max_error, np.ones(len(eta)))
-        if told.error <= room or m >= min(most, len(order)) or look == LOOKS - 1:
+        if told.error <= room:
             break
-        m = int(np.clip(MARGIN * m * (told.error / room) ** 2, 2 * m, min(most, len(order))))
+        m = max(2 * m, int(MARGIN * len(drawn) * (told.error / room) ** 2))
+        if m > most and _holds_factor(fit):
+            return None
     return replace(found, correction=told, solved=rows.solved, stepped=drawn)
+
+
+def _holds_factor(fit: Fit) -> bool:
+    """Whether there is memory for K, its factor and its inverse."""
+    return FACTORS_HELD * 8.0 * float(coordinates(fit)) ** 2 < memory()
 
 
 def _covariates(fit: Fit, yardstick: Yardstick, without: Array) -> Array:

@@ -319,3 +319,25 @@ def test_a_product_of_mostly_zeros_is_that_of_all(share):
     A = rng.normal(size=(40, 60)) * (rng.random((40, 60)) < share)
     B = rng.normal(size=(60, 7))
     np.testing.assert_allclose(_linalg.thin_product(A, B), A @ B, atol=1e-13)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array, sp.csc_matrix])
+def test_rows_in_coordinates_of_their_span(store):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(7, 30)) * (rng.random((7, 30)) < 0.5)
+    span = _linalg.row_span(store(X))
+    own, coef = rng.normal(size=(7, 3, 2)), rng.normal(size=(30, 3))
+    whole = np.einsum("ij,jab->iab", X, span.coefficients(own))
+    np.testing.assert_allclose(np.einsum("ij,jab->iab", span.X, own), whole, atol=1e-9)
+    np.testing.assert_allclose(span.X @ span.coordinates(coef), X @ coef, atol=1e-9)
+    np.testing.assert_allclose(span.coordinates(span.coefficients(own)), own, atol=1e-9)
+
+
+def test_rows_that_depend_on_one_another_have_a_span():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 20))
+    X[3], X[4] = X[0], 0.0
+    for store in (np.asarray, sp.csr_array):
+        span = _linalg.row_span(store(X))
+        coef = rng.normal(size=(20, 2))
+        np.testing.assert_allclose(span.X @ span.coordinates(coef), X @ coef, atol=1e-5)

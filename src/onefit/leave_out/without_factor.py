@@ -26,7 +26,7 @@ from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import resolution
-from onefit.solvers.truncated import Seconds, answered, approach, preconditioner
+from onefit.solvers.truncated import Seconds, answered, approach, by_diagonal
 
 FIRST = 120  # rows by which a sample is tried
 MOST = 0.5  # share of the rows beyond which it does not grow
@@ -129,9 +129,7 @@ class RowsAlone:
     """Rows that are left out alone, each once, and what K is multiplied with tells of all of them."""
 
     def __init__(self, fit: Fit) -> None:
-        own = preconditioner(fit, None)
-        assert own is not None
-        self.fit, self._solve, self.solved = fit, own, dict[int, SolvedWithout]()
+        self.fit, self._solve, self.solved = fit, by_diagonal(fit), dict[int, SolvedWithout]()
 
     def taken(self, eta: Array, which: Index) -> Array:
         """Predictors, those of some rows by fits without them."""

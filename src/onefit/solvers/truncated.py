@@ -60,7 +60,7 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     by_factor = np.inf if last is None else takes.by_factor
     if min(takes.singly, by_factor) > takes.factored:
         return None
-    return _singly(fit) if last is None or takes.singly < by_factor else last.roughly.solve
+    return by_diagonal(fit) if last is None or takes.singly < by_factor else last.roughly.solve
 
 
 def products_by_average(fit: Fit, last: Curvature | None) -> int:
@@ -110,7 +110,7 @@ class Seconds(NamedTuple):
         return cls(product, solve, singly, factored)
 
 
-def _singly(fit: Fit) -> Solve:
+def by_diagonal(fit: Fit) -> Solve:
     """Each coefficient on its own, by the diagonal of K."""
     rows, d = _linalg.as_columns(fit.problem.X), np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
     squares = [rows.column_squares(own, None) for own in d.reshape(len(d), -1).T]

@@ -1,0 +1,115 @@
+"""Coupled outputs without a factor of K: rows by fits without tenths, and a sample of them alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import onefit
+from onefit.fit import Fit
+from onefit.leave_out import leave_out, without_factor
+from onefit.leave_out.refit import without
+from onefit.losses import Logistic, Multinomial
+from onefit.metrics import LogLoss
+from onefit.penalties import L2
+from onefit.problem import Problem
+from onefit.risk.judging import yardstick
+from onefit.solvers.solve import solve
+
+C = 3
+
+
+def fit_at(n=240, p=400, strength=8.0, store=np.asarray, fit_intercept=True, weighted=False) -> Fit:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.2)
+    eta = X @ rng.normal(size=(p, C)) / 3.0
+    y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1).astype(float)
+    weights = rng.uniform(0.2, 2.0, n) * (rng.random(n) > 0.05) if weighted else np.ones(n)
+    problem = Problem(Multinomial(C), L2(strength), store(X), y, weights, np.full(C, fit_intercept))
+    return solve(Fit.at_start(problem)).fit
+
+
+def yardstick_of(fit):
+    return yardstick(LogLoss(np.arange(C)), fit.problem.y, fit.problem.weights)
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Products take next to nothing beside a factor."""
+    monkeypatch.setattr(without_factor, "FACTORS", np.inf)
+    monkeypatch.setattr(without_factor, "_holds_factor", lambda _: False)
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_mean_is_within_its_error_of_refits(store, fit_intercept, weighted):
+    fit = fit_at(store=store, fit_intercept=fit_intercept, weighted=weighted)
+    weights = fit.problem.weights
+    exact = leave_out(fit, max_error=0.0)
+    judge = yardstick_of(fit)
+    found = without_factor.told_without_factor(fit, judge, 0.3)
+    everyone = np.arange(fit.problem.n)
+    risk, told = (weights @ judge.losses(everyone, one.eta) / weights.sum() for one in (exact, found))
+    assert 0.0 < abs(told + found.correction.difference - risk) <= found.correction.error
+    assert found.correction.error < abs(told - risk) + 0.3 * np.std(judge.losses(everyone, exact.eta)) / 10
+    assert found.effective_df == pytest.approx(exact.effective_df, rel=0.1)
+    rows = found.correction.drawn.sets
+    assert len(rows) >= without_factor.FIRST
+    np.testing.assert_allclose(found.eta[rows], exact.eta[rows], atol=0.02 * np.abs(exact.eta).max())
+    refit = without(fit, int(rows[0]))
+    np.testing.assert_allclose(found.solved[int(rows[0])].coef, refit.coef, atol=0.01)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_the_engine_goes_this_way_where_it_takes_less():
+    fit = fit_at()
+    found = leave_out(fit, max_error=0.3, yardstick=yardstick_of(fit))
+    assert found.correction is not None
+    assert not np.isfinite(found.bounds).any()
+    assert (
+        leave_out(fit, max_error=0.0, yardstick=yardstick_of(fit)).correction is None
+    )  # every row is asked for
+    one = Fit.at_start(
+        replace(fit.problem, loss=Logistic(), y=(fit.problem.y > 0) + 0.0, intercept=np.array(True))
+    )
+    assert not without_factor.goes_without_factor(one)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_factor_takes_over_where_half_of_the_rows_would_not_tell(monkeypatch):
+    fit = fit_at(strength=1e-3)
+    assert without_factor.told_without_factor(fit, yardstick_of(fit), 1e-3).correction.error > 0
+    monkeypatch.setattr(without_factor, "_holds_factor", lambda _: True)
+    assert without_factor.told_without_factor(fit, yardstick_of(fit), 1e-3) is None
+    found = leave_out(fit, max_error=1e-3, yardstick=yardstick_of(fit))
+    assert np.isfinite(found.bounds).any()  # which a factor tells
+
+
+@pytest.mark.usefixtures("cheap")
+def test_few_rows_are_left_to_a_factor():
+    assert not without_factor.goes_without_factor(fit_at(n=without_factor.FIRST))
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_models_of_more_columns_than_rows_have_the_coefficients_of_columns(store):
+    from sklearn.linear_model import LogisticRegression
+
+    fit = fit_at(n=60, p=150)
+    X, y = store(fit.problem.X), fit.problem.y
+    model = onefit.LogisticLOO(Cs=[0.01, 0.1, 1.0]).fit(X, y)
+    other = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.intercept_, other.intercept_, atol=1e-5)
+    assert model.coef_path_.shape[1:] == (150, C)
+    np.testing.assert_allclose(model.predict_proba(X), other.predict_proba(X), atol=1e-5)
+    exact = onefit.loo(other, X, y, exact=True)
+    assert abs(model.loo_.value - exact.value) <= max(model.loo_.approx_error, 1e-6)
+    own = model.loo_.coef()[7]
+    rest = np.arange(60) != 7
+    refit = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10_000).fit(X[rest], y[rest])
+    np.testing.assert_allclose(own, refit.coef_, atol=1e-3)

@@ -90,20 +90,24 @@ def leave_out(
     begun : State, optional
         Of ``begin``, which may have left out some of the rows.
     """
-    if sets is None and begun is None and (told := told_without_factor(fit, yardstick, max_error, apart)):
+    of_mean = for_bounds is not None
+    if (
+        sets is None
+        and begun is None
+        and (told := told_without_factor(fit, yardstick, max_error, apart, of_mean=of_mean))
+    ):
         return told
     state = begun or State.of(fit, sets, curvature, yardstick, max_error)
     state.max_error = max_error
     if np.isinf(max_error):
         return state.found
-    if affordable is None:
-        affordable = np.inf if max_error == 0 else affordable_for(fit)
+    affordable = affordable_for(fit, max_error) if affordable is None else affordable
     may_sample = yardstick is not None and max_error > 0
     later = 0.0 if for_bounds is None or not may_sample else max(0.0, affordable - for_bounds)
     affordable -= later
     state.prove()
     affordable -= state.prove_closely(affordable)
-    of_mean = may_sample and for_bounds is not None
+    of_mean = of_mean and may_sample
     if of_mean and yardstick is not None and tell_by_parts(state, yardstick, apart):
         return state.found
     state.progress = progress
@@ -207,9 +211,9 @@ def _is_for_forms_alone(fit: Fit) -> bool:
     return problem.has_one_output and takes.singly < takes.by_factor
 
 
-def affordable_for(fit: Fit) -> float:
+def affordable_for(fit: Fit, max_error: float = KNOWN) -> float:
     """Seconds that making left-out values of a fit exact may take, where a sample could do."""
-    return max(UNMINDED, AFFORDABLE * fit_cost(fit).seconds)
+    return np.inf if max_error == 0 else max(UNMINDED, AFFORDABLE * fit_cost(fit).seconds)
 
 
 def cost_of_telling(fit: Fit, sets: Folds | None) -> float:

@@ -9,6 +9,7 @@ the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 199
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.cost import memory
+from onefit.cost import UNMINDED, memory
 from onefit.curvature import Direction, coordinates, cost_of_average, has_average
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average
@@ -25,7 +26,7 @@ from onefit.leave_out.factor_free import PARTS, complete, parts_of, rough_cost
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import resolution
+from onefit.numerics import UNRELIABLE, resolution
 from onefit.solvers.truncated import Seconds, answered, approach, by_diagonal
 
 FIRST = 120  # rows by which a sample is tried
@@ -55,7 +56,12 @@ def _seconds(fit: Fit) -> float:
 
 
 def told_without_factor(
-    fit: Fit, yardstick: Yardstick | None, max_error: float, apart: Array | None = None
+    fit: Fit,
+    yardstick: Yardstick | None,
+    max_error: float,
+    apart: Array | None = None,
+    *,
+    of_mean: bool = False,
 ) -> LeftOut | None:
     """Left-out predictors of all rows, and a correction of the mean by a sample of them.
 
@@ -70,6 +76,8 @@ def told_without_factor(
         Standard errors of the risk by which it may be off.
     apart : (n, c) array, optional
         Predictors without tenths, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
+    of_mean : bool, default False
+        Whether an error that needs no warning will do, where less takes more than users mind.
     """
     if yardstick is None or not 0 < max_error < np.inf or not goes_without_factor(fit):
         return None
@@ -84,13 +92,25 @@ def told_without_factor(
         found = LeftOut(fit, eta, np.full(len(eta), np.inf), rows.leverages, np.ones(len(eta)))
         chance = np.full(len(drawn), len(drawn) / len(order))
         told = _correction(found, yardstick, known, Draw(drawn, chance), without)
-        room = allowed(found, yardstick, max_error, np.ones(len(eta)))
-        if told.error <= room:
+        off = told.error / allowed(found, yardstick, 1.0, np.ones(len(eta)))
+        m = _enough(fit, off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
+        if m <= len(drawn):
             break
-        m = max(2 * m, int(MARGIN * len(drawn) * (told.error / room) ** 2))
         if m > most and _holds_factor(fit):
             return None
     return replace(found, correction=told, solved=rows.solved, stepped=drawn)
+
+
+def _enough(fit: Fit, error: float, m: int, errors: Sequence[float]) -> int:
+    """Rows for one of some errors of the mean, in standard errors, where m rows have left another one.
+
+    For the first of them that takes no more than users mind, or else the last.
+    """
+    for wanted in errors:
+        more = max(2 * m, int(MARGIN * m * (error / wanted) ** 2)) if error > wanted else m
+        if A_ROW * Seconds.of(fit).singly * (more - m) <= UNMINDED:
+            break
+    return more
 
 
 def _holds_factor(fit: Fit) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import RowSpan, row_span
+from onefit._linalg import Covariance, RowSpan, row_span
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
@@ -121,7 +121,7 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class InnerProducts:
-    """X Xᵀ, for one who solves many ridge problems with more columns than rows: formed when asked for.
+    """Products of X with itself, for one who solves many ridge problems: formed when asked for.
 
     Attributes
     ----------
@@ -152,6 +152,22 @@ class InnerProducts:
     def span(self) -> RowSpan:
         """The rows in coordinates of their span."""
         return row_span(self.X)
+
+    @property
+    def own(self) -> Design:
+        """The rows in as few coordinates as there are: the columns, or those of their span."""
+        n, p = self.X.shape
+        return self.span.X if n < p else self.X
+
+    @cached_property
+    def covariance(self) -> Covariance:
+        """Of the rows in these coordinates, all alike."""
+        return Covariance.of(self.own, np.full(self.X.shape[0], 1.0 / self.X.shape[0]), centred=True)
+
+    @cached_property
+    def about_zero(self) -> Covariance:
+        """The same without means."""
+        return Covariance.of(self.own, np.full(self.X.shape[0], 1.0 / self.X.shape[0]), centred=False)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from onefit._linalg.columns import (
     times,
     transposed_times,
 )
+from onefit._linalg.covariance import Covariance
 from onefit._linalg.design import BLOCK_SIZE, RowGram
 from onefit._linalg.factorization import (
     Factorization,
@@ -55,6 +56,7 @@ from onefit._linalg.span import RowSpan, row_span
 
 __all__ = [
     "BLOCK_SIZE",
+    "Covariance",
     "Factorization",
     "RowGram",
     "RowSpan",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import RowSpan
+from onefit._linalg import Covariance, RowSpan
 from onefit._typing import Array, Design
 from onefit.cost import Work
 from onefit.curvature.base import Direction
@@ -20,6 +20,7 @@ from onefit.curvature.reduction import is_wide, span_of
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Coordinates
+from onefit.problem import InnerProducts
 
 FLAT = 1e-9  # curvature relative to the largest that is none
 
@@ -46,6 +47,8 @@ class AverageCurvature:
         Of 1 + s dᵀ.
     levels : (c,) array
         Inverse curvatures of the intercepts.
+    shared : Covariance or None
+        S, where other strengths have the same.
     """
 
     fit: Fit
@@ -56,6 +59,7 @@ class AverageCurvature:
     outputs: Array
     inverse: Array
     levels: Array
+    shared: Covariance | None = None
 
     @classmethod
     def of(cls, fit: Fit, weights: Array | None = None) -> AverageCurvature:
@@ -67,23 +71,25 @@ class AverageCurvature:
         weights : (n,) array, optional
             Of the rows in the covariance of the columns, all alike by default.
         """
-        n, span = fit.problem.n, span_of(fit.problem, fit.tangent)
-        X = fit.problem.X if span is None else span.X
-        rows = _linalg.as_columns(X)
-        shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
         assert fit.bending is not None
+        span, n = span_of(fit.problem, fit.tangent), fit.problem.n
+        X = fit.problem.X if span is None else span.X
         curved, U = np.linalg.eigh(fit.bending.total())
         curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
         has_levels = bool(fit.problem.intercept.any())
-        means = _linalg.column_means(X, shares) if has_levels else np.zeros(X.shape[1])
-        covariance = _linalg.mirrored(rows.weighted_gram(means if has_levels else None, shares))
-        own = fit.tangent.hessian.mean(axis=1)[: len(covariance)]
-        ridge = np.maximum(own, FLAT * curved[-1] * covariance.diagonal())
-        scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
-        spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
+        ridge = fit.tangent.hessian.mean(axis=1)[: X.shape[1]]
+        if weights is None and np.all(ridge == ridge[0]) and ridge[0] > 0:
+            inner = fit.problem.known_inner or InnerProducts(fit.problem.X)
+            shared = inner.covariance if has_levels else inner.about_zero
+            means, columns = shared.means, shared.directions / np.sqrt(ridge[0])
+            spread = shared.spread / ridge[0]
+        else:
+            shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
+            means, columns, spread = _scaled(X, shares, ridge, FLAT * curved[-1], centred=has_levels)
+            shared = None
         inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
         levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
-        return cls(fit, X, span, means, scale[:, None] * V, U, inverse, levels)
+        return cls(fit, X, span, means, columns, U, inverse, levels, shared)
 
     @classmethod
     def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
@@ -111,9 +117,26 @@ class AverageCurvature:
     def step(self) -> Array:
         """Predictors of all rows without themselves, about: η + H g with forms of this curvature: (n, c)."""
         fit = self.fit
-        along = (_linalg.times(self.X, self.columns) - self.means @ self.columns) ** 2
+        if self.shared is None or not _linalg.is_full(
+            self.X
+        ):  # nothing of the size of a dense X is kept then
+            along = (_linalg.times(self.X, self.columns) - self.means @ self.columns) ** 2
+        else:
+            along = self.shared.squares / fit.tangent.hessian.flat[0]
         moved = (along @ self.inverse + self.levels) * (fit.gradient @ self.outputs)
         return np.asarray(fit.eta + moved @ self.outputs.T)
+
+
+def _scaled(
+    X: Design, shares: Array, ridge: Array, least: float, *, centred: bool
+) -> tuple[Array, Array, Array]:
+    """Means, Λ^−½ V and s of a ridge that columns have of their own, or that is next to none."""
+    means = _linalg.column_means(X, shares) if centred else np.zeros(X.shape[1])
+    covariance = _linalg.mirrored(_linalg.as_columns(X).weighted_gram(means if centred else None, shares))
+    ridge = np.maximum(ridge, least * covariance.diagonal())
+    scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
+    spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
+    return means, scale[:, None] * V, spread
 
 
 def has_average(fit: Fit) -> bool:

@@ -76,8 +76,7 @@ class Penalized(LinearModel):
             takes_middle=takes_middle,
         )
         check_determined(problem)
-        is_wide = sample.X.shape[1] > sample.X.shape[0]
-        return replace(problem, inner=sample.inner) if is_wide else problem
+        return replace(problem, inner=sample.inner)
 
     def _weights_of_classes(self, sample: Sample) -> tuple[Array, Balance | None]:
         if self.class_weight is None:

@@ -117,9 +117,7 @@ class AverageCurvature:
     def step(self) -> Array:
         """Predictors of all rows without themselves, about: η + H g with forms of this curvature: (n, c)."""
         fit = self.fit
-        if self.shared is None or not _linalg.is_full(
-            self.X
-        ):  # nothing of the size of a dense X is kept then
+        if self.shared is None or not _linalg.is_full(self.X):  # none of its size is kept
             along = (_linalg.times(self.X, self.columns) - self.means @ self.columns) ** 2
         else:
             along = self.shared.squares / fit.tangent.hessian.flat[0]

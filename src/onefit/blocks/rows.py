@@ -25,12 +25,11 @@ CACHE = 2**16  # numbers in a piece: with the products of all strengths beside i
 FEWEST = 512  # rows in a piece, so that products are worth a call
 BLOCK_SIZE = 2**20  # numbers in a block that is read or summed at once: 8 MiB
 SAMPLE = 2**20  # numbers in the sample of rows, at most, but where it has many columns
-LEAST_KEPT = 2000  # rows of the sample that are kept even where they are wide
 
 
 def rows_of_sample(p: int) -> float:
     """Rows in the sample, at most: enough beside p columns that what is fitted to them is no overfit."""
-    return max(LEAST_KEPT, SAMPLE // max(p, 1), cost.TALL * p)
+    return max(SAMPLE // max(p, 1), cost.TALL * p)
 
 
 class Addable(Protocol):

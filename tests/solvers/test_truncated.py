@@ -134,3 +134,23 @@ def test_a_curvature_that_overflows_is_not_taken_for_an_optimum(monkeypatch):
         truncated.Products, "times", lambda _, along: type(along)(along.coef * np.nan, along.intercept)
     )
     assert not truncated.approach(start, curvature.solve).is_there
+
+
+def test_a_neighbour_whose_factor_has_to_be_made_serves_at_the_price_of_its_share():
+    problem = _problem("multinomial", 2.0)
+    fit = Fit.at_start(problem)
+    takes, K = truncated.Seconds.of(fit), factor(fit)
+    assert not K.is_factored
+    assert takes.by_neighbour(None) == np.inf
+    assert takes.by_neighbour(K) == takes.by_factor + takes.factored / truncated.FITS
+    assert K.is_definite  # which takes a factor
+    assert takes.by_neighbour(K) == takes.by_factor
+
+
+def test_each_coefficient_of_coupled_outputs_on_its_own():
+    fit = Fit.at_start(_problem("multinomial", 2.0))
+    X, d = fit.problem.X, np.einsum("naa->na", fit.hessian)
+    gradient = Direction(np.ones(fit.coef.shape), np.ones(fit.intercept.shape))
+    coef, level = truncated.by_diagonal(fit)(gradient)
+    np.testing.assert_allclose(1.0 / coef, (X**2).T @ d + 2.0)
+    np.testing.assert_allclose(1.0 / level, d.sum(axis=0))

@@ -54,10 +54,10 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     ----------
     fit : Fit
     last : Curvature or None
-        Factored, of a problem like this one.
+        Of a problem like this one.
     """
     takes = Seconds.of(fit)
-    by_factor = np.inf if last is None else takes.by_factor
+    by_factor = takes.by_neighbour(last)
     if min(takes.singly, by_factor) > takes.factored:
         return None
     return by_diagonal(fit) if last is None or takes.singly < by_factor else last.roughly.solve
@@ -73,8 +73,7 @@ def products_by_average(fit: Fit, last: Curvature | None) -> int:
         return 0
     (p, c), takes = fit.coef.shape, Seconds.of(fit)
     each = takes.product + Work(2.0 * p * c * (p + c)).seconds
-    shared = np.inf if last is None else takes.factored / FITS + takes.by_factor
-    by_factor = min(takes.factored, shared, takes.singly)
+    by_factor = min(takes.factored, takes.by_neighbour(last), takes.singly)
     most = int((by_factor - cost_of_average(fit).seconds) / each)
     return most if most >= PRODUCTS else 0
 
@@ -91,6 +90,12 @@ class Seconds(NamedTuple):
     def by_factor(self) -> float:
         """A fit, with the factor of a neighbour."""
         return PRODUCTS * (self.product + self.solve)
+
+    def by_neighbour(self, last: Curvature | None) -> float:
+        """The same with the share of a fit in a factor that has to be made, if it has."""
+        if last is None:
+            return np.inf
+        return self.by_factor if last.is_factored else self.factored / FITS + self.by_factor
 
     @classmethod
     def of(cls, fit: Fit) -> Seconds:

@@ -3,8 +3,8 @@
     python benchmarks/hundreds_of_columns.py [--shapes NAME ...] [--models NAME ...]
 
 Thirty of the columns have a say; where ``levels`` stands behind the shape they are the levels of factors of
-fifty, sparse, and few rows have most of them.  Seconds of the processor, one thread, one fit a side.  Five
-classes on 500 x 5000 were stopped after eight minutes, when they held 12 GB.
+fifty, sparse, and few rows have most of them.  Where ``words`` does they are those of texts of 65 words, by
+Zipf's law, as tf-idf, and all have a say.  Seconds of the processor, one thread, one fit a side.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import ElasticNetCV, LassoCV, LogisticRegressionCV, RidgeCV
 from threadpoolctl import threadpool_limits
 
@@ -28,8 +29,10 @@ SHAPES = {
     "20,000 x 500": (20_000, 500),
     "500 x 5000": (500, 5000),
     "50,000 x 2000 levels": (50_000, 2000),
+    "1000 x 3000 words": (1000, 3000),
+    "2000 x 8000 words": (2000, 8000),
 }
-USED, LEVELS, CLASSES = 30, 50, 5
+USED, LEVELS, CLASSES, WORDS = 30, 50, 5, 65
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "ridge": lambda: (onefit.RidgeLOO(), RidgeCV(np.logspace(-3, 3, 10))),
     "lasso": lambda: (onefit.LassoLOO(), LassoCV()),
@@ -40,9 +43,15 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 
 def columns(shape: str, rng: np.random.Generator) -> Any:
-    """Normal ones that depend on one another a little, or the levels of factors."""
+    """Normal ones that depend on one another a little, the levels of factors, or words."""
     n, p = SHAPES[shape]
     n += N_NEW
+    if "words" in shape:
+        share = 1.0 / np.arange(1.0, p + 1.0)
+        lengths = rng.poisson(WORDS, n)
+        words = rng.choice(p, lengths.sum(), p=share / share.sum())
+        texts = sp.csr_array((np.ones(len(words)), (np.repeat(np.arange(n), lengths), words)), shape=(n, p))
+        return TfidfTransformer(sublinear_tf=True).fit_transform(texts)
     if "levels" not in shape:
         return rng.normal(size=(n, p)) @ (np.eye(p) + 0.3 * rng.normal(size=(p, p)) / np.sqrt(p))
     level = rng.zipf(1.5, size=(n, p // LEVELS)) % LEVELS + LEVELS * np.arange(p // LEVELS)
@@ -50,11 +59,14 @@ def columns(shape: str, rng: np.random.Generator) -> Any:
     return sp.csr_array((np.ones(level.size), level.ravel().astype(np.int32), starts), shape=(n, p))
 
 
-def response(X: Any, model: str, rng: np.random.Generator) -> np.ndarray:
+def response(X: Any, shape: str, model: str, rng: np.random.Generator) -> np.ndarray:
     """Numbers with noise of unit variance, two classes, or five."""
     p, c = X.shape[1], CLASSES if model == "five classes" else 1
-    coef = np.zeros((p, c))
-    coef[rng.choice(p, USED, replace=False)] = 2.0 * rng.normal(size=(USED, c)) / np.sqrt(USED)
+    if "words" in shape:  # rows are of length one
+        coef = 3.0 * rng.normal(size=(p, c))
+    else:
+        coef = np.zeros((p, c))
+        coef[rng.choice(p, USED, replace=False)] = 2.0 * rng.normal(size=(USED, c)) / np.sqrt(USED)
     eta = X @ coef
     if c > 1:
         return (eta + rng.gumbel(size=eta.shape)).argmax(axis=1)
@@ -87,7 +99,7 @@ def main() -> None:
                     continue
                 rng = np.random.default_rng(0)
                 X = columns(shape, rng)
-                sample = parted(X, response(X, name, rng), SHAPES[shape][0])
+                sample = parted(X, response(X, shape, name, rng), SHAPES[shape][0])
                 (ours, loss), (theirs, other) = (measured(one, sample) for one in MODELS[name]())
                 row = f"{shape + ', ' + name:<36}{ours:>9.2f}{theirs:>9.2f}{theirs / ours:>8.2f}"
                 print(f"{row}{loss:>11.4g}{other:>11.4g}", flush=True)

@@ -169,6 +169,11 @@ class InnerProducts:
         """The same without means."""
         return Covariance.of(self.own, np.full(self.X.shape[0], 1.0 / self.X.shape[0]), centred=False)
 
+    def forget(self) -> None:
+        """Drop what only paths need, which is as large as X."""
+        for name in ("covariance", "about_zero"):
+            self.__dict__.pop(name, None)
+
 
 @dataclass(frozen=True)
 class Problem:

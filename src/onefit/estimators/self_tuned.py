@@ -180,6 +180,7 @@ class SelfTuned(Penalized):
             paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
             best = min(paths, key=lambda path: path.risk)
             result, left_out = best.raced()
+        sample.inner.forget()
         others = [path.result for path in paths if path is not best]
         held = result.contest
         if held is None or others:

@@ -34,7 +34,7 @@ from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
 
-REPORTED = 0.3  # standard errors within which the risk of the choice is told: with them it is known 4 % worse
+REPORTED = 0.3  # standard errors within which all rows tell a risk: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
 
 
@@ -203,7 +203,7 @@ class _Race:
 
     def _judge_thoroughly(self, j: int) -> None:
         """Take over what all rows say of a strength, unless what is known tells it from others better."""
-        known, thorough = self.verdicts[j], self._thorough(j, REPORTED)
+        known, thorough = self.verdicts[j], self._thorough(j)
         well = KNOWN * float(self.result.std_errors[j])
         if known is not None and known.seen:  # all that it is held against was judged by tenths
             return
@@ -299,12 +299,12 @@ class _Race:
             held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
         )
 
-    def _thorough(self, j: int, max_error: float = KNOWN) -> Verdict:
+    def _thorough(self, j: int) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
         by_factor = self.judgement.sets is None and not goes_without_factor(solution.fit)
         begun = self.entrants[j].stepped.state if by_factor else None
-        left_out = self.finished[j] = self.judgement.thoroughly(solution, max_error, apart, begun)
+        left_out = self.finished[j] = self.judgement.thoroughly(solution, REPORTED, apart, begun)
         if self.entrants[j].is_sampled:
             self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
         return self.judgement.verdict(left_out, len(self.judgement.order))

@@ -162,12 +162,12 @@ class InnerProducts:
     @cached_property
     def covariance(self) -> Covariance:
         """Of the rows in these coordinates, all alike."""
-        return Covariance.of(self.own, np.full(self.X.shape[0], 1.0 / self.X.shape[0]), centred=True)
+        return Covariance.of(self.own, centred=True)
 
     @cached_property
     def about_zero(self) -> Covariance:
         """The same without means."""
-        return Covariance.of(self.own, np.full(self.X.shape[0], 1.0 / self.X.shape[0]), centred=False)
+        return Covariance.of(self.own, centred=False)
 
     def forget(self) -> None:
         """Drop what only paths need, which is as large as X."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,10 +12,12 @@ from onefit._linalg.blas import eigh, mirrored
 from onefit._linalg.columns import as_columns, column_means
 from onefit._typing import Array, Design
 
+Scale = Callable[[Array], Array]  # of columns, by their variances
+
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """S = V diag(s) Vᵀ of rows that count by shares, with their means or about zero.
+    """S = V diag(s) Vᵀ of rows that count by shares, with their means or about zero, in scaled columns.
 
     Attributes
     ----------
@@ -24,7 +27,7 @@ class Covariance:
     spread : (r,) array
         s, at least 0.
     directions : (r, r) array
-        V.
+        V, by which unscaled columns are multiplied.
     """
 
     X: Design
@@ -33,11 +36,16 @@ class Covariance:
     directions: Array
 
     @classmethod
-    def of(cls, X: Design, shares: Array, *, centred: bool) -> Covariance:
-        """That of the rows of a design, with shares (n,) that sum to 1."""
+    def of(
+        cls, X: Design, shares: Array | None = None, scale: Scale = np.ones_like, *, centred: bool
+    ) -> Covariance:
+        """That of the rows of a design, with shares (n,) that sum to 1: by default all count alike."""
+        shares = np.full(X.shape[0], 1.0 / X.shape[0]) if shares is None else shares
         means = column_means(X, shares) if centred else np.zeros(X.shape[1])
-        spread, V = eigh(mirrored(as_columns(X).weighted_gram(means if centred else None, shares)))
-        return cls(X, means, np.maximum(spread, 0.0), V)
+        S = mirrored(as_columns(X).weighted_gram(means if centred else None, shares))
+        by = scale(S.diagonal())
+        spread, V = eigh(by[:, None] * S * by)
+        return cls(X, means, np.maximum(spread, 0.0), by[:, None] * V)
 
     @cached_property
     def squares(self) -> Array:

@@ -8,6 +8,7 @@ with Λ^−½ S Λ^−½ = V diag(s) Vᵀ and D̄ = U diag(d) Uᵀ it is 1 + s d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class AverageCurvature:
             Of the rows in the covariance of the columns, all alike by default.
         """
         assert fit.bending is not None
-        span, n = span_of(fit.problem, fit.tangent), fit.problem.n
+        span = span_of(fit.problem, fit.tangent)
         X = fit.problem.X if span is None else span.X
         curved, U = np.linalg.eigh(fit.bending.total())
         curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
@@ -80,16 +81,15 @@ class AverageCurvature:
         ridge = fit.tangent.hessian.mean(axis=1)[: X.shape[1]]
         if weights is None and np.all(ridge == ridge[0]) and ridge[0] > 0:
             inner = fit.problem.known_inner or InnerProducts(fit.problem.X)
-            shared = inner.covariance if has_levels else inner.about_zero
-            means, columns = shared.means, shared.directions / np.sqrt(ridge[0])
-            spread = shared.spread / ridge[0]
+            S = shared = inner.covariance if has_levels else inner.about_zero
+            columns, spread = S.directions / np.sqrt(ridge[0]), S.spread / ridge[0]
         else:
-            shares = np.full(n, 1.0 / n) if weights is None else weights / max(weights.sum(), TINY)
-            means, columns, spread = _scaled(X, shares, ridge, FLAT * curved[-1], centred=has_levels)
-            shared = None
-        inverse = 1.0 / (1.0 + np.multiply.outer(np.maximum(spread, 0.0), curved))
+            shares = None if weights is None else weights / max(weights.sum(), TINY)
+            S = Covariance.of(X, shares, partial(_scale, ridge, FLAT * curved[-1]), centred=has_levels)
+            columns, spread, shared = S.directions, S.spread, None
+        inverse = 1.0 / (1.0 + np.multiply.outer(spread, curved))
         levels = np.divide(has_levels, curved, out=np.zeros_like(curved), where=curved > 0)
-        return cls(fit, X, span, means, columns, U, inverse, levels, shared)
+        return cls(fit, X, span, S.means, columns, U, inverse, levels, shared)
 
     @classmethod
     def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
@@ -125,16 +125,10 @@ class AverageCurvature:
         return np.asarray(fit.eta + moved @ self.outputs.T)
 
 
-def _scaled(
-    X: Design, shares: Array, ridge: Array, least: float, *, centred: bool
-) -> tuple[Array, Array, Array]:
-    """Means, Λ^−½ V and s of a ridge that columns have of their own, or that is next to none."""
-    means = _linalg.column_means(X, shares) if centred else np.zeros(X.shape[1])
-    covariance = _linalg.mirrored(_linalg.as_columns(X).weighted_gram(means if centred else None, shares))
-    ridge = np.maximum(ridge, least * covariance.diagonal())
-    scale = 1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0))
-    spread, V = _linalg.eigh(scale[:, None] * covariance * scale)
-    return means, scale[:, None] * V, spread
+def _scale(ridge: Array, least: float, variances: Array) -> Array:
+    """Λ^−½ of a ridge that columns have of their own, or that is next to none."""
+    ridge = np.maximum(ridge, least * variances)
+    return np.asarray(1.0 / np.sqrt(np.where(ridge > 0, ridge, 1.0)))
 
 
 def has_average(fit: Fit) -> bool:

@@ -70,6 +70,9 @@ def size_of_duals(duals: Array, widest: float, moving: float) -> float:
     return min(max(float(np.abs(duals).max(initial=0.0)), moving), widest)
 
 
+# Of intervals around what a sample tells, and of sets that cannot be told from the best.
+CONFIDENCE = 0.95
+
 # Standard errors of a risk: to which it is known unless something else is asked for, by which it may be off
 # before users are warned.
 KNOWN = 0.1

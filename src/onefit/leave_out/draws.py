@@ -17,11 +17,15 @@ import numpy as np
 from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
-from onefit.numerics import EPS, TINY
+from onefit.numerics import CONFIDENCE, EPS, TINY
 
 FEWEST_DF = 2.0  # degrees of freedom that a variance is granted even if one draw makes it
 NEGLIGIBLE = 0.1  # share of the error that is wanted which sets outside a sample may make up
 SIZES = 20  # of a sample between which one is chosen
+LOOKS = 3  # at a sample, which grows twice if it turns out too small
+AT_A_LOOK = 1.0 - (1.0 - CONFIDENCE) / LOOKS  # confidence of each, so that all of them together have it
+MOST = 0.5  # share of the sets beyond which a sample does not grow: all are solved
+REACH = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 
 
 @dataclass(frozen=True)
@@ -153,9 +157,9 @@ def wanting(errors: Array, room: float) -> Mask:
 
 
 def size_for(error: float, expected: Callable[[int], float], fewest: int, most: int) -> int:
-    """How many sets to draw until the error that is expected of so many is no larger, at most all."""
+    """How many sets to draw until an interval is expected to reach no farther than an error, at most all."""
     sizes = np.unique(np.geomspace(fewest, most, SIZES).astype(int)).tolist()
-    return int(next((m for m in sizes if expected(m) <= error), sizes[-1]))
+    return int(next((m for m in sizes if REACH * expected(m) <= error), sizes[-1]))
 
 
 def alike(n: int, m: int) -> Array:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.leave_out.draws import NEGLIGIBLE, Draw, draw, expected_spread, size_for, spread, wanting
+from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected_spread, size_for, wanting
 from onefit.leave_out.factor_free import PARTS, complete, goes_by_column, parts_of, rough_cost
-from onefit.leave_out.regression import regressed
+from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 FIRST = 120  # rows by which a sample is tried
 CERTAIN = 0.65  # share of them that are those of the largest changes, which tails are heavy in
-MOST = 0.5  # share of the rows beyond which all are left out
-CONFIDENCE, LOOKS = 0.95, 3
-REACH = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 
 
 def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None) -> bool:
@@ -133,7 +130,7 @@ class _Sample:
 
         It claims no more than was asked for: where heavy tails were not drawn, errors look smaller.
         """
-        error, reach, mean = self._told(drawn)
+        mean, error, reach = self._told(drawn)
         finest = max(self.room, resolution(mean, self.room / self.state.max_error))
         half = max(reach * error + self._left(drawn) + self.rest, finest)
         rows = Drawn(self.frame[drawn.rows], drawn.probabilities, self.before)
@@ -141,18 +138,14 @@ class _Sample:
 
     def enough(self, drawn: Draw, loosely: float = 1.0) -> int:
         """Rows to draw for some times the error that may be left, by what those drawn are off by."""
-        error, *_ = self._told(drawn)
+        _, error, _ = self._told(drawn)
         room, expected = loosely * self.room, self._expected(len(drawn.rows))
-        wanted = room * expected / (REACH * error) if error > 0 else np.inf
+        wanted = room * expected / error if error > 0 else np.inf
         return size_for(wanted, self._expected, FIRST, self.frame.size)
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:
-        """Standard error of a regression estimate, how many of them an interval reaches, and the estimate."""
-        known, expansion = self._now[drawn.rows], self.weights[drawn.rows] / drawn.probabilities
-        predicted, residuals = regressed(known, drawn, self.known, self.weights)
-        reached = 1.0 - (1.0 - CONFIDENCE) / LOOKS
-        error, reach = spread(expansion * residuals, 1.0 - drawn.probabilities, reached)
-        return error, reach, float(self.weights @ predicted + expansion @ (known - predicted[drawn.rows]))
+        """The mean, its standard error, and how many of these an interval reaches."""
+        return regression_estimate(self._now[drawn.rows], drawn, self.known, self.weights)
 
     def _left(self, drawn: Draw) -> float:
         """What the rows of a sample may still be off by: what was asked for, where steps have settled."""

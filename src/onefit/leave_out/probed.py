@@ -17,10 +17,9 @@ from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.step import Step
 from onefit.leave_out.yardstick import Yardstick
-from onefit.numerics import TINY
+from onefit.numerics import CONFIDENCE, TINY
 
 GROUPS = 16  # of probes, that are left out in turn
-CONFIDENCE = 0.95
 BY_PROBES = 0.5  # share of the error that may be left which probes may make up: the rest is for a sample
 SHARE = 0.25  # of what an error may be: by the penalty alone it is told as some times as large
 
@@ -31,6 +30,11 @@ class Doubt(NamedTuple):
     bias: float  # of the mean
     error: float  # of the mean, one standard error
     values: Array  # the same of each linear predictor: (n,)
+
+    @property
+    def half(self) -> float:
+        """Of the interval; where leverages are near 1 the jackknife tells the bias too large."""
+        return abs(self.bias) + float(stdtrit(GROUPS - 1, 0.5 + 0.5 * CONFIDENCE)) * self.error
 
 
 def estimate_of(step: Step | None) -> Iterated | None:
@@ -64,8 +68,7 @@ def as_close_as_asked(
     changed = abs(_mean(found.eta, yardstick) - _mean(fit.eta, yardstick))
     error = SHARE * NEGLIGIBLE * room / max(changed, TINY)
     error = min(CLOSELY, max(SHARPLY, error))
-    half = abs(doubt.bias) + float(stdtrit(GROUPS - 1, 0.5 + 0.5 * CONFIDENCE)) * doubt.error
-    if estimate.probes >= PROBES or half <= BY_PROBES * room:
+    if estimate.probes >= PROBES or doubt.half <= BY_PROBES * room:
         return step._replace(curvature=estimate.with_probes(estimate.probes, error)), found
     anew = Step.of(fit, estimate.with_probes(PROBES, error))
     taken, once = anew.taken(fit), found.stepped_once(found.solved)

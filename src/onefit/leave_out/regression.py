@@ -12,11 +12,24 @@ from __future__ import annotations
 import numpy as np
 
 from onefit._typing import Array
-from onefit.leave_out.draws import Draw
+from onefit.leave_out.draws import AT_A_LOOK, Draw, spread
 
 ENOUGH = 10  # rows a covariate
 DEPENDENT = 1e-10  # share of the largest singular value below which covariates say the same
 LEAST_REST = 0.05  # of a residual that is left beside a row's own pull: less is hardly told
+
+
+def regression_estimate(
+    known: Array, drawn: Draw, covariates: Array, shares: Array
+) -> tuple[float, float, float]:
+    """The mean by one look at a sample, its standard error, and how many of these an interval reaches.
+
+    Rows count in the mean by shares, (n,), which sum to 1.
+    """
+    predicted, residuals = regressed(known, drawn, covariates, shares)
+    expansion = shares[drawn.rows] / drawn.probabilities
+    error, reach = spread(expansion * residuals, 1.0 - drawn.probabilities, AT_A_LOOK)
+    return float(shares @ predicted + expansion @ (known - predicted[drawn.rows])), error, reach
 
 
 def regressed(known: Array, drawn: Draw, covariates: Array, weights: Array) -> tuple[Array, Array]:

@@ -13,11 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.draws import (
+    AT_A_LOOK,
+    LOOKS,
+    MOST,
     NEGLIGIBLE,
     Draw,
     draw_alike,
@@ -28,22 +30,17 @@ from onefit.leave_out.draws import (
     wanting,
 )
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
-from onefit.leave_out.probed import GROUPS, doubt_of_probes, sharpened
+from onefit.leave_out.probed import doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, Drawn, LeftOut
 from onefit.leave_out.yardstick import Yardstick, allowed
-from onefit.numerics import TINY, UNRELIABLE, resolution
+from onefit.numerics import CONFIDENCE, TINY, UNRELIABLE, resolution
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
 
 FEWEST = 30  # sets that tell the error of a sample
-CONFIDENCE, LOOKS = 0.95, 3  # a sample that turns out too small grows, twice
-LARGER = (
-    4  # times, at most, before it is looked at again: few rows tell their error roughly, mostly too large
-)
-MOST = 0.5  # share of the sets beyond which all are solved: a sample is drawn beside one that is done with
+LARGER = 4  # times, at most, before it is looked at again: its error is told roughly, mostly too large
 SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
-QUANTILE = 3.0  # errors that the interval of a larger sample reaches, and room for an error known roughly
 SHARES = 11  # of a step, between which one is chosen
 
 
@@ -51,9 +48,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     """Correct the mean where bounds leave too much open, in about so many seconds or with the fewest sets."""
     if state.errors().sum() <= state.room:
         return
-    room = allowed(
-        state.found, yardstick, state.max_error, np.ones(state.found.count)
-    )  # if losses were right
+    room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))  # were losses right
     part = _Part.of(state, yardstick, state.room).measured(room)
     most = max(part.fewest, int(affordable / part.each))
     if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
@@ -105,10 +100,9 @@ def _with_doubt(found: Correction, state: State, yardstick: Yardstick) -> tuple[
     """What probes leave, where leverages are estimates, beside what the sample leaves; and of each value."""
     if state.step is None or state.estimate is None:
         return found, None
-    bias, error, values = doubt_of_probes(state.fit, state.step, state.found, yardstick)
-    half = float(stdtrit(GROUPS - 1, 0.5 + 0.5 * CONFIDENCE)) * error
-    half += abs(bias)  # where leverages are near 1 the jackknife tells that too large
-    return found._replace(difference=found.difference - 0.5 * bias, error=found.error + half), values
+    doubt = doubt_of_probes(state.fit, state.step, state.found, yardstick)
+    difference = found.difference - 0.5 * doubt.bias
+    return found._replace(difference=difference, error=found.error + doubt.half), doubt.values
 
 
 def _solve_all(state: State, yardstick: Yardstick, affordable: float, rng: int) -> None:
@@ -198,7 +192,7 @@ class _Part(NamedTuple):
         if step is None or state.estimate is not None or not is_regular(state.fit):
             return self
         expected = partial(expected_spread, self.effect, self.weights)
-        more = min(size_for(room / QUANTILE, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
+        more = min(size_for(room, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
         rows = self.frame[state.found.stepped_once(state.starts)[self.frame]]
         if cost_of_lengths(state.fit, step.curvature, rows.size).seconds >= more * self.each:
             return self
@@ -271,7 +265,7 @@ class _Part(NamedTuple):
     def enough(self, off: float, room: float) -> int:
         """Sets to draw for an error of so much, where they are so many times as far off as is thought."""
         expected = partial(expected_spread, self.effect, self.weights)
-        wanted = room / (QUANTILE * off) if off > 0 else np.inf
+        wanted = room / off if off > 0 else np.inf
         return size_for(wanted, expected, FEWEST, self.frame.size)
 
     def _change(self) -> Array:
@@ -316,7 +310,7 @@ class _Part(NamedTuple):
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:
     """Standard error of a sum of which a sample is known, and the quantile that goes with it."""
     chance = 1.0 - drawn.probabilities
-    return spread(off / drawn.probabilities, chance, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
+    return spread(off / drawn.probabilities, chance, AT_A_LOOK)
 
 
 def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:

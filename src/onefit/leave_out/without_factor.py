@@ -21,19 +21,17 @@ from onefit.cost import UNMINDED, memory
 from onefit.curvature import Direction, coordinates, cost_of_average, has_average
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average
-from onefit.leave_out.draws import Draw, spread
+from onefit.leave_out.draws import LOOKS, MOST, Draw
 from onefit.leave_out.factor_free import PARTS, complete, parts_of, rough_cost
-from onefit.leave_out.regression import regressed
+from onefit.leave_out.parts import FIRST
+from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
 from onefit.solvers.truncated import Seconds, answered, approach, by_diagonal
 
-FIRST = 120  # rows by which a sample is tried
-MOST = 0.5  # share of the rows beyond which it does not grow
 FACTORS_HELD = 4.0  # matrices as large as K that have to fit
 MARGIN = 1.2  # for an error that is known roughly
-CONFIDENCE, LOOKS = 0.95, 3
 FACTORS = 2.0  # times a factor that its inverse, the forms of all rows and steps from these take, about
 A_ROW = 0.8  # of a fit from its neighbour's, by products
 SHARE = 0.125  # of the rows, that tell the mean of the others
@@ -136,10 +134,7 @@ def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw,
     """What rows that were left out alone say about the mean, by regression on what is known of all."""
     everyone = np.arange(len(found.eta))
     weights, losses = yardstick.weights / yardstick.weights.sum(), yardstick.losses(everyone, found.eta)
-    expansion = weights[drawn.rows] / drawn.probabilities
-    predicted, residuals = regressed(losses[drawn.rows], drawn, known, weights)
-    error, reach = spread(expansion * residuals, 1.0 - drawn.probabilities, 1.0 - (1.0 - CONFIDENCE) / LOOKS)
-    mean = float(weights @ predicted + expansion @ (losses - predicted)[drawn.rows])
+    mean, error, reach = regression_estimate(losses[drawn.rows], drawn, known, weights)
     finest = resolution(mean, allowed(found, yardstick, 1.0, np.ones(len(losses))))
     rows = Drawn(drawn.rows, drawn.probabilities, before)
     return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)

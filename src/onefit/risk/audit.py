@@ -16,11 +16,9 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, spread
-from onefit.numerics import RESOLUTION
+from onefit.numerics import CONFIDENCE, RESOLUTION
 
 __all__ = ["Audit", "Draw", "audit", "draw"]
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,8 +19,7 @@ import numpy as np
 from onefit._scoring import Pooled
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out.draws import spread
-
-CONFIDENCE = 0.95
+from onefit.numerics import CONFIDENCE
 
 
 @dataclass(frozen=True, eq=False)

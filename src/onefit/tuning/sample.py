@@ -18,10 +18,8 @@ from onefit.leave_out.draws import Draw, chances, deviations, spread, unseen
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.stages import State
-from onefit.numerics import EPS, TINY, resolution
+from onefit.numerics import CONFIDENCE, EPS, TINY, resolution
 from onefit.risk.means import mean_and_error
-
-CONFIDENCE = 0.95
 
 
 class Stepped(NamedTuple):

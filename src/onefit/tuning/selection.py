@@ -26,10 +26,10 @@ from scipy.special import ndtri, stdtr
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.numerics import CONFIDENCE
 
 Selection = Literal["bagged_se", "bagged", "min", "1se"]
 SELECTIONS = ("bagged_se", "bagged", "min", "1se")
-CONFIDENCE = 0.95
 N_DRAWS = 1000
 N_BAGGED = 100  # draws of a choice, which has to cost little beside the fit
 ROUNDING = 1e-10  # of the largest variance: what is less is not drawn

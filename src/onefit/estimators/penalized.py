@@ -18,7 +18,7 @@ from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
-from onefit.losses import CoupledLoss, Loss, Offset
+from onefit.losses import CoupledLoss, Loss, Offset, Squared
 from onefit.metrics import LinearMetric
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Balance, InnerProducts, Problem
@@ -103,9 +103,11 @@ class Penalized(LinearModel):
             raise ValueError("bounds and positive are for one output: fit one model a class or target")
         return scaled + Box(*bounds)
 
-    def _is_in_rows(self, sample: Sample, ratio: float) -> bool:
-        """Whether the inner products of the rows are all that a fit needs of X."""
-        return self._is_plain_ridge(ratio) and sample.X.shape[1] > sample.X.shape[0]
+    def _is_in_dual(self, sample: Sample, ratio: float) -> bool:
+        """Whether a ridge of more columns than rows knows X best by its Gram matrix: unless X is sparser."""
+        (n, p), X = sample.X.shape, sample.X
+        is_wide = p > n and not isinstance(self._fitted_loss(), Squared)  # squares go by columns
+        return is_wide and self._is_plain_ridge(ratio) and _linalg.as_columns(X).n_stored > n**2
 
     def _is_in_span(self, sample: Sample, ratio: float) -> bool:
         """Whether a fit of coupled outputs has fewer coordinates in the span of the rows."""

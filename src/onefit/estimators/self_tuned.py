@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
-from onefit._typing import Array, Index
+from onefit._typing import Array, Design, Index
 from onefit.blocks import ArrayRows, NetWithoutSets, Rows, search_net_without_sets
 from onefit.blocks.rows import SAMPLE, Block
 from onefit.cost import is_tall
@@ -276,43 +276,33 @@ class SelfTuned(Penalized):
         if goes_on_sums(self, sample):
             with suppress(SolverError):  # nonnegative coefficients of dependent columns
                 return self._on_sums(sample, judgement, ratio)
-        if self._is_in_span(sample, ratio):
-            return self._in_span(sample, judgement, ratio)
-        grid, X = self._grid(sample, ratio), sample.X
-        is_curved = not isinstance(self._fitted_loss(), Squared)  # squares go by columns
-        in_dual = (  # ridge of more columns than rows knows X only by its Gram matrix, unless X is sparser
-            is_curved and self._is_in_rows(sample, ratio) and _linalg.as_columns(X).n_stored > X.shape[0] ** 2
-        )
-        design = _linalg.RowGram(sample.inner.gram) if in_dual else X
+        return self._by_fits(sample, judgement, ratio)
+
+    def _by_fits(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
+        """Every strength by a fit of its own, in the columns or in as few coordinates as a ridge has.
+
+        In the span of the rows the race goes on; what a Gram matrix tells of one output goes on in columns.
+        """
+        span = sample.inner.span if self._is_in_span(sample, ratio) else None
+        X, in_dual = sample.X if span is None else span.X, self._is_in_dual(sample, ratio)
+
+        def problem_at(strength: float, design: Design = X) -> Problem:
+            return replace(self._problem(sample, strength, ratio), X=design)
+
         result = search_path(
-            grid,
-            lambda strength: replace(self._problem(sample, strength, ratio), X=design),
+            self._grid(sample, ratio),
+            partial(problem_at, design=_linalg.RowGram(sample.inner.gram)) if in_dual else problem_at,
             judgement,
             selection=self.selection,
             early_stopping=self.early_stopping,
         )
         if in_dual:
             result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={})
-        problem_at = partial(self._problem, sample, ratio=ratio)
-        return Candidate(ratio, result, lambda: race(result, problem_at, judgement, self.selection))
-
-    def _in_span(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Solve and judge a path in the span of the rows, where a ridge has fewer coordinates."""
-        span = sample.inner.span
-
-        def problem_at(strength: float) -> Problem:
-            return replace(self._problem(sample, strength, ratio), X=span.X)
-
-        result = search_path(
-            self._grid(sample, ratio),
-            problem_at,
-            judgement,
-            selection=self.selection,
-            early_stopping=self.early_stopping,
-        )
 
         def raced() -> tuple[SearchResult, LeftOut]:
             found, left_out = race(result, problem_at, judgement, self.selection)
+            if span is None:
+                return found, left_out
             problem = self._problem(sample, float(found.strengths[found.best]), ratio)
             coefs = np.stack([span.coefficients(own) for own in found.coefs])
             return replace(found, coefs=coefs, solved={}), left_out.in_columns(problem, span)

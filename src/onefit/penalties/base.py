@@ -191,10 +191,14 @@ def add(one: Any, other: Any) -> Penalty:
     raise TypeError(f"{type(one).__name__} and {type(other).__name__} cannot be added")
 
 
+def size_of(loss_gradient: Array, size: Array | None) -> Array:
+    """Size of r gradients, as ``is_stationary`` takes it: (r,) or (p, r)."""
+    return np.max(np.abs(loss_gradient), axis=0, initial=0.0) if size is None else size
+
+
 def largest_gradient(loss_gradient: Array, size: Array | None) -> Array:
-    """Size of r gradients, as ``is_stationary`` takes it: (r,)."""
-    size = np.abs(loss_gradient) if size is None else size
-    return np.max(np.atleast_2d(size), axis=0, initial=0.0)
+    """The largest size of each of them: (r,)."""
+    return np.max(np.atleast_2d(size_of(loss_gradient, size)), axis=0, initial=0.0)
 
 
 def check_not_negative(name: str, given: Any) -> None:

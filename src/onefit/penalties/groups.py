@@ -12,12 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from onefit._typing import Array, Index, Mask
-from onefit.penalties.base import (
-    ZERO,
-    OfOneStrength,
-    check_one_each,
-    largest_gradient,
-)
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_each, size_of
 from onefit.penalties.programs import Cone, Conic, ConicForm
 from onefit.pieces import Pieces, Subspace, unit_vectors
 from onefit.validation import check_share
@@ -186,7 +181,7 @@ class GroupPenalty(OfOneStrength, Conic):
         wrong = np.where(coef != 0, np.abs(slope - l1 * np.sign(coef)), np.abs(_shrink(slope, l1)))
         wrong = np.where(active[self.membership], wrong, 0.0)
         excess = self.norms(np.where(active[self.membership], 0.0, _shrink(slope, l1))) - strengths[:, None]
-        size = np.broadcast_to(largest_gradient(loss_gradient, None) if size is None else size, coef.shape)
+        size = np.broadcast_to(size_of(loss_gradient, size), coef.shape)
         holds = np.all(wrong <= rtol * size, axis=0) & np.all(excess <= rtol * self.norms(size), axis=0)
         return np.asarray(holds)
 

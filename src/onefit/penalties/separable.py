@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, check_not_negative, largest_gradient
+from onefit.penalties.base import ZERO, check_not_negative, size_of
 from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
 from onefit.validation import check_share
@@ -114,7 +114,7 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
         l2 = np.where(free, l2, 0.0)
         slope = loss_gradient + l2 * coef
         wrong = np.where(coef != 0, np.abs(slope + l1 * np.sign(coef)), np.maximum(np.abs(slope) - l1, 0.0))
-        allowed = rtol * (largest_gradient(loss_gradient, None) if size is None else size)
+        allowed = rtol * size_of(loss_gradient, size)
         return np.all(np.where(free, wrong, 0.0) <= allowed, axis=0)
 
     def orthant(self, coef: Array, loss_gradient: Array, slack: float = 0.0) -> Array:
@@ -344,7 +344,7 @@ class Box(Polyhedral, Coordinatewise):
         downwards = loss_gradient + np.where(coef > 0, l1, -l1)
         falls = np.where(coef < upper, np.maximum(-upwards, 0.0), 0.0)
         rises = np.where(coef > lower, np.maximum(downwards, 0.0), 0.0)
-        allowed = rtol * (largest_gradient(loss_gradient, None) if size is None else size)
+        allowed = rtol * size_of(loss_gradient, size)
         return np.all((np.maximum(falls, rises) <= allowed) & _inside(coef, lower, upper), axis=0)
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import isotonic_regression
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import ZERO, OfOneStrength, check_one_each, largest_gradient
+from onefit.penalties.base import ZERO, OfOneStrength, check_one_each, size_of
 from onefit.penalties.programs import PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Subspace
 
@@ -108,7 +108,7 @@ class SortedNorm(OfOneStrength, Polyhedral):
         slope = -loss_gradient[order, column]
         slope = np.where(at_zero, np.abs(slope), np.sign(coef[order, column]) * slope)
         by_slope = np.lexsort((-slope, np.cumsum(begins, axis=0)), axis=0)
-        size = np.broadcast_to(largest_gradient(loss_gradient, None) if size is None else size, coef.shape)
+        size = np.broadcast_to(size_of(loss_gradient, size), coef.shape)
         rank, ends = np.arange(p)[:, None], np.vstack([begins[1:], np.ones((1, len(column)), dtype=bool)])
         first = np.maximum.accumulate(np.where(begins, rank, 0), axis=0)  # rank at which its cluster begins
         after = np.minimum.accumulate(np.where(ends, rank + 1, p)[::-1], axis=0)[::-1]  # and ends

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from onefit._typing import Array, Mask
-from onefit.penalties.base import Penalty, add, largest_gradient
+from onefit.penalties.base import Penalty, add, size_of
 from onefit.penalties.programs import Coordinatewise
 from onefit.penalties.separable import L2, Box, SeparablePenalty, Strengths, broadcast
 from onefit.pieces import Pieces, Tangent
@@ -106,7 +106,7 @@ class Sum(Penalty):
         self, coef: Array, loss_gradient: Array, rtol: float = 1e-7, size: Array | None = None
     ) -> Mask:
         l2 = self.quadratic.strengths(coef.shape[:1])[1]
-        size = largest_gradient(loss_gradient, None) if size is None else size
+        size = size_of(loss_gradient, size)
         return self.rest.is_stationary(coef, loss_gradient + l2[:, None] * coef, rtol, size)
 
 

@@ -62,7 +62,7 @@ def applies(fit: Fit) -> bool:
 def cost(fit: Fit) -> Work:
     """What a problem takes, about, where there are many."""
     n, c = fit.problem.n, fit.problem.n_outputs
-    each = 1 + int(_watched(fit).sum())
+    each = 1 + int(_watched(fit, PenaltyParts.of(fit)).sum())
     q = c * each
     system = q**3 / 3.0 * (USUAL_PATTERNS if fit.is_kinked else 1)
     products = float(n) * each * (each + 1) / 2 * c * (c + 1) / 2 + 2.0 * float(n) * q
@@ -70,9 +70,8 @@ def cost(fit: Fit) -> Work:
     return Work(products + system + moved, 20.0, 4.0 * n * c).times(USUAL_ROUNDS)
 
 
-def _watched(fit: Fit) -> Mask:
+def _watched(fit: Fit, parts: PenaltyParts) -> Mask:
     """Columns that have a coefficient, or may soon: (p,)."""
-    parts = PenaltyParts.of(fit.problem.penalty, fit.coef.shape)
     kinks = WatchedKinks(parts.l1, parts.lower, parts.upper)
     near = kinks.pulls_off(fit.coef, -fit.loss_gradient, NEARBY - 1.0) | ~kinks.hold(fit.coef)
     near |= fit.coef != 0
@@ -97,7 +96,8 @@ def solve_without(
     """
     at = [Direction(fit.coef, fit.intercept) if start is None else start for start in starts]
     ends: list[WithoutSet | None] = [None] * len(removed)
-    watched, parts = _watched(fit), PenaltyParts.of(fit.problem.penalty, fit.coef.shape)
+    parts = PenaltyParts.of(fit)
+    watched = _watched(fit, parts)
     todo = np.arange(len(removed))
     for _ in range(JOINED):
         columns = WatchedColumns.of(fit, parts, np.flatnonzero(watched))

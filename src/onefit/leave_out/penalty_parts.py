@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._typing import Array
+from onefit.fit import Fit
 from onefit.penalties import Box, GroupPenalty, Penalty, SeparablePenalty
 from onefit.penalties.separable import broadcast
 
@@ -22,8 +23,9 @@ class PenaltyParts:
     groups: GroupPenalty | None = None
 
     @classmethod
-    def of(cls, penalty: Penalty, shape: tuple[int, ...]) -> PenaltyParts:
-        """Of a penalty that ``has_parts``."""
+    def of(cls, fit: Fit) -> PenaltyParts:
+        """Of a fit whose penalty ``has_parts``."""
+        penalty, shape = fit.problem.penalty, fit.coef.shape
         rest, groups = penalty.without_ridge(), None
         lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         l2 = np.broadcast_to(penalty.ridge(shape), shape)

@@ -17,7 +17,7 @@ from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Design, Index
 from onefit.blocks import ArrayRows, NetWithoutSets, Rows, search_net_without_sets
-from onefit.blocks.rows import SAMPLE, Block
+from onefit.blocks.rows import SAMPLE, Block, rows_of_sample
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import (
     TunedOnRows,
@@ -238,7 +238,7 @@ class SelfTuned(Penalized):
         if has_passes(self):
             return goes_in_passes(self, sample)
         (n, p), large = sample.X.shape, isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
-        starts_near = is_tall(SAMPLE // max(p, 1), p)  # passes begin at the solutions on a sample of rows
+        starts_near = rows_of_sample(p) * p <= SAMPLE  # passes begin at the solutions on a sample of rows
         return large and is_tall(n, p) and starts_near and has_curved_passes(self)
 
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:

@@ -101,11 +101,9 @@ def _far_outside_the_parabola():
 
 
 def test_responses_far_outside_the_parabola_of_huber():
-    """Steps on the smooth piece lead nowhere."""
+    """No row bends at the start: a model in which all of them do goes nowhere."""
     problem = _far_outside_the_parabola()
-    with pytest.raises(SolverError, match="no optimum"):
-        manifold.solve(Fit.at_start(problem))
-    _check(solve(Fit.at_start(problem)).fit)
+    _check(manifold.solve(Fit.at_start(problem)).fit)
 
 
 @penalties
@@ -199,6 +197,7 @@ def test_clarabel_is_named_where_it_is_missing(monkeypatch):
 def test_steps_that_lead_nowhere_are_a_failure_of_the_solver_without_clarabel(monkeypatch):
     """Leave-one-out counts a refit that fails; a package that is missing must not end it."""
     _hide_clarabel(monkeypatch)
+    monkeypatch.setattr(manifold, "ROUNDS", 1)
     with pytest.raises(SolverError, match=r"no optimum reached .* pip install 'onefit\[conic\]'"):
         solve(Fit.at_start(_far_outside_the_parabola()))
 

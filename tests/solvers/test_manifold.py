@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 import clarabel_route
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import Huber, Logistic, Poisson, Squared, SquaredHinge
+from onefit.losses import Huber, Logistic, Poisson, SmoothedHinge, Squared, SquaredHinge
 from onefit.penalties import (
     L2,
     Box,
@@ -257,3 +257,24 @@ def test_nearly_dependent_columns_take_few_steps(name, loss, monkeypatch):
     fit = _solve(Problem(LOSSES[loss], penalty, X, y, np.ones(40)))
     assert len(calls) < 2000
     clarabel_route.check(fit)
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), SmoothedHinge()], ids=repr)
+@pytest.mark.parametrize("name", ["group", "group, balanced", "one free", "slope"])
+def test_rows_on_straight_pieces_hold_up_no_step(name, loss):
+    """Most rows of all but separable classes are straight: where they count as bent, steps have no end."""
+    rng = np.random.default_rng(0)
+    n, p = 40, 48
+    X = (rng.random((n, p)) < 0.3).astype(float)
+    X[:, -16:] = X[:, :16] + 1e-4 * rng.normal(size=(n, 16))
+    y = (X[:, :6] @ [2.0, -2.0, 1.0, 1.0, -1.0, -1.0] + rng.logistic(size=n) > 0).astype(float)
+    groups, weights = np.arange(p) // 3, np.ones(n)
+    penalty = {
+        "group": GroupLasso(groups, 0.002),
+        "group, balanced": GroupLasso(groups, 0.002),
+        "one free": GroupLasso(groups, 0.002, weights=np.minimum(np.arange(16), 1)),
+        "slope": Slope(np.linspace(2.0, 1.0, p), 0.002),
+    }[name]
+    if "balanced" in name:
+        weights = (n / (2.0 * np.bincount(y.astype(int))))[y.astype(int)]
+    clarabel_route.check(manifold.solve(Fit.at_start(Problem(loss, penalty, X, y, weights))).fit)

@@ -19,7 +19,7 @@ from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.solvers.line_search import ROUNDING, falls_along
 from onefit.solvers.newton import Solution, is_short
-from onefit.solvers.proximal_newton import bend, model_minimum
+from onefit.solvers.proximal_newton import Damping, ModelMinimum, bend, model_minimum
 from onefit.solvers.truncated import Approach
 
 ROUNDS = 300  # Newton steps on a piece, and proximal ones to the next
@@ -29,6 +29,8 @@ GOOD = 0.5  # the same from which on the model may be trusted further
 HALVINGS = 6  # of a Newton step along which the objective does not fall
 DAMPING = 1e-2  # of the first proximal Newton step, relative to the curvature of the loss
 EASIER, HARDER = 0.1, 10.0  # what the damping is multiplied with after a model that was right, or wrong
+CAREFUL = 1.2  # times what the model promises from which on fewer rows bend than it has it
+LEAST_OF_ROWS = 1e-12  # their damping: where all are straight the intercept would be free
 QUICK = 8  # steps for a minimum of the model from which on with less damping it would take many
 SETTLED = 1e-11  # Newton decrement, relative to the root of the objective, at which to stop
 SMALL = 1e-9  # squared decrement, relative to the objective, that the objective no longer tells
@@ -92,7 +94,7 @@ def approach(start: Fit, beside: Fit | None = None) -> Approach:
     size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
     norms = _linalg.column_norms(start.problem.X, np.ones(start.problem.n), centred=False)
     size = max(size, TERMS * float(np.linalg.norm(constant.gradient) * np.linalg.norm(norms)))
-    damping = DAMPING / metric.coef
+    damping = Damping(DAMPING / metric.coef)
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here, size)
@@ -106,7 +108,7 @@ def approach(start: Fit, beside: Fit | None = None) -> Approach:
             if found is None:
                 return Approach(here.fit, error <= STATIONARY_ENOUGH)
             moved, damping = found
-            if np.isinf(damping):  # no model is right there, as where classes are separable
+            if np.isinf(damping.coef):  # no model is right there, as where classes are separable
                 return Approach(here.fit, False)
             metric = _metric(moved.fit)
         here = moved
@@ -158,23 +160,30 @@ def _nearer(here: _Point, ahead: _Point, metric: _Metric) -> _Point | None:
 # --- proximal Newton steps from piece to piece -----------------------------------------------------
 
 
-def _by_model(here: _Point, damping: float) -> tuple[_Point, float] | None:
+def _by_model(here: _Point, damping: Damping) -> tuple[_Point, Damping] | None:
     """Where a proximal Newton step leads, and damping for the next; None where rounding hides it.
 
     The damping is infinite where no step serves, however short.
     """
     fit = here.fit
-    while np.isfinite(damping):
+    while np.isfinite(damping.coef):
         with np.errstate(over="ignore", invalid="ignore"):
             found = model_minimum(fit, damping)
             gained = fit.objective - found.fit.objective
-        if found.is_there and not found.promised > ROUNDING * abs(fit.objective):
+        rounding = ROUNDING * abs(fit.objective)
+        if found.is_there and abs(found.promised) <= rounding:
             return None
-        if found.is_there and gained >= POOR * found.promised:
-            is_easy = gained >= GOOD * found.promised and found.steps <= QUICK
-            return _Point.at(found.fit), damping * (EASIER if is_easy else 1.0)
-        damping *= HARDER
+        if found.is_there and found.promised > rounding and gained >= POOR * found.promised:
+            return _Point.at(found.fit), _eased(damping, found, gained)
+        damping = damping.times(HARDER)
     return here, damping
+
+
+def _eased(damping: Damping, found: ModelMinimum, gained: float) -> Damping:
+    """Less damping for the next model: of rows where this one was too careful."""
+    is_easy = gained >= GOOD * found.promised and found.steps <= QUICK
+    rows = max(LEAST_OF_ROWS, EASIER * damping.rows) if gained > CAREFUL * found.promised else damping.rows
+    return Damping(damping.coef * (EASIER if is_easy else 1.0), rows)
 
 
 # --- proximal gradient steps -----------------------------------------------------------------------

@@ -54,15 +54,34 @@ class ModelMinimum(NamedTuple):
     is_there: bool
 
 
-def model_minimum(fit: Fit, damping: float) -> ModelMinimum:
+class Damping(NamedTuple):
+    """What going far costs in a model.
+
+    Attributes
+    ----------
+    coef : float
+        μ, positive.
+    rows : float
+        Second derivatives that rows have at least where they jump, as a share of the largest: with all of it
+        no parabola is below the loss, but where many rows are straight steps are short.
+    """
+
+    coef: float
+    rows: float = 1.0
+
+    def times(self, factor: float) -> Damping:
+        """Of both, as far as rows need any."""
+        return Damping(self.coef * factor, min(1.0, self.rows * factor))
+
+
+def model_minimum(fit: Fit, damping: Damping) -> ModelMinimum:
     """Minimise the model of an objective at a fit.
 
     Parameters
     ----------
     fit : Fit
         Of one output, a smooth loss and a penalty with a proximal operator.
-    damping : float
-        μ, positive.
+    damping : Damping
     """
     model, steps, is_there = _Model(fit, damping), 0, False
     here = model.at(-model.root * (fit.gradient.sum() / model.total))  # the coefficients about stay
@@ -91,7 +110,7 @@ class _Model:
     """The model at a fit."""
 
     fit: Fit
-    damping: float
+    damping: Damping
 
     @cached_property
     def penalty(self) -> Penalty:
@@ -106,12 +125,12 @@ class _Model:
     @cached_property
     def length(self) -> float:
         """Step size t of the proximal operator."""
-        return 1.0 / (self.damping + float(self.ridge.max(initial=0.0)))
+        return 1.0 / (self.damping.coef + float(self.ridge.max(initial=0.0)))
 
     @cached_property
     def bend(self) -> Array:
-        """D, no less than that of any point near where it jumps: (n,)."""
-        return bend(self.fit)
+        """D: (n,)."""
+        return bend(self.fit, self.damping.rows)
 
     @cached_property
     def root(self) -> Array:
@@ -160,7 +179,7 @@ class _Model:
         return self.penalty.value(fit.coef) - self.penalty.value(there.coef) - loss - ridge
 
 
-def bend(fit: Fit) -> Array:
-    """Second derivatives of the rows; where they jump, no less than that of any point near: (n,)."""
+def bend(fit: Fit, share: float = 1.0) -> Array:
+    """Second derivatives of the rows; where they jump, at least a share of the largest near: (n,)."""
     problem = fit.problem
-    return np.maximum(fit.hessian, problem.weights * (0.0 if problem.loss.is_smooth else 2.0))
+    return np.maximum(fit.hessian, problem.weights * (0.0 if problem.loss.is_smooth else 2.0 * share))

@@ -583,3 +583,19 @@ def test_logistic_slopes_keep_their_digits_where_rows_lose_next_to_nothing(y):
     np.testing.assert_allclose(own, -mirrored, rtol=1e-14, atol=1e-120)
     if y == 1.0:
         np.testing.assert_allclose(own[6:8], -np.exp(-eta[6:8]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("eta", [-40.0, -3.0, 3.0, 40.0])
+def test_logistic_losses_keep_their_digits_where_rows_lose_next_to_nothing(eta):
+    y = float(eta > 0)
+    np.testing.assert_allclose(Logistic().value(y, np.array(eta)), np.log1p(np.exp(-abs(eta))), rtol=1e-14)
+
+
+@pytest.mark.parametrize("power", [-1.0, 1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("link", ["log", "identity"])
+def test_deviances_keep_their_digits_near_the_response(power, link):
+    """Of a mean μ = y (1 + t) half the deviance is ½ t² y^(2 − power), but for terms in t³."""
+    y, t = np.array([1e-3, 1.0, 1e9]), 1e-7
+    mean = y * (1.0 + t)
+    found = Tweedie(power, link).value(y, np.log(mean) if link == "log" else mean)
+    np.testing.assert_allclose(found, 0.5 * t**2 * y ** (2.0 - power), rtol=1e-5)

@@ -468,3 +468,27 @@ def test_a_short_step_that_loses_what_the_fit_has_is_not_taken():
         without = newton.solve(left, max_steps=100).fit
         assert without.objective <= left.objective
         assert _kkt_violation(without) < 1e-8
+
+
+@pytest.mark.parametrize("penalty", [L2(0.01), L1(1e-5)], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_class_of_great_weight_beside_one_of_next_to_none(penalty, seed):
+    """Rows lose next to nothing and still weigh most: the objective has the digits of their losses."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(12, 3))
+    y = (X[:, 0] + rng.logistic(size=12) > 0).astype(float)
+    problem = Problem(Logistic(), penalty, X, y, np.where(y == 1, 1e6, 1e-6))
+    fit = newton.solve(Fit.at_start(problem)).fit
+    assert_allclose(fit.intercept_gradient, 0.0, atol=1e-6 * np.abs(fit.gradient).max())
+
+
+def test_a_row_of_great_weight_beside_counts():
+    """Its fit is all but its response, where deviances have digits only relative to the distance."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 3))
+    y, weights = rng.poisson(np.exp(X[:, 0])) + 1.0, np.ones(12)
+    for weights[0] in (1e6, 1e9, 1e12):
+        fit = newton.solve(Fit.at_start(Problem(Poisson(), L1(0.3), X, y, weights))).fit
+        away = np.abs(fit.loss_gradient) - 0.3
+        rounding = 1e-8 + 1e-14 * weights[0]
+        assert np.all(np.where(fit.coef == 0, away, np.abs(away)) < rounding)

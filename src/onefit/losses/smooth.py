@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import xlogy
 
 from onefit import _linalg
 from onefit._typing import Array, Mask
@@ -66,7 +65,7 @@ class Logistic(UnitDispersion):
     pieces = Pieces.SMOOTH
 
     def value(self, y: Array, eta: Array) -> Array:
-        return np.log1p(_decay(eta)) + np.maximum(eta, 0.0) - y * eta
+        return np.log1p(_decay(eta)) + (np.maximum(eta, 0.0) - y * eta)  # that is 0 or |η| exactly
 
     def gradient(self, y: Array, eta: Array) -> Array:
         odds = np.exp(-np.maximum(eta, -LARGEST_EXPONENT))  # against the second class
@@ -227,6 +226,15 @@ class CovarianceOfClasses(Bending):
         return np.sum(self.held * (1.0 - self.shares), axis=1)
 
 
+def _rise(power: float, far: Array, drawn: Mask) -> Array:
+    """(exp(power · far) − 1) / power with the digits of a short distance, and without − 1 where y is 0."""
+    if power == 0:
+        return far
+    distance = power * far
+    risen = np.expm1(distance) if drawn.all() else np.where(drawn, np.expm1(distance), np.exp(distance))
+    return np.asarray(risen if power == 1 else risen / power)
+
+
 def _laid_out(values: Array, eta: Array) -> Array:
     """Values computed class by class: row by row in memory, unless the linear predictors are not."""
     return values if eta.flags.f_contiguous else np.ascontiguousarray(values)
@@ -283,12 +291,14 @@ class Tweedie(Loss):
             return 0.5 * (y - self.mean(eta)) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):  # no mean is negative: NaN there
             log_mean = eta if self.link == "log" else np.log(eta)
-        if q == 1:
-            return xlogy(y, y) - y * log_mean - y + self.mean(eta)
-        if q == 2:
-            return log_mean - np.log(y) + self._term(y, eta, -1.0) - 1
-        at_y = np.maximum(y, 0) ** (2 - q) / ((1 - q) * (2 - q))
-        return at_y - self._term(y / (1 - q), eta, 1 - q) + self._term(1 / (2 - q), eta, 2 - q)
+        drawn = y > 0
+        unit = np.where(drawn, y, 1.0)
+        far = log_mean - np.log(unit)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rises, falls = (_rise(a, far, drawn) for a in (2 - q, 1 - q))
+            size = unit if q == 1 else unit ** (2 - q)
+            held = np.where(drawn, size, y)
+            return np.asarray(size * rises - np.where(held == 0.0, 0.0, held * falls))
 
     def gradient(self, y: Array, eta: Array) -> Array:
         q = self.power

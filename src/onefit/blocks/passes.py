@@ -12,10 +12,11 @@ from operator import add
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array
 from onefit.blocks.left_out_path import JudgedRows, KnownRefits, LeftOutPath
 from onefit.blocks.loss_sums import LossSums
-from onefit.blocks.rows import BLOCK_SIZE, ArrayRows, Block, Rows, in_threads
+from onefit.blocks.rows import ArrayRows, Block, Rows, in_threads
 
 
 class Passes:
@@ -37,7 +38,7 @@ class Passes:
     def total(self, path: LeftOutPath) -> LossSums:
         """Sum the left-out losses of all rows by a path, the same or one that solves more rows anew."""
         rows = self._rows
-        if not isinstance(rows, ArrayRows) or rows.shape[0] * max(path.coefs.shape) > BLOCK_SIZE:
+        if not isinstance(rows, ArrayRows) or rows.shape[0] * max(path.coefs.shape) > _linalg.BLOCK_SIZE:
             return rows.total(path.judge)
         if not self._kept:
             self._kept = [JudgedRows(part) for part in Block(rows.X, rows.y, rows.weights).parts()]

@@ -18,12 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed, effective_n_jobs
 
-from onefit import cost
+from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index
 
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call
-BLOCK_SIZE = 2**20  # numbers in a block that is read or summed at once: 8 MiB
 SAMPLE = 2**20  # numbers in the sample of rows, at most, but where it has many columns
 
 
@@ -99,7 +98,7 @@ def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:
 
 def block_length(p: int) -> int:
     """Rows of p columns that a block has: no fewer than columns, so that its sums take no longer than it."""
-    return max(64, BLOCK_SIZE // max(p, 1), p)
+    return max(64, _linalg.BLOCK_SIZE // max(p, 1), p)
 
 
 def in_threads(
